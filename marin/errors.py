@@ -1,0 +1,58 @@
+"""Errors of the product, hung below the ledger's tree so that one ``except LedgerError`` sees them all.
+
+    LedgerError                 (ledger.errors; fields what, where, expected, found, cure; exit status 1)
+    └── MarinError              anything Marin itself refuses or finds
+        ├── UsageError          the command or a parameter is wrong                          exit status 2
+        ├── DataError           input data is missing, empty, corrupt or not what it was declared to be
+        ├── StepFailed          a step stopped before it had a result
+        ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
+        ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
+        ├── MissingEvidence     something that the answer needs is not here                  exit status 3
+        └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ledger.errors import LedgerError
+
+
+class MarinError(LedgerError):
+    """Root of what the product raises."""
+
+
+class UsageError(MarinError):
+    """A command line, a parameter or an experiment file is wrong."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class DataError(MarinError):
+    """Input data is missing, empty, corrupt, or differs from its declared digest."""
+
+
+class StepFailed(MarinError):
+    """A step stopped before it produced its output."""
+
+
+class Diverged(MarinError):
+    """Training produced a number that is not finite, or a re-execution produced other bits."""
+
+
+class Unsupported(MarinError):
+    """This machine cannot honour the arithmetic contract of the recipe."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class MissingEvidence(MarinError):
+    """Bytes or events that the answer needs are not in this root."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class Interrupted(MarinError):
+    """The work was asked to stop, saved its state and did."""
+
+    exit_code: ClassVar[int] = 130

@@ -1,0 +1,229 @@
+"""The event types that this product writes, and the schema that each body is checked against on append.
+
+Names are the product's own and never change meaning: a changed shape is a new version (``train.segment/v2``).
+Bodies follow the ledger's rules for numbers: 64-bit integers are strings, floats that must be exact are hex strings
+(``float.hex``), digests are ``sha256:<hex>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from marin.errors import MarinError
+
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+HexFloat = Annotated[str, Meta(pattern=r"^-?(0x[01]\.[0-9a-f]+p[+-]\d+|inf|nan)$")]
+Json = dict[str, Any]
+
+RUN_STARTED = "run.started/v1"
+RUN_COMPLETED = "run.completed/v1"
+STEP_STARTED = "step.started/v1"
+STEP_COMPLETED = "step.completed/v1"
+STEP_CACHED = "step.cached/v1"
+STEP_FAILED = "step.failed/v1"
+TRAIN_STARTED = "train.started/v1"
+TRAIN_SEGMENT = "train.segment/v1"
+CHECKPOINT_SAVED = "checkpoint.saved/v1"
+EVAL_COMPLETED = "eval.completed/v1"
+MODEL_EXPORTED = "model.exported/v1"
+REPLAY_COMPLETED = "replay.completed/v1"
+
+
+class Body(Struct, frozen=True, kw_only=True):
+    """Base of all bodies. Unknown fields are allowed: a reader keeps what a later minor writer adds."""
+
+
+class Output(Body):
+    """What a step made. ``digest`` names the content; ``artifact`` the stored bytes (equal where the bytes are canonical)."""
+
+    kind: str
+    digest: Digest
+    size: int
+    artifact: Digest
+
+
+class RunStarted(Body):
+    """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits."""
+
+    run: str
+    pipeline: str
+    plan: Digest
+    recipe_digest: Digest
+    recipe: Json
+    code: Json
+    environment: Json
+
+
+class StepStarted(Body):
+    """A node of the plan begins. ``identity`` decides a hit: config, inputs, code, seeds."""
+
+    run: str
+    step: str
+    identity: Digest
+    config_digest: Digest
+    config: Json
+    inputs: dict[str, Digest]
+    code: Digest
+    attempt: int
+
+
+class StepCompleted(Body):
+    """A node of the plan has its output. ``metrics`` are hex floats by name; ``seconds`` is wall time (not evidence)."""
+
+    run: str
+    step: str
+    identity: Digest
+    inputs: dict[str, Digest]
+    output: Output
+    metrics: dict[str, HexFloat]
+    seconds: float
+
+
+class StepCached(Body):
+    """The result of an equal step is taken over. ``completed_at`` is the index of its step.completed."""
+
+    run: str
+    step: str
+    identity: Digest
+    inputs: dict[str, Digest]
+    output: Output
+    completed_at: int
+
+
+class StepFailed(Body):
+    """A node of the plan stopped with an error (its one line, no traceback)."""
+
+    run: str
+    step: str
+    identity: Digest
+    error: str
+
+
+class TrainStarted(Body):
+    """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
+    digests of the StableHLO of each function, XLA flags, versions, CPU features; ``devices`` is how it is executed."""
+
+    run: str
+    first_step: int
+    num_steps: int
+    state: Digest
+    program: Json
+    seeds: Json
+    devices: int
+    attempt: int
+
+
+class TrainSegment(Body):
+    """Train steps ``[start, end)`` between two recorded states. Lists have one item per train step.
+
+    ``losses``: hex floats. ``batches``: digest of each step's token ids and sequence indices. ``fingerprints``: digest
+    over loss, gradient norm and the fingerprint of the state after the step. ``start_state``/``end_state``: digest of
+    the whole state (parameters, optimizer moments, step, key, data cursor) before and after. ``checkpoint`` is the
+    stored tree that holds the end state.
+    """
+
+    run: str
+    start: int
+    end: int
+    losses: list[HexFloat]
+    batches: list[str]
+    fingerprints: list[str]
+    start_state: Digest
+    end_state: Digest
+
+
+class CheckpointSaved(Body):
+    """A training checkpoint is in the store. ``state`` digests its tensors, ``artifact`` the stored tree,
+    ``manifest`` the blob with the sorted list of (path, dtype, shape, digest)."""
+
+    run: str
+    step: int
+    state: Digest
+    artifact: Digest
+    manifest: Digest
+    size: int
+
+
+class EvalCompleted(Body):
+    """What the evaluation measured; metrics are hex floats by name."""
+
+    run: str
+    model: Digest
+    metrics: dict[str, HexFloat]
+
+
+class ModelExported(Body):
+    """A model left in a public format. ``model`` is the state it was made from."""
+
+    run: str
+    format: str
+    model: Digest
+    output: Output
+
+
+class RunCompleted(Body):
+    """All steps of the plan have an output."""
+
+    run: str
+    outputs: dict[str, Output]
+    metrics: dict[str, HexFloat]
+
+
+class ReplayCompleted(Body):
+    """A reproducer's verdicts on a run, over the log checkpoint it verified."""
+
+    run: str
+    verdicts: dict[str, str]
+    training: Json
+    first_divergence: Json | None
+    log_checkpoint: Json
+    details: dict[str, list[str]]
+    environment: Json
+
+
+BODIES: dict[str, type[Body]] = {
+    RUN_STARTED: RunStarted,
+    RUN_COMPLETED: RunCompleted,
+    STEP_STARTED: StepStarted,
+    STEP_COMPLETED: StepCompleted,
+    STEP_CACHED: StepCached,
+    STEP_FAILED: StepFailed,
+    TRAIN_STARTED: TrainStarted,
+    TRAIN_SEGMENT: TrainSegment,
+    CHECKPOINT_SAVED: CheckpointSaved,
+    EVAL_COMPLETED: EvalCompleted,
+    MODEL_EXPORTED: ModelExported,
+    REPLAY_COMPLETED: ReplayCompleted,
+}
+
+
+def read[T: Body](kind: type[T], body: Any, *, where: str) -> T:
+    """``body`` as ``kind``; raises :class:`MarinError` with the path of the first field that does not fit."""
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        raise MarinError("event body does not fit its type", where=where, expected=kind.__name__, found=str(error)) from None
+
+
+def write(body: Body) -> Json:
+    """The JSON-shaped builtins of ``body``."""
+    result = msgspec.to_builtins(body)
+    assert isinstance(result, dict)
+    return result
+
+
+def schema_checks() -> dict[str, Callable[[Any], None]]:
+    """For the ledger's registry of types: a check by event type that raises on a body of the wrong shape."""
+
+    def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
+        return lambda body: void(read(kind, body, where=name))
+
+    return {name: checker(name, kind) for name, kind in BODIES.items()}
+
+
+def void(_: object) -> None:
+    """Drop a value whose making was the point."""

@@ -1,0 +1,304 @@
+"""The recipe: everything that decides the bits of a pipeline, typed, frozen, with one canonical digest.
+
+What is in here is identity. What only says how a machine executes it (number of devices, hosts, workers, paths,
+logging) is not: it lives in :class:`Execution`, which no digest ever sees. Every default is written into the
+canonical form, so a new default in a later version can not change an old digest in silence; a field that is added
+later must leave old recipes readable (see ``RECIPE_VERSION``).
+
+The values are ``msgspec`` structs: frozen dataclasses whose types and ranges are checked when a file is read, with
+the path of the offending field in the message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from ledger.digest import canonical_digest
+from msgspec import Meta, Struct
+
+from marin.errors import UsageError
+
+RECIPE_VERSION = 1
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every part of a recipe: immutable, keyword-only, no unknown keys."""
+
+
+class GrammarDataset(Section, tag="grammar", tag_field="kind"):
+    """Text from the embedded probabilistic grammar (:mod:`marin.grammar`): no download, any size, seeded."""
+
+    name: Name = "grammar"
+    seed: Seed = 0
+    train_bytes: Annotated[int, Meta(ge=10_000, le=10_000_000_000)] = 2_000_000
+    validation_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000_000)] = 100_000
+    minimal_pairs: Annotated[int, Meta(ge=0, le=100_000)] = 300
+
+
+class UrlDataset(Section, tag="url", tag_field="kind"):
+    """One public text file, pinned by sha256. ``MARIN_DATA/<mirror>`` is tried before the network."""
+
+    name: Name
+    url: Annotated[str, Meta(pattern=r"^https://")]
+    sha256: Sha256
+    mirror: Annotated[str, Meta(min_length=1, pattern=r"^[^/\\][^\\]*$")]
+    size: Positive
+    split: Literal["lines", "paragraphs", "file"] = "paragraphs"
+    paragraphs_per_document: Positive = 8
+    validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1
+    minimal_pairs: str | None = None
+
+
+class FilesDataset(Section, tag="files", tag_field="kind"):
+    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder."""
+
+    name: Name = "files"
+    globs: Annotated[tuple[str, ...], Meta(min_length=1)]
+    validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
+    text_field: Annotated[str, Meta(min_length=1)] = "text"
+    minimal_pairs: str | None = None
+
+
+Dataset = GrammarDataset | UrlDataset | FilesDataset
+
+
+class Tokenizer(Section):
+    """Byte-level BPE, trained on the train split of this recipe's own corpus."""
+
+    vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
+    min_frequency: Positive = 2
+
+
+class Tokens(Section):
+    """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
+
+    append_eos: bool = True
+
+
+class Model(Section):
+    """A decoder-only language model of Levanter, by architecture and sizes."""
+
+    architecture: Literal["llama", "gpt2"] = "llama"
+    hidden_dim: Positive = 128
+    intermediate_dim: Positive = 352
+    num_layers: Positive = 4
+    num_heads: Positive = 4
+    num_kv_heads: Positive = 4
+    seq_len: Annotated[int, Meta(ge=8, le=1_048_576)] = 128
+    initializer_range: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.02
+    layer_norm_epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-5
+    tie_word_embeddings: bool = False
+    gradient_checkpointing: bool = False
+
+
+class Optimizer(Section):
+    """AdamW with decoupled weight decay, clipping by global norm, warm-up and decay of the rate."""
+
+    name: Literal["adamw"] = "adamw"
+    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 3e-3
+    min_lr_ratio: Rate = 0.1
+    warmup_steps: Count = 10
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
+    beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
+    beta2: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.95
+    epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-8
+    max_grad_norm: Annotated[float, Meta(gt=0.0)] = 1.0
+
+
+class Trainer(Section):
+    """How long, how much at a time, and how often the whole state is recorded."""
+
+    num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 120
+    batch_size: Positive = 16
+    steps_per_segment: Positive = 30
+
+
+class Arithmetic(Section):
+    """The arithmetic contract: what fixes the order and the kind of every floating-point operation.
+
+    The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
+    compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
+    binary tree. ``profile`` names the environment in which the same bits are promised.
+    """
+
+    profile: Literal["portable-cpu", "gpu", "tpu"] = "portable-cpu"
+    logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
+    microbatch_size: Positive = 2
+    reduction: Literal["binary-tree"] = "binary-tree"
+    generator: Literal["threefry2x32-partitionable"] = "threefry2x32-partitionable"
+    matmul_precision: Literal["highest"] = "highest"
+    param_dtype: Literal["float32"] = "float32"
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    isa: Literal["x86-64-v3"] = "x86-64-v3"
+    threads: Annotated[int, Meta(ge=1, le=1024)] = 2
+    xla_flags: tuple[str, ...] = (
+        "--xla_cpu_enable_platform_dependent_math=false",
+        "--xla_cpu_max_isa=AVX2",
+    )
+
+
+class Evaluation(Section):
+    """What is measured on the held-out split."""
+
+    batch_size: Positive = 16
+    max_sequences: Annotated[int, Meta(ge=1)] = 256
+    minimal_pairs: Annotated[int, Meta(ge=0)] = 300
+
+
+class Export(Section):
+    """How the trained model leaves: a Hugging Face folder."""
+
+    format: Literal["huggingface"] = "huggingface"
+    dtype: Literal["float32"] = "float32"
+
+
+class Recipe(Section):
+    """A whole pipeline, raw text to exported model. ``params.yaml`` is one of these."""
+
+    seed: Seed | None = 0
+    dataset: Dataset = GrammarDataset()
+    tokenizer: Tokenizer = Tokenizer()
+    tokens: Tokens = Tokens()
+    model: Model = Model()
+    optimizer: Optimizer = Optimizer()
+    trainer: Trainer = Trainer()
+    arithmetic: Arithmetic = Arithmetic()
+    evaluation: Evaluation = Evaluation()
+    export: Export = Export()
+
+
+class Execution(Section):
+    """How this machine executes a recipe. Never part of an identity."""
+
+    devices: Positive = 1
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON-shaped builtins in the ledger's form: 64-bit integers as strings, floats as hex strings.
+
+    A float as hex (``float.hex``) survives every JSON reader bit for bit; an integer field of a recipe whose name is
+    ``seed`` is a string because RFC 8785 numbers are doubles.
+    """
+    return _encode(msgspec.to_builtins(value))
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else str(value)
+    if isinstance(value, Mapping):
+        return {key: str(item) if key == "seed" and item is not None else _encode(item) for key, item in value.items()}
+    return [_encode(item) for item in value]
+
+
+def digest(value: Section) -> str:
+    """``sha256:<hex>`` of the canonical JSON of a recipe or a part of one."""
+    return canonical_digest({"recipe_version": RECIPE_VERSION, "type": type(value).__name__.lower(), "value": plain(value)})
+
+
+_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, str):
+        return float.fromhex(value) if _HEX_FLOAT.match(value) else value
+    if isinstance(value, Mapping):
+        return {
+            key: int(item) if key == "seed" and isinstance(item, str) and item.isdigit() else _decode(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_decode(item) for item in value]
+    return value
+
+
+def from_plain(value: Any, *, where: str) -> Recipe:
+    """The recipe that :func:`plain` wrote; raises :class:`UsageError` when it is of another version or shape."""
+    return from_mapping(_decode(value), where=where)
+
+
+def from_mapping(data: Any, *, where: str) -> Recipe:
+    """A checked recipe from parsed YAML or JSON.
+
+    Raises:
+        UsageError: a key is unknown, of the wrong type or out of range; the message holds its path, what is allowed
+            and, for a misspelt key, the nearest valid one.
+    """
+    if not isinstance(data, Mapping):
+        raise UsageError("recipe is not a mapping", where=where, expected="keys such as seed, dataset, model",
+                         found=type(data).__name__, cure="compare it with the committed params.yaml")
+    try:
+        recipe = msgspec.convert(data, Recipe)
+    except msgspec.ValidationError as error:
+        raise _explained(error, data, where) from None
+    check(recipe, where=where)
+    return recipe
+
+
+def _explained(error: msgspec.ValidationError, data: Any, where: str) -> UsageError:
+    message, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    unknown = re.search(r"unknown field `([^`]*)`", message)
+    value: Any = data
+    for part in filter(None, path.split(".")):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    at = f"{where}: {path}" if path else where
+    if unknown:
+        name = unknown.group(1)
+        valid = _fields_at(path, data)
+        near = difflib.get_close_matches(name, valid, n=1)
+        cure = f"did you mean {near[0]}?" if near else f"valid keys here: {', '.join(valid)}"
+        return UsageError("unknown key", where=f"{at}.{name}" if path else f"{at}: {name}", expected="a key of the recipe",
+                          found=name, cure=cure)
+    expected = re.sub(r"^(Object|Invalid value|Expected)\s*", "", message.replace("Expected ", "")).strip() or message
+    return UsageError("parameter out of range or of the wrong type", where=at, expected=expected, found=repr(value),
+                      cure="correct it there, or on the command line with KEY=VALUE")
+
+
+def _fields_at(path: str, data: Mapping[str, Any]) -> list[str]:
+    struct: type[Struct] | None = Recipe
+    node: Any = data
+    for part in filter(None, path.split(".")):
+        node = node.get(part) if isinstance(node, Mapping) else None
+        if part == "dataset":
+            kind = node.get("kind") if isinstance(node, Mapping) else None
+            by_kind: dict[Any, type[Struct]] = {"grammar": GrammarDataset, "url": UrlDataset, "files": FilesDataset}
+            struct = by_kind.get(kind)
+        elif struct is not None:
+            found = {field.name: field.type for field in msgspec.structs.fields(struct)}.get(part)
+            struct = found if isinstance(found, type) and issubclass(found, Struct) else None
+    return [field.encode_name for field in msgspec.structs.fields(struct)] if struct is not None else []
+
+
+def check(recipe: Recipe, *, where: str) -> None:
+    """Refuse what is well-typed and still impossible: sizes that do not divide each other."""
+    model, arithmetic, trainer = recipe.model, recipe.arithmetic, recipe.trainer
+
+    def divides(small: int, large: int, small_name: str, large_name: str) -> None:
+        if large % small:
+            raise UsageError("sizes do not divide", where=f"{where}: {large_name}", expected=f"a multiple of {small_name} ({small})",
+                             found=str(large), cure=f"change {large_name} or {small_name}")
+
+    divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
+    divides(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "model.num_heads")
+    divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
+    divides(arithmetic.microbatch_size, trainer.batch_size // arithmetic.logical_shards, "arithmetic.microbatch_size",
+            "trainer.batch_size / arithmetic.logical_shards")
+    if model.architecture == "llama" and (model.hidden_dim // model.num_heads) % 2:
+        raise UsageError("odd head size", where=f"{where}: model.hidden_dim", expected="hidden_dim / num_heads to be even (rotary)",
+                         found=str(model.hidden_dim // model.num_heads), cure="change model.hidden_dim or model.num_heads")

@@ -1,0 +1,29 @@
+"""Where a ledger's bytes are kept: the port, and how a location in words becomes a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ledger.errors import Refused
+from ledger.storage.memory import MemoryStorage
+from ledger.storage.port import Storage
+from ledger.storage.posix import PosixStorage
+
+__all__ = ["MemoryStorage", "PosixStorage", "Storage", "open_storage"]
+
+
+def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
+    """The storage that `location` names: a path, or `https://…` (read only)."""
+    text = str(location)
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return PosixStorage(Path(location), readonly=readonly)
+    if scheme == "file":
+        return PosixStorage(Path(text.removeprefix("file://")), readonly=readonly)
+    raise Refused(
+        "unknown kind of storage",
+        where=text,
+        expected="a path or https://",
+        found=f"{scheme}://",
+        cure="name a local folder or a published https:// address as the root",
+    )

@@ -1,0 +1,399 @@
+"""The local file system as storage: temporary file, fsync, link or rename, fsync of the folder.
+
+Three ways to finish a write, after the temporary file is complete and synced: hard link (exclusive: fails where the
+name is taken), link with comparison (idempotent), rename (overwrite). The name therefore never shows unfinished bytes,
+and the folder is synced before the call returns. A temporary file lies in the topmost folder of its name (`log/`,
+`store/`), which may be a link to another disk; its writer holds a flock on it, so that whoever clears leftovers of killed
+processes cannot take a living one.
+
+Needs hard links and flock, as ext4, xfs, btrfs, zfs, apfs and NFSv4 have them; where links are missing the message says
+so. No retries: an `OSError` becomes `StorageFailed`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from ledger.errors import AlreadyExists, Conflict, LedgerError, Locked, NotFound, Refused, StorageFailed
+from ledger.storage.port import TEMPORARY, check_name, check_prefix
+
+_CHUNK = 1 << 20
+_SYNC_THREADS = 8
+_LOCK_POLL_SECONDS = 0.02
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+class PosixStorage:
+    """A folder. Files are created with the umask's mode; the mode is never evidence."""
+
+    def __init__(self, root: Path, *, readonly: bool = False) -> None:
+        self._root = Path(os.path.abspath(root))
+        self._readonly = readonly
+
+    @property
+    def writable(self) -> bool:
+        return not self._readonly
+
+    def describe(self) -> str:
+        return str(self._root)
+
+    def local_path(self, name: str) -> Path | None:
+        return self._path(name)
+
+    # Reading
+
+    def read(self, name: str) -> bytes:
+        with _explained("read", name):
+            return self._path(name).read_bytes()
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        with _explained("read", name), open(self._path(name), "rb") as stream:
+            stream.seek(start)
+            return stream.read(length)
+
+    def open(self, name: str) -> BinaryIO:
+        with _explained("open", name):
+            return open(self._path(name), "rb")
+
+    def size(self, name: str) -> int:
+        with _explained("size", name):
+            path = self._path(name)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+            return path.stat().st_size
+
+    def exists(self, name: str) -> bool:
+        with _explained("look for", name):
+            return self._path(name).is_file()
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        folder, _, _ = check_prefix(prefix).rpartition("/")
+        with _explained("list", prefix):
+            yield from _walk(self._root / folder, f"{folder}/" if folder else "", prefix)
+
+    # Writing
+
+    def create(self, name: str, data: bytes) -> None:
+        with _explained("create", name), self._temporary(name, data) as temporary:
+            _link(temporary, self._path(name))
+            _sync_folder(self._path(name).parent)
+
+    def ensure(self, name: str, data: bytes) -> None:
+        with _explained("write", name):
+            path = self._path(name)
+            if not path.is_file():  # saves writing a temporary file when it is there; the link decides
+                with suppress(FileExistsError), self._temporary(name, data) as temporary:
+                    _link(temporary, path)
+                    _sync_folder(path.parent)
+                    return
+            found = path.read_bytes()
+            if found != data:
+                raise _differs(name, len(data), len(found))
+            _sync_file(path)
+            _sync_folder(path.parent)
+
+    def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
+        pending = list(items)
+        if len(pending) == 1:
+            self.ensure(*pending[0])
+        elif pending:
+            # Concurrent fsyncs share commits of the file system's journal, so that n files cost far less than n syncs.
+            with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+                for _ in pool.map(lambda item: self.ensure(*item), pending):
+                    pass
+
+    def replace(self, name: str, data: bytes) -> None:
+        with _explained("replace", name), self._temporary(name, data) as temporary:
+            path = self._path(name)
+            os.rename(temporary, path)
+            _sync_folder(path.parent)
+
+    def write_at(self, name: str, offset: int, data: bytes) -> None:
+        self._check_writable(name)
+        with _explained("write", name):
+            path = self._path(name)
+            descriptor, fresh = self._open_journal(path)
+            try:
+                size = os.fstat(descriptor).st_size
+                if size < offset:
+                    raise Conflict(
+                        "a journal is shorter than its writer knows",
+                        where=name,
+                        expected=f"at least {offset} bytes",
+                        found=f"{size}",
+                        cure="open the log again",
+                    )
+                _write_all(descriptor, data, offset)
+                _sync(descriptor)
+            finally:
+                os.close(descriptor)
+            if fresh:
+                _sync_folder(path.parent)
+
+    def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
+        with _explained("adopt", name):
+            target = self._path(name)
+            if not target.is_file():
+                with suppress(FileExistsError):
+                    if not (link and self._adopt_link(target, path)):
+                        with open(path, "rb") as source, self._temporary(name, source) as temporary:
+                            _link(temporary, target)
+                            _sync_folder(target.parent)
+                    return
+            if not _same_bytes(target, path):
+                raise _differs(name, path.stat().st_size, target.stat().st_size)
+            _sync_file(target)
+            _sync_folder(target.parent)
+
+    def remove(self, name: str) -> None:
+        self._check_writable(name)
+        with _explained("remove", name):
+            path = self._path(name)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(path)
+                _sync_folder(path.parent)
+
+    @contextmanager
+    def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
+        self._check_writable(name)
+        path = self._path(name)
+        with _explained("lock", name):
+            self._make_folder(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._acquire(descriptor, name, wait)
+            with _explained("lock", name):
+                record = {"pid": os.getpid(), "host": os.uname().nodename, "command": holder}
+                os.ftruncate(descriptor, 0)
+                _write_all(descriptor, json.dumps(record).encode(), 0)
+                self._clear_leftovers(name)
+            yield
+        finally:
+            os.close(descriptor)  # also drops the flock
+
+    # The parts
+
+    def _path(self, name: str) -> Path:
+        return self._root / check_name(name)
+
+    def _check_writable(self, name: str) -> None:
+        if self._readonly:
+            raise Refused(
+                "the storage is open for reading only",
+                where=f"{self._root}: {name}",
+                cure="open it without readonly to write",
+            )
+
+    def _make_folder(self, folder: Path) -> None:
+        """Create `folder` with its parents, each made durable in its own parent."""
+        missing = []
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for path in reversed(missing):
+            with suppress(FileExistsError):
+                path.mkdir()
+            _sync_folder(path.parent)
+
+    @contextmanager
+    def _temporary(self, name: str, content: bytes | BinaryIO) -> Iterator[Path]:
+        """A complete, synced file that is not yet visible under `name`; gone afterwards if nobody renamed it."""
+        self._check_writable(name)
+        target = self._path(name)
+        self._make_folder(target.parent)
+        folder = self._root / name.split("/")[0] if "/" in name else self._root
+        path, descriptor = _claim_temporary(folder)
+        try:
+            if isinstance(content, bytes):
+                _write_all(descriptor, content, 0)
+            else:
+                with os.fdopen(os.dup(descriptor), "wb") as sink:
+                    shutil.copyfileobj(content, sink, _CHUNK)
+            os.fsync(descriptor)
+            yield path
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            os.close(descriptor)
+
+    def _open_journal(self, path: Path) -> tuple[int, bool]:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC), False
+        except FileNotFoundError:
+            self._make_folder(path.parent)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), True
+
+    def _adopt_link(self, target: Path, path: Path) -> bool:
+        """Share the file by a hard link; False where the file system cannot."""
+        self._check_writable(target.name)
+        self._make_folder(target.parent)
+        _sync_file(path)
+        try:
+            os.link(path, target, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            return False
+        _sync_folder(target.parent)
+        return True
+
+    def _acquire(self, descriptor: int, name: str, wait: float) -> None:
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise self._locked(descriptor, name, wait) from None
+                time.sleep(_LOCK_POLL_SECONDS)
+
+    def _locked(self, descriptor: int, name: str, wait: float) -> Locked:
+        try:
+            record = json.loads(os.pread(descriptor, 4096, 0))
+            found = f"held by process {record['pid']} on {record['host']} ({record['command']})"
+        except (OSError, ValueError, KeyError, TypeError):
+            found = "held by a process that did not say its name"
+        return Locked(
+            "another writer is at work",
+            where=f"{self._root}/{name}",
+            expected=f"the lock within {wait:g} s",
+            found=found,
+            cure="wait for it to end, or stop that process; the lock dies with it",
+        )
+
+    def _clear_leftovers(self, name: str) -> None:
+        folder = self._root / name.split("/")[0] if "/" in name else self._root
+        with os.scandir(folder) as found:
+            leftovers = [entry.path for entry in found if entry.name.startswith(TEMPORARY)]
+        for path in leftovers:
+            with suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path)
+                finally:
+                    os.close(descriptor)
+
+
+@contextmanager
+def _explained(verb: str, name: str) -> Iterator[None]:
+    """Turn what the operating system says into the ledger's own errors."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise NotFound("no such file", where=name or "the root", cure="check the root and the name") from error
+    except FileExistsError as error:
+        raise AlreadyExists("the name is taken", where=name) from error
+    except OSError as error:
+        raise _failure(verb, name, error) from error
+
+
+def _failure(verb: str, name: str, error: OSError) -> LedgerError:
+    cure = {
+        errno.ENOSPC: "the disk is full: free some space and repeat; nothing that was there is lost",
+        errno.EDQUOT: "the quota is used up: free some space and repeat; nothing that was there is lost",
+        errno.EACCES: "give this user the rights, or name another root",
+        errno.EPERM: "give this user the rights, or name another root",
+        errno.EROFS: "the file system is mounted read-only: name another root",
+    }.get(error.errno or 0, "check the disk, then repeat")
+    return StorageFailed(f"could not {verb} a file", where=name, found=error.strerror or str(error), cure=cure)
+
+
+def _differs(name: str, expected: int, found: int) -> Conflict:
+    return Conflict(
+        "other bytes are there already",
+        where=name,
+        expected=f"the same {expected} bytes",
+        found=f"{found} bytes that differ",
+        cure="nothing was overwritten; find out who wrote it",
+    )
+
+
+def _walk(folder: Path, base: str, prefix: str) -> Iterator[str]:
+    """Names below `folder` in the order of their strings: a folder sorts as if its name ended in '/'."""
+    try:
+        with os.scandir(folder) as found:
+            entries = [(entry.name, entry.is_dir()) for entry in found if not entry.name.startswith(TEMPORARY)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, is_folder in sorted((f"{name}/" if is_dir else name, is_dir) for name, is_dir in entries):
+        full = base + name
+        if is_folder and (full.startswith(prefix) or prefix.startswith(full)):
+            yield from _walk(folder / name, full, prefix)
+        elif not is_folder and full.startswith(prefix):
+            yield full
+
+
+def _claim_temporary(folder: Path) -> tuple[Path, int]:
+    while True:
+        path = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_nlink:
+                return path, descriptor
+        except BlockingIOError:
+            pass  # somebody clearing leftovers got between our open and our lock, and is removing it
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise StorageFailed(
+                "the file system has no hard links, which exclusive writes need",
+                where=str(target.parent),
+                found=error.strerror or "",
+                cure="put the root on ext4, xfs, btrfs, zfs, apfs or NFSv4",
+            ) from error
+        raise
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _sync(descriptor: int) -> None:
+    """Data and whatever metadata is needed to read it back; macOS has no fdatasync."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_sync_folder = _sync_file
+
+
+def _same_bytes(first: Path, second: Path) -> bool:
+    if first.stat().st_size != second.stat().st_size:
+        return False
+    with open(first, "rb") as one, open(second, "rb") as two:
+        while chunk := one.read(_CHUNK):
+            if chunk != two.read(_CHUNK):
+                return False
+    return True

@@ -7,7 +7,7 @@ the same call with a journal that compares instead of one that writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,9 @@ class Journal(Protocol):
 
     def record(self, kind: str, body: Body) -> int:
         """Append one event of type ``kind`` to the run's stream and return its index in the log."""
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """What this run has already recorded of type ``kind``, in the order of the log."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""The arithmetic contract's settings, put in force before jax starts, in this one place.
+
+A recipe names a profile. ``portable-cpu`` promises the same bits on any x86-64-v3 processor with any number of cores:
+XLA may use no instruction above AVX2, must not pick matrix kernels by the processor it finds
+(``--xla_cpu_enable_platform_dependent_math=false``), and splits its work as if for a fixed number of threads
+(``NPROC``), because the split decides the order of some sums. How many virtual devices there are is execution and not
+part of the contract: the training program gives the same bits for every number of them.
+
+The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
+after jax was imported, and refuses settings of the user that contradict the contract instead of overriding them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from marin.errors import Unsupported, UsageError
+from marin.recipe import Arithmetic, Execution
+
+X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
+"""Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
+
+DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
+APPLIED = "MARIN_ARITHMETIC"
+"""Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
+
+
+def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
+    """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then the number of virtual devices."""
+    flags = list(arithmetic.xla_flags)
+    if arithmetic.profile == "portable-cpu":
+        flags.append(f"{DEVICE_COUNT_FLAG}={execution.devices}")
+    return " ".join(flags)
+
+
+def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
+    """Environment variables that put the contract in force."""
+    values = {"XLA_FLAGS": xla_flags(arithmetic, execution), "JAX_ENABLE_X64": "0", "JAX_THREEFRY_PARTITIONABLE": "1",
+              "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision, "JAX_DEFAULT_PRNG_IMPL": "threefry2x32"}
+    if arithmetic.profile == "portable-cpu":
+        values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+    return values
+
+
+def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
+    """Feature flags of the first processor, from the text of /proc/cpuinfo."""
+    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
+def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
+    """Why this machine can not honour ``arithmetic``, or None when it can."""
+    if arithmetic.profile != "portable-cpu":
+        return None
+    missing = [flag for flag in X86_64_V3 if flag not in (cpu_flags() if flags is None else flags)]
+    if sys.platform != "linux":
+        return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
+    if missing:
+        return f"the processor lacks {', '.join(missing)} (x86-64-v3 is needed)"
+    return None
+
+
+def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Put the contract in force for this process.
+
+    Raises:
+        Unsupported: the processor can not honour the contract.
+        UsageError: jax is already loaded under other settings, or the user's environment contradicts the contract.
+    """
+    reason = unsupported(arithmetic)
+    if reason:
+        raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
+                          expected="an x86-64-v3 processor under Linux", found=reason, cure="`marin doctor` says more")
+    wanted = settings(arithmetic, execution)
+    if environ.get(APPLIED) == wanted["XLA_FLAGS"] and all(environ.get(name) == value for name, value in wanted.items()):
+        return
+    if "jax" in sys.modules and environ is os.environ:
+        raise UsageError("the arithmetic contract must be in force before jax starts", where="marin.arithmetic.apply",
+                         expected="a process in which jax was not imported", found="jax is loaded",
+                         cure="run this in a process of its own (`marin stage train` does)")
+    for name, value in wanted.items():
+        present = environ.get(name)
+        if APPLIED not in environ and present is not None and not _agrees(name, present, value):
+            raise UsageError("a setting of yours contradicts the arithmetic contract", where=f"environment variable {name}",
+                             expected=value, found=present, cure=f"unset {name}")
+    environ.update(wanted)
+    environ[APPLIED] = wanted["XLA_FLAGS"]
+
+
+def _agrees(name: str, present: str, wanted: str) -> bool:
+    if name == "XLA_FLAGS":
+        return set(present.split()) <= set(wanted.split())
+    return present.strip().lower() == wanted.lower()
+
+
+def in_force(arithmetic: Arithmetic, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether :func:`apply` (here or in a parent) put exactly these settings into the environment."""
+    present = environ.get("XLA_FLAGS", "").split()
+    return all(flag in present for flag in arithmetic.xla_flags) and APPLIED in environ

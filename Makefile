@@ -1,0 +1,62 @@
+# make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
+# make test     environment, then the test suite
+# make lint     ruff, mypy, shell syntax, documentation in step with the commands
+# make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes)
+# make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
+# make clean    caches and build leftovers; never .venv, never the ledger
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Relative, so that a folder whose path has a space works; dvc's stages find `marin` on PATH.
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONPATH :=
+export PIP_REQUIRE_VIRTUALENV :=
+
+PYTEST ?= $(BIN)/python -m pytest
+TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
+UV ?= uv
+
+.PHONY: help environment repro test lint bench determinism lock docs clean
+
+help:
+	@sed -n 's/^# //p' Makefile | sed -n '1,6p'
+
+environment:
+	@./scripts/environment
+
+repro: environment
+	@$(BIN)/marin init --quiet
+	@$(BIN)/dvc repro
+	@$(BIN)/marin show latest --summary
+
+test: environment
+	$(PYTEST) -n $(TEST_JOBS) --dist loadfile
+
+lint: environment
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	bash -n scripts/environment .ci/run
+	$(PYTEST) -q tests/test_architecture.py tests/test_docs.py
+
+bench: environment
+	$(BIN)/python -m bench
+
+determinism: environment
+	$(PYTEST) -m determinism
+
+lock:
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
+	    --group pyproject.toml:dev requirements.in --output-file requirements.lock
+
+docs: environment
+	$(BIN)/python -m marin.cli.reference > docs/commands.md.tmp
+	@mv docs/commands.md.tmp docs/commands.md
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info docs/commands.md.tmp
+	find ledger marin experiments tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

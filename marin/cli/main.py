@@ -1,0 +1,199 @@
+"""`marin`: the root of all commands, and the one place where an error becomes a line and an exit status.
+
+Commands are loaded when they are called, never for `marin --help`: a command's module may import what its work needs,
+and the root stays fast. The one-line helps therefore stand in the table below; a test compares them with the commands.
+
+Exit status: 0 done, 1 something is wrong (a check failed, a conflict, damage), 2 wrong usage, 3 something needed is
+missing or this machine cannot do it, 70 a defect in Marin, 130 interrupted, 141 the reader of our output went away.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from marin import __version__
+
+EXIT_DEFECT = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command that is not imported yet: `module` holds it under its own name."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
+    "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
+    "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline, as dvc.yaml calls it."),
+    "verify": Lazy("marin.cli.verify", "Check a run: ledger, artifacts, data, training, model."),
+    "ls": Lazy("marin.cli.ls", "List runs or artifacts."),
+    "show": Lazy("marin.cli.show", "Show a run, an artifact or an event."),
+    "log": Lazy("marin.cli.log", "Print events in the order of the log."),
+    "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
+    "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, verify, collect."),
+    "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
+    "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose members are imported when they are called; its help never imports one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), cmd_name)
+        assert isinstance(command, click.Command)
+        accept_root(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Take --root in: into the environment, so that stages, workers and a replay started from here see the same root."""
+    if value is None:
+        return
+    if not value:
+        raise click.BadParameter("an empty root", ctx=ctx, param=param)
+    os.environ["MARIN_ROOT"] = value
+
+
+def root_option() -> click.Option:
+    """--root, which every command takes wherever it stands on the line."""
+    return click.Option(
+        ["--root"],
+        metavar="R",
+        expose_value=False,
+        is_eager=True,
+        callback=use_root,
+        help="The ledger and its store: a path or an address.  [env: MARIN_ROOT; default: .marin]",
+    )
+
+
+def accept_root(command: click.Command) -> None:
+    """Give `command` and what is below it the --root option, once."""
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            accept_root(member)
+    elif not any("--root" in param.opts for param in command.params):
+        command.params.append(root_option())
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("-v", "--verbose", count=True, help="Tell more on stderr; -vv tells what libraries say.")
+@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr.")
+@click.version_option(__version__, prog_name="marin", message="%(prog)s %(version)s")
+def marin(verbose: int, quiet: bool) -> None:
+    """Train language models so that anyone can replay the training bit for bit, and check it.
+
+    \b
+    Examples:
+      marin doctor             what this machine can reproduce
+      marin ls runs            what has been run here
+      marin verify latest      replay the newest run and compare every bit
+    """
+    configure_logging(verbose, quiet=quiet)
+
+
+marin.params.append(root_option())
+
+
+def configure_logging(verbose: int, *, quiet: bool) -> None:
+    """Progress of our own packages to stderr; libraries only when something is wrong, or with -vv."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if verbose else "%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO if verbose > 1 else logging.WARNING, force=True)
+    own = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    for name in ("ledger", "marin"):
+        logging.getLogger(name).setLevel(own)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The `marin` program."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; every failure is one line on stderr (MARIN_DEBUG=1: the traceback)."""
+    debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
+    try:
+        status = marin.main(args=arguments, prog_name="marin", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except (click.Abort, KeyboardInterrupt):
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            silence_stdout()
+            return EXIT_BROKEN_PIPE
+        if debug:
+            raise
+        complain(explain_os_error(error))
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        return report(error)
+
+
+def report(error: Exception) -> int:
+    """Say `error` on one line and return the exit status that its kind has."""
+    from ledger import LedgerError  # here, so that a help text does not load the ledger
+
+    if isinstance(error, LedgerError):
+        complain(str(error))
+        return error.exit_code
+    complain(f"defect in Marin: {type(error).__name__}: {error}; MARIN_DEBUG=1 shows the traceback, please report it")
+    return EXIT_DEFECT
+
+
+def explain_os_error(error: OSError) -> str:
+    """One line for what the operating system refused."""
+    where = f": {error.filename}" if error.filename else ""
+    cures = {
+        errno.ENOSPC: "free some space and run the same command again",
+        errno.EDQUOT: "free some of your quota and run the same command again",
+        errno.EACCES: "make it accessible to this user",
+        errno.EROFS: "the file system is read-only: name a root elsewhere with --root",
+    }
+    cure = cures.get(error.errno or 0, "MARIN_DEBUG=1 shows where")
+    return f"{error.strerror or type(error).__name__}{where}; {cure}"
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    click.echo(f"marin: {' '.join(message.split())}", err=True)
+
+
+def silence_stdout() -> None:
+    """Nobody reads our output any more: what is still buffered goes nowhere, without a message at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
 """`marin`: the root of all commands, and the one place where an error becomes a line and an exit status.
 
-Commands are loaded when they are called, never for `marin --help`: a command's module may import what its work needs,
-and the root stays fast. The one-line helps therefore stand in the table below; a test compares them with the commands.
+Commands are loaded when they are called, never for `marin --help`: a command's module may import what its work
+needs, and the root stays fast. The one-line helps therefore stand in the table below; a test compares them with
+the commands.
 
-Exit status: 0 done, 1 something is wrong (a check failed, a conflict, damage), 2 wrong usage, 3 something needed is
-missing or this machine cannot do it, 70 a defect in Marin, 130 interrupted, 141 the reader of our output went away.
+Exit status: 0 done, 1 something is wrong (a check failed, a conflict, damage), 2 wrong usage, 3 something needed
+is missing or this machine cannot do it, 70 a defect in Marin, 130 interrupted, 141 the reader of our output left.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class LazyGroup(click.Group):
 
 
 def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Take --root in: into the environment, so that stages, workers and a replay started from here see the same root."""
+    """Put --root into the environment, so that stages, workers and a replay started from here see it too."""
     if value is None:
         return
     if not value:
@@ -100,7 +101,10 @@ def accept_root(command: click.Command) -> None:
         command.params.append(root_option())
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.command(cls=LazyGroup, context_settings=SETTINGS)
 @click.option("-v", "--verbose", count=True, help="Tell more on stderr; -vv tells what libraries say.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr.")
 @click.version_option(__version__, prog_name="marin", message="%(prog)s %(version)s")
@@ -123,7 +127,8 @@ def configure_logging(verbose: int, *, quiet: bool) -> None:
     """Progress of our own packages to stderr; libraries only when something is wrong, or with -vv."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if verbose else "%(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO if verbose > 1 else logging.WARNING, force=True)
+    others = logging.INFO if verbose > 1 else logging.WARNING
+    logging.basicConfig(handlers=[handler], level=others, force=True)
     own = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     for name in ("ledger", "marin"):
         logging.getLogger(name).setLevel(own)
@@ -135,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; every failure is one line on stderr (MARIN_DEBUG=1: the traceback)."""
+    """Run one command and return its exit status. A failure is one line on stderr, or raised with MARIN_DEBUG=1."""
     debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
     try:
         status = marin.main(args=arguments, prog_name="marin", standalone_mode=False)
@@ -168,7 +173,8 @@ def report(error: Exception) -> int:
     if isinstance(error, LedgerError):
         complain(str(error))
         return error.exit_code
-    complain(f"defect in Marin: {type(error).__name__}: {error}; MARIN_DEBUG=1 shows the traceback, please report it")
+    what = f"defect in Marin: {type(error).__name__}: {error}"
+    complain(f"{what}; MARIN_DEBUG=1 shows the traceback, please report it")
     return EXIT_DEFECT
 
 

@@ -1,6 +1,6 @@
 """How results reach stdout: one JSON object per line for machines, aligned columns for people.
 
-On a terminal tables are drawn by rich (which respects NO_COLOR); in a pipe they are plain columns, stable to cut.
+On a terminal tables are drawn by rich (which respects NO_COLOR); in a pipe they are plain columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=len(column) > 0 and column in ("run", "index", "time"))
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(soft_wrap=False).print(table)

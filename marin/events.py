@@ -72,7 +72,8 @@ class StepStarted(Body):
 
 
 class StepCompleted(Body):
-    """A node of the plan has its output. ``metrics`` are hex floats by name; ``seconds`` is wall time (not evidence)."""
+    """A node of the plan has its output. ``metrics`` are hex floats by name, ``tables`` stored texts by name, so that a
+    hit can write both files again; ``seconds`` is wall time (not evidence)."""
 
     run: str
     step: str
@@ -81,6 +82,7 @@ class StepCompleted(Body):
     output: Output
     metrics: dict[str, HexFloat]
     seconds: float
+    tables: dict[str, Digest] = {}
 
 
 class StepCached(Body):
@@ -122,8 +124,8 @@ class TrainSegment(Body):
 
     ``losses``: hex floats. ``batches``: digest of each step's token ids and sequence indices. ``fingerprints``: digest
     over loss, gradient norm and the fingerprint of the state after the step. ``start_state``/``end_state``: digest of
-    the whole state (parameters, optimizer moments, step, key, data cursor) before and after. ``checkpoint`` is the
-    stored tree that holds the end state.
+    the whole state (parameters, optimizer moments, step, key, data cursor) before and after. ``trace``: digest of the
+    stored blob uint32[steps, tensors, 2] (little-endian) with every tensor's fingerprint after every step.
     """
 
     run: str
@@ -134,6 +136,7 @@ class TrainSegment(Body):
     fingerprints: list[str]
     start_state: Digest
     end_state: Digest
+    trace: Digest
 
 
 class CheckpointSaved(Body):

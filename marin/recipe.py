@@ -46,7 +46,7 @@ class GrammarDataset(Section, tag="grammar", tag_field="kind"):
     minimal_pairs: Annotated[int, Meta(ge=0, le=100_000)] = 300
 
 
-class UrlDataset(Section, tag="url", tag_field="kind"):
+class UrlDataset(Section, tag="url", tag_field="kind", kw_only=True):
     """One public text file, pinned by sha256. ``MARIN_DATA/<mirror>`` is tried before the network."""
 
     name: Name
@@ -60,7 +60,7 @@ class UrlDataset(Section, tag="url", tag_field="kind"):
     minimal_pairs: str | None = None
 
 
-class FilesDataset(Section, tag="files", tag_field="kind"):
+class FilesDataset(Section, tag="files", tag_field="kind", kw_only=True):
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder."""
 
     name: Name = "files"
@@ -122,7 +122,7 @@ class Trainer(Section):
 
     num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 120
     batch_size: Positive = 16
-    steps_per_segment: Positive = 30
+    steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
 
 
 class Arithmetic(Section):

@@ -1,0 +1,23 @@
+"""Progress of long work on stderr: a bar on a terminal, silence elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Report = Callable[[int, str], None]
+"""Called with how much is done and a short note."""
+
+
+@contextmanager
+def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
+    """A progress bar with rate and remaining time; ``rich`` draws it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+               TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=total, completed=done, note="")
+        yield lambda completed, note: progress.update(task, completed=completed, note=note)

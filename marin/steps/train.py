@@ -1,0 +1,36 @@
+"""Step ``train``: from tokens to a trained state, recorded segment by segment.
+
+Light to import; the work is in :mod:`marin.training`, loaded when the step runs and after the arithmetic contract is
+in force.
+"""
+
+from __future__ import annotations
+
+from marin import recipe as recipes
+from marin.arithmetic import apply
+from marin.recipe import Recipe
+from marin.steps import StepDefinition, StepResult, Task
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the trained bits."""
+    return {"seed": str(recipe.seed)} | {
+        name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")
+    }
+
+
+def run(task: Task) -> StepResult:
+    """Train, or go on training, in this process. Raises ``Unsupported`` where the contract can not be honoured."""
+    apply(task.recipe.arithmetic, task.execution)
+    from marin.training.run import train
+
+    return train(task)
+
+
+TRAIN = StepDefinition(
+    name="train",
+    inputs=("tokens", "tokenizer"),
+    config=config,
+    code=("marin/steps/train.py", "marin/training", "marin/recipe.py", "marin/arithmetic.py"),
+    run=run,
+)

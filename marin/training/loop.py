@@ -1,0 +1,146 @@
+"""Segments: train steps between two recorded states, executed once to train and again to verify.
+
+:class:`Training` holds the compiled programs of one recipe. :meth:`Training.segment` executes a range of train steps
+from a given state and returns what is recorded about it. Training and replay call the same method, so a replay can
+only differ where machine, data or program do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+import jax
+import numpy as np
+
+from ledger import StateManifest
+from marin.errors import Diverged
+from marin.recipe import Execution, Recipe
+from marin.training.data import Batch, batches
+from marin.training.state import TrainState, initial_state, load, manifest_of
+from marin.training.step import StepOutcome, TrainStep, mesh_of
+
+logger = logging.getLogger(__name__)
+Progress = Callable[[int, float], None]
+"""Called after each train step with its number and loss."""
+
+
+@dataclass
+class SegmentRecord:
+    """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
+    [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of ``end_state.tensors`` by tree."""
+
+    start: int
+    end: int
+    start_state: StateManifest
+    end_state: StateManifest
+    losses: list[float] = field(default_factory=list)
+    grad_norms: list[float] = field(default_factory=list)
+    batches: list[str] = field(default_factory=list)
+    fingerprints: list[str] = field(default_factory=list)
+    trace: bytes = b""
+
+
+def step_fingerprint(outcome: StepOutcome) -> str:
+    """``sha256:`` over the bits of loss, gradient norm and all tensors' fingerprints after the step."""
+    hasher = hashlib.sha256(np.asarray([outcome.loss, outcome.grad_norm], dtype="<f4").tobytes())
+    hasher.update(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
+    return "sha256:" + hasher.hexdigest()
+
+
+class StopSignal:
+    """Remembers SIGTERM and SIGINT so that training can stop between two steps. A context manager; outside the main
+    thread it does nothing."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._previous: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._previous[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:  # asked twice: stop now
+            raise KeyboardInterrupt
+        self.received = signal.Signals(number)
+
+
+class Training:
+    """One recipe, ready to execute on ``execution.devices`` devices of this process."""
+
+    def __init__(self, recipe: Recipe, cache: Path, vocab_size: int, execution: Execution) -> None:
+        self.recipe = recipe
+        self.vocab_size = vocab_size
+        self.mesh = mesh_of(execution.devices)
+        self._cache = cache
+        self._first = initial_state(recipe, vocab_size)
+        self.step = TrainStep(recipe, self.mesh, self._first)
+        self._stream: Iterator[Batch] | None = None
+        self._next_step = -1
+
+    def start(self) -> tuple[TrainState, StateManifest]:
+        """The state before the first train step, and its digest."""
+        return self.step.place(self._first), manifest_of(self._first)
+
+    def resume(self, folder: Path, expected: str, *, where: str) -> tuple[TrainState, StateManifest]:
+        """The state in a checkpoint folder; raises ``Tampered`` when its tensors are not those of ``expected``."""
+        state, manifest = load(folder, self.recipe, self.vocab_size, expected, where=where)
+        return self.step.place(state), manifest
+
+    def segment(self, state: TrainState, before: StateManifest, start: int, end: int, *, stop: StopSignal | None = None,
+                progress: Progress | None = None) -> tuple[TrainState, SegmentRecord]:
+        """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
+
+        Raises:
+            Diverged: a loss is not finite; the message names the step.
+        """
+        record = SegmentRecord(start, start, before, before)
+        traces: list[bytes] = []
+        for number in range(start, end):
+            batch = self._batch(number)
+            state, outcome = self.step.run(state, batch.tokens, batch.weights)
+            if not np.isfinite(outcome.loss):
+                raise Diverged("loss is not finite", where=f"train step {number}", expected="a finite number",
+                               found=str(outcome.loss), cure="lower optimizer.learning_rate or raise optimizer.warmup_steps")
+            record.losses.append(float(outcome.loss))
+            record.grad_norms.append(float(outcome.grad_norm))
+            record.batches.append(batch.digest)
+            record.fingerprints.append(step_fingerprint(outcome))
+            traces.append(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
+            record.end = number + 1
+            if progress is not None:
+                progress(number, float(outcome.loss))
+            if stop is not None and stop.received is not None:
+                break
+        record.trace = b"".join(traces)
+        record.end_state = manifest_of(state)
+        return state, record
+
+    def _batch(self, number: int) -> Batch:
+        if self._stream is None or self._next_step != number:
+            self._stream = batches(self.recipe, self._cache, self.mesh, number)
+        batch = next(self._stream)
+        assert batch.step == number, "the loader starts where it was asked to"
+        self._next_step = number + 1
+        return batch
+
+
+def use_compilation_cache(folder: Path) -> None:
+    """Keep compiled programs in ``folder``, keyed by program, flags and compiler: the same program is the same code."""
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -1,0 +1,63 @@
+"""From a recipe to Levanter's own model and optimizer configurations.
+
+Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here (the
+locked version is part of a run's identity besides).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import optax
+from levanter.layers.attention import AttentionBackend
+from levanter.models.gpt2 import Gpt2Config
+from levanter.models.llama import LlamaConfig
+from levanter.optim.config import AdamConfig
+from levanter.utils.activation import ActivationFunctionEnum
+
+from marin.recipe import Model, Optimizer, Recipe
+
+LevanterModel = LlamaConfig | Gpt2Config
+
+
+def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
+    """Levanter's configuration of ``model``. ``tokenizer`` is a local folder, needed only to export."""
+    folder = str(tokenizer) if tokenizer is not None else None
+    if model.architecture == "gpt2":
+        return Gpt2Config(
+            max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, num_layers=model.num_layers,
+            num_heads=model.num_heads, mlp_scale=model.intermediate_dim // model.hidden_dim,
+            initializer_range=model.initializer_range, layer_norm_epsilon=model.layer_norm_epsilon,
+            embed_pdrop=0.0, resid_pdrop=0.0, attn_pdrop=0.0, activation_function=ActivationFunctionEnum.gelu_new,
+            scale_attn_by_inverse_layer_idx=False, upcast_attn=False, use_bias=True,
+            gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
+            tokenizer=folder,
+        )
+    return LlamaConfig(
+        max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, intermediate_dim=model.intermediate_dim,
+        num_layers=model.num_layers, num_heads=model.num_heads, num_kv_heads=model.num_kv_heads,
+        activation_function=ActivationFunctionEnum.silu, initializer_range=model.initializer_range,
+        layer_norm_epsilon=model.layer_norm_epsilon, tie_word_embeddings=model.tie_word_embeddings,
+        upcast_attn=False, use_bias=False, use_layer_norm_weight=True, scan_layers=True,
+        gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
+        tokenizer=folder,
+    )
+
+
+def optimizer(recipe: Recipe) -> optax.GradientTransformation:
+    """Levanter's AdamW for ``recipe``: global-norm clipping, Adam, masked decoupled decay, scheduled rate."""
+    return _adam(recipe.optimizer).build(recipe.trainer.num_steps)
+
+
+def _adam(config: Optimizer) -> AdamConfig:
+    return AdamConfig(
+        learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
+        warmup=config.warmup_steps, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
+        epsilon=config.epsilon, max_grad_norm=config.max_grad_norm, nesterov=False,
+    )
+
+
+def compute_dtype(recipe: Recipe) -> jnp.dtype:
+    """The dtype in which forward and backward passes compute; master weights are always float32."""
+    return jnp.dtype(recipe.arithmetic.compute_dtype)

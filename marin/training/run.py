@@ -1,0 +1,143 @@
+"""The train step of the pipeline, recorded: segments in order, each with its digests, states in the store.
+
+Resuming is the ordinary start: the last recorded segment of this run whose checkpoint is in the store is where the
+work goes on, and if there is none that is train step 0.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+from marin.cache import compilation_cache
+from marin.errors import Interrupted
+from marin.events import (
+    CHECKPOINT_SAVED,
+    TRAIN_SEGMENT,
+    TRAIN_STARTED,
+    CheckpointSaved,
+    Json,
+    TrainSegment,
+    TrainStarted,
+)
+from marin.progress import bar
+from marin.recipe import Recipe
+from marin.steps import StepResult, Task
+from marin.training.loop import SegmentRecord, StopSignal, Training, use_compilation_cache
+from marin.training.state import TrainState, save
+
+logger = logging.getLogger(__name__)
+
+
+def vocabulary_size(tokenizer: Path) -> int:
+    """Number of tokens of a saved tokenizer folder."""
+    with (tokenizer / "tokenizer.json").open(encoding="utf-8") as file:
+        saved = json.load(file)
+    added = {token["id"] for token in saved.get("added_tokens", [])}
+    return len(set(saved["model"]["vocab"].values()) | added)
+
+
+def program_identity(training: Training) -> Json:
+    """What is compiled and by what: StableHLO digests, flags, compiler. Independent of the number of devices."""
+    arithmetic = training.recipe.arithmetic
+    return {
+        "functions": dict(training.step.program()),
+        "xla_flags": list(arithmetic.xla_flags),
+        "threads": arithmetic.threads,
+        "profile": arithmetic.profile,
+        "jax": version("jax"),
+        "jaxlib": version("jaxlib"),
+        "levanter": version("marin-levanter"),
+    }
+
+
+def seeds_of(recipe: Recipe) -> Json:
+    """The root seed (as a string: it may have 63 bits) and the names of the keys derived from it."""
+    return {"root": str(recipe.seed), "derived": ["data", "model", "train"], "generator": recipe.arithmetic.generator}
+
+
+def train(task: Task) -> StepResult:
+    """Execute or resume the training of ``task.recipe``; the final state lands in ``task.out``."""
+    recipe, journal = task.recipe, task.journal
+    use_compilation_cache(compilation_cache())
+    training = Training(recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution)
+    state, manifest = training.start()
+    at = 0
+    done = resumable(task)
+    if done is not None:
+        segment, checkpoint = done
+        folder = task.work / "resume"
+        shutil.rmtree(folder, ignore_errors=True)
+        task.store.checkout(checkpoint.artifact, folder)
+        state, manifest = training.resume(folder, segment.end_state, where=f"checkpoint of train step {segment.end}")
+        shutil.rmtree(folder)
+        at = segment.end
+        logger.info("resuming at train step %d", at)
+    journal.record(TRAIN_STARTED, TrainStarted(
+        run=task.run, first_step=at, num_steps=recipe.trainer.num_steps, state=manifest.digest,
+        program=program_identity(training), seeds=seeds_of(recipe), devices=task.execution.devices, attempt=task.attempt))
+    folder = task.work / "checkpoint"
+    with StopSignal() as stop, bar("train", recipe.trainer.num_steps, at) as progress:
+        while at < recipe.trainer.num_steps:
+            length = recipe.trainer.steps_per_segment
+            end = min(recipe.trainer.num_steps, (at // length + 1) * length)
+            state, record = training.segment(state, manifest, at, end, stop=stop,
+                                             progress=lambda step, loss: progress(step + 1, f"loss {loss:.3f}"))
+            save_segment(task, state, record, folder)
+            at, manifest = record.end, record.end_state
+            if stop.received is not None and at < recipe.trainer.num_steps:
+                raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
+                                  found=stop.received.name, cure="run the same command again: it goes on from here")
+    if not folder.exists():
+        save(state, folder)
+    shutil.copytree(folder, task.out / "checkpoint")
+    (task.out / "state.json").write_bytes(manifest.encode())
+    return result_of(task, manifest.digest, sum(tensor.nbytes for tensor in manifest.tensors))
+
+
+def result_of(task: Task, digest: str, size: int) -> StepResult:
+    """Losses of all recorded segments of this run, in order, as metrics and as a table to plot."""
+    losses: dict[int, float] = {}
+    for body in task.journal.history(TRAIN_SEGMENT):
+        assert isinstance(body, TrainSegment)
+        losses |= {body.start + i: float.fromhex(loss) for i, loss in enumerate(body.losses)}
+    ordered = [losses[step] for step in range(task.recipe.trainer.num_steps)]
+    rows = "".join(f"{step},{loss!r}\n" for step, loss in enumerate(ordered))
+    tokens = task.recipe.trainer.num_steps * task.recipe.trainer.batch_size * task.recipe.model.seq_len
+    return StepResult(kind="state", digest=digest, size=size, tables={"loss": "step,loss\n" + rows},
+                      metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)})
+
+
+def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
+    """The furthest recorded segment of this run whose checkpoint the store still has."""
+    saved = {body.state: body for body in task.journal.history(CHECKPOINT_SAVED) if isinstance(body, CheckpointSaved)}
+    for body in reversed(task.journal.history(TRAIN_SEGMENT)):
+        assert isinstance(body, TrainSegment)
+        checkpoint = saved.get(body.end_state)
+        if checkpoint is not None and task.store.has(checkpoint.artifact):
+            return body, checkpoint
+    return None
+
+
+def save_segment(task: Task, state: TrainState, record: SegmentRecord, folder: Path) -> None:
+    """Bytes first, then the events that name them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    save(state, folder)
+    artifact = task.store.put_tree(folder)
+    manifest = task.store.put_bytes(record.end_state.encode())
+    trace = task.store.put_bytes(record.trace)
+    task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
+        run=task.run, step=record.end, state=record.end_state.digest, artifact=artifact.digest,
+        manifest=manifest.digest, size=artifact.size))
+    task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
+
+
+def segment_event(run: str, record: SegmentRecord, trace: str) -> TrainSegment:
+    return TrainSegment(
+        run=run, start=record.start, end=record.end, losses=[loss.hex() for loss in record.losses],
+        batches=record.batches, fingerprints=record.fingerprints, start_state=record.start_state.digest,
+        end_state=record.end_state.digest, trace=trace)
+

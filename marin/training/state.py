@@ -1,0 +1,139 @@
+"""The whole state of a training run: what a train step reads and writes, its digest, and how it is saved.
+
+Parameters, optimizer moments, the number of the next train step, the root key and the data cursor: nothing else
+influences the next step, so equal digests mean equal futures. The state is saved by Levanter's own checkpoint writer
+(TensorStore, zarr3 in OCDBT), whose files differ between identical states; therefore a state is identified by its
+tensors (``ledger.state_digest``) and never by its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import equinox as eqx
+import haliax as hax
+import jax
+import jax.numpy as jnp
+import jax.random as jrandom
+import levanter.checkpoint
+import numpy as np
+import optax
+from haliax import Axis
+from haliax.jax_utils import is_jax_array_like
+from jax.experimental.array_serialization.serialization import GlobalAsyncCheckpointManager
+from levanter.models.lm_model import LmHeadModel
+from levanter.utils.jax_utils import leaf_key_paths
+
+from ledger.errors import Tampered
+from ledger.tensors import StateManifest, TensorInfo, describe_state
+from marin.recipe import Recipe
+from marin.training.model import model_config, optimizer
+
+
+class TrainState(eqx.Module):
+    """State before train step ``step`` (int32 scalar). ``cursor``: sequences consumed (uint32). ``key``: uint32[2],
+    the raw threefry key of the run. ``model`` and ``moments`` are float32 but for the optimizer's counters."""
+
+    step: jax.Array
+    cursor: jax.Array
+    key: jax.Array
+    model: LmHeadModel
+    moments: optax.OptState
+
+
+def named_key(seed: int, name: str) -> jax.Array:
+    """The key of one purpose, derived from the root seed by name: threefry folded over sha256 of the name, so that a
+    new purpose never shifts the keys of the others. ``seed`` may have 63 bits; both halves are folded in."""
+    import hashlib
+
+    key = jrandom.fold_in(jrandom.PRNGKey(seed & 0xFFFFFFFF), seed >> 32)
+    words = np.frombuffer(hashlib.sha256(name.encode()).digest()[:8], dtype="<u4")
+    for word in words:
+        key = jrandom.fold_in(key, int(word))
+    return key
+
+
+def vocabulary(size: int) -> Axis:
+    return Axis("vocab", size)
+
+
+def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
+    """The state before the first step, as one compiled program on one device (the same for every device count)."""
+    return _initializer(recipe, vocab_size)()
+
+
+def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
+    """The initial state with shapes and dtypes instead of values; nothing is computed."""
+    return eqx.filter_eval_shape(_make(recipe, vocab_size))
+
+
+def _make(recipe: Recipe, vocab_size: int):  # noqa: ANN202 - a closure over static configuration
+    seed = recipe.seed if recipe.seed is not None else 0
+
+    def make() -> TrainState:
+        model = model_config(recipe.model).build(vocabulary(vocab_size), key=named_key(seed, "model"))
+        moments = optimizer(recipe).init(eqx.filter(model, eqx.is_inexact_array))
+        return TrainState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments)
+
+    return make
+
+
+def _initializer(recipe: Recipe, vocab_size: int):  # noqa: ANN202
+    return eqx.filter_jit(_make(recipe, vocab_size))
+
+
+def leaves(state: TrainState) -> Iterator[tuple[str, jax.Array]]:
+    """The state's tensors with their paths (``model/transformer/layers/...``), in the tree's order: parameters in
+    order of execution, then the optimizer's."""
+    arrays = eqx.filter(state, is_jax_array_like)
+    plain = jax.tree.map(lambda x: x.array if isinstance(x, hax.NamedArray) else x, arrays,
+                         is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    paths = leaf_key_paths(arrays, is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    names = jax.tree.leaves(paths, is_leaf=lambda x: isinstance(x, str))
+    values = jax.tree.leaves(plain)
+    assert len(names) == len(values), "every tensor has a path"
+    for name, value in zip(names, values, strict=True):
+        yield name.replace(".", "/"), value
+
+
+def local(array: jax.Array) -> np.ndarray:
+    """The bytes of a replicated array from this process's first device, on the host."""
+    return np.asarray(array.addressable_data(0)) if isinstance(array, jax.Array) else np.asarray(array)
+
+
+def manifest_of(state: TrainState) -> StateManifest:
+    """Digest of every tensor of ``state`` (sha256 over fixed tiles), and of the whole."""
+    return describe_state({path: local(value) for path, value in leaves(state)})
+
+
+def save(state: TrainState, folder: Path) -> None:
+    """Write ``state`` with Levanter's checkpoint writer and wait until it is complete. ``folder`` must not exist."""
+    manager = GlobalAsyncCheckpointManager()
+    host = jax.tree.map(lambda x: jax.device_put(local(x), jax.devices()[0]) if is_jax_array_like(x) else x, state)
+    levanter.checkpoint.save_checkpoint(host, int(local(state.step)), str(folder), manager, is_temporary=False)
+    manager.wait_until_finished()
+
+
+def load(folder: Path, recipe: Recipe, vocab_size: int, expected: str, *, where: str) -> tuple[TrainState, StateManifest]:
+    """Read a checkpoint back and prove it: its tensors must have the digest ``expected``.
+
+    Raises:
+        Tampered: the tensors are not those that were recorded.
+    """
+    shape = state_shape(recipe, vocab_size)
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    exemplar = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device) if isinstance(x, jax.ShapeDtypeStruct) else x, shape)
+    state = levanter.checkpoint.load_checkpoint(exemplar, str(folder))
+    manifest = manifest_of(state)
+    if manifest.digest != expected:
+        raise Tampered("training checkpoint holds another state", where=where, expected=expected, found=manifest.digest,
+                       cure="fetch the checkpoint again, or resume from an earlier one")
+    return state, manifest
+
+
+def differing(expected: StateManifest, found: StateManifest) -> list[TensorInfo]:
+    """Tensors of ``found`` whose digest is not that of ``expected``, in order of execution as far as paths tell."""
+    known = {tensor.path: tensor.digest for tensor in expected.tensors}
+    return [tensor for tensor in found.tensors if known.get(tensor.path) != tensor.digest]

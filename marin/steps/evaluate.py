@@ -1,0 +1,30 @@
+"""Step ``evaluate``: validation loss, perplexity and minimal pairs of the trained state."""
+
+from __future__ import annotations
+
+from marin import recipe as recipes
+from marin.arithmetic import apply
+from marin.recipe import Execution, Recipe
+from marin.steps import StepDefinition, StepResult, Task
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the measured numbers."""
+    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in ("model", "evaluation", "arithmetic")}
+
+
+def run(task: Task) -> StepResult:
+    """Evaluate in this process, on one device whatever the training used."""
+    apply(task.recipe.arithmetic, Execution(devices=1))
+    from marin.training.evaluate import evaluate
+
+    return evaluate(task)
+
+
+EVALUATE = StepDefinition(
+    name="evaluate",
+    inputs=("train", "tokens", "tokenizer", "corpus"),
+    config=config,
+    code=("marin/steps/evaluate.py", "marin/training", "marin/recipe.py", "marin/arithmetic.py"),
+    run=run,
+)

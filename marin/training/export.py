@@ -1,0 +1,60 @@
+"""The trained model as a Hugging Face folder: safetensors, config, tokenizer; transformers loads it as it is.
+
+Tensors and names are Levanter's own conversion (``to_state_dict``, ``to_hf_config``); the folder is written here
+instead of by Levanter's converter, which needs a reference repository on a hub and writes the tokenizer's files anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from haliax.state_dict import to_torch_compatible_state_dict
+from levanter.models.lm_model import LmHeadModel
+from safetensors.numpy import save_file
+
+from marin.recipe import Recipe
+from marin.steps import StepResult, Task
+from marin.training.evaluate import END_OF_TEXT, restore
+from marin.training.model import model_config
+from marin.training.run import vocabulary_size
+
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def hugging_face_config(recipe: Recipe, vocab_size: int, end_of_text: int) -> dict[str, object]:
+    """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
+    config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
+    config.pop("transformers_version", None)
+    config |= {"architectures": [ARCHITECTURES[recipe.model.architecture]], "bos_token_id": end_of_text,
+               "eos_token_id": end_of_text, "torch_dtype": recipe.export.dtype,
+               "tie_word_embeddings": recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings}
+    return config
+
+
+def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int, end_of_text: int) -> None:
+    """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``."""
+    tensors = {name: np.ascontiguousarray(np.asarray(value)) for name, value in to_torch_compatible_state_dict(model).items()
+               if value is not None}
+    if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
+        tensors.pop("lm_head.weight", None)
+    save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
+    config = hugging_face_config(recipe, vocab_size, end_of_text)
+    generation = {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True}
+    for name, content in (("config.json", config), ("generation_config.json", generation)):
+        (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def export(task: Task) -> StepResult:
+    """Write the folder. Its own tree digest names it: the same state gives the same bytes."""
+    model, _ = restore(task)
+    tokenizer = task.inputs["tokenizer"]
+    for name in TOKENIZER_FILES:
+        if (tokenizer / name).exists():
+            (task.out / name).write_bytes((tokenizer / name).read_bytes())
+    saved = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
+    ends = [token["id"] for token in saved.get("added_tokens", []) if token["content"] == END_OF_TEXT]
+    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer), ends[0])
+    return StepResult(kind="model")

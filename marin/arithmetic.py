@@ -79,11 +79,11 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
                           expected="an x86-64-v3 processor under Linux", found=reason, cure="`marin doctor` says more")
     wanted = settings(arithmetic, execution)
-    if environ.get(APPLIED) == wanted["XLA_FLAGS"] and all(environ.get(name) == value for name, value in wanted.items()):
+    if _covers(environ, wanted, execution.devices):
         return
     if "jax" in sys.modules and environ is os.environ:
         raise UsageError("the arithmetic contract must be in force before jax starts", where="marin.arithmetic.apply",
-                         expected="a process in which jax was not imported", found="jax is loaded",
+                         expected="a process in which jax was not imported", found="jax is loaded under other settings",
                          cure="run this in a process of its own (`marin stage train` does)")
     for name, value in wanted.items():
         present = environ.get(name)
@@ -92,6 +92,16 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
                              expected=value, found=present, cure=f"unset {name}")
     environ.update(wanted)
     environ[APPLIED] = wanted["XLA_FLAGS"]
+
+
+def _covers(environ: Mapping[str, str], wanted: Mapping[str, str], devices: int) -> bool:
+    """Whether an earlier :func:`apply` put the same contract in force, with at least as many devices."""
+    if APPLIED not in environ or any(environ.get(name) != value for name, value in wanted.items() if name != "XLA_FLAGS"):
+        return False
+    present, needed = (flags.split() for flags in (environ.get("XLA_FLAGS", ""), wanted["XLA_FLAGS"]))
+    contract = [flag for flag in needed if not flag.startswith(DEVICE_COUNT_FLAG)]
+    counts = [int(flag.partition("=")[2]) for flag in present if flag.startswith(DEVICE_COUNT_FLAG)]
+    return [flag for flag in present if not flag.startswith(DEVICE_COUNT_FLAG)] == contract and max(counts, default=1) >= devices
 
 
 def _agrees(name: str, present: str, wanted: str) -> bool:

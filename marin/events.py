@@ -107,12 +107,14 @@ class StepFailed(Body):
 
 class TrainStarted(Body):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
-    digests of the StableHLO of each function, XLA flags, versions, CPU features; ``devices`` is how it is executed."""
+    digests of the StableHLO of each function, XLA flags, versions; ``devices`` is how it is executed. ``manifest`` is
+    the stored list of the state's tensors."""
 
     run: str
     first_step: int
     num_steps: int
     state: Digest
+    manifest: Digest
     program: Json
     seeds: Json
     devices: int

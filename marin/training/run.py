@@ -78,6 +78,7 @@ def train(task: Task) -> StepResult:
         logger.info("resuming at train step %d", at)
     journal.record(TRAIN_STARTED, TrainStarted(
         run=task.run, first_step=at, num_steps=recipe.trainer.num_steps, state=manifest.digest,
+        manifest=task.store.put_bytes(manifest.encode()).digest,
         program=program_identity(training), seeds=seeds_of(recipe), devices=task.execution.devices, attempt=task.attempt))
     folder = task.work / "checkpoint"
     with StopSignal() as stop, bar("train", recipe.trainer.num_steps, at) as progress:

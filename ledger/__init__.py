@@ -4,6 +4,7 @@ This is the only door. It knows nothing of machine learning; whoever uses it imp
 nowhere deeper.
 """
 
+from ledger.checkout import CheckedOut
 from ledger.errors import (
     AlreadyExists,
     Conflict,
@@ -17,22 +18,48 @@ from ledger.errors import (
     Unavailable,
     Unverified,
 )
+from ledger.finding import Finding
+from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
+from ledger.store import Artifact, Store
+from ledger.tensors import (
+    StateManifest,
+    TensorHasher,
+    TensorInfo,
+    describe_state,
+    state_digest,
+    tensor_digest,
+    tensor_info,
+)
 
 __all__ = [
+    "PART_SIZE",
     "AlreadyExists",
+    "Artifact",
+    "CheckedOut",
     "Conflict",
+    "Finding",
     "LedgerError",
     "Locked",
     "Malformed",
+    "Manifest",
+    "ManifestEntry",
     "MemoryStorage",
     "NotFound",
     "PosixStorage",
     "Refused",
+    "StateManifest",
     "Storage",
     "StorageFailed",
+    "Store",
     "Tampered",
+    "TensorHasher",
+    "TensorInfo",
     "Unavailable",
     "Unverified",
+    "describe_state",
     "open_storage",
+    "state_digest",
+    "tensor_digest",
+    "tensor_info",
 ]

@@ -1,0 +1,454 @@
+"""Blobs: bytes under the name of their sha256. Written once, verified whenever they are read.
+
+Writing. The bytes are complete and durable before they are visible under their digest. On a local disk a
+large file is copied (by reflink where the file system can) or hard-linked to a private temporary file, hashed
+there, and only then given its name, so that a source that changes meanwhile spoils nothing. Where a blob is
+there already, its bytes are compared; if it rotted or was edited through a hard link, the good bytes take its
+place.
+
+Reading. Mode, time and existence prove nothing: every read hashes. A blob that collection has set aside is
+brought back by whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ledger.digest import digest_bytes
+from ledger.errors import Conflict, LedgerError, NotFound, Refused, StorageFailed, Tampered
+from ledger.manifest import PART_SIZE
+from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
+from ledger.reflink import clone
+from ledger.storage.port import TEMPORARY, Storage
+from ledger.storelayout import BLOBS, QUARANTINE, STORE, blob_name, parts_name
+
+READ_ONLY: Final = 0o444
+RENEW_SECONDS: Final = 60.0
+"""A blob touched less than this ago is not touched again: garbage collection adds it to every age."""
+
+_PUT_AGAIN: Final = "put the original again or pull it from a remote; what differs is not used"
+_log = logging.getLogger(__name__)
+
+
+class Blobs:
+    """The blobs of one storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    # Writing
+
+    def put_bytes(self, data: bytes, hashed: Hashed | None = None) -> Hashed:
+        """Keep these bytes."""
+        hashed = hashed or hash_bytes(data)
+        name = blob_name(hashed.digest)
+        try:
+            self._storage.ensure(name, data)
+        except Conflict:
+            self._warn_replaced(name)
+            self._storage.replace(name, data)
+        self._written(name)
+        self._record_parts(hashed)
+        return hashed
+
+    def put_many(self, blobs: Mapping[str, bytes]) -> None:
+        """Keep these small blobs, given by digest, with the cost of durability shared."""
+        named = {blob_name(digest): data for digest, data in blobs.items()}
+        try:
+            self._storage.ensure_many(named.items())
+        except Conflict:
+            for digest, data in blobs.items():
+                self.put_bytes(data, Hashed(digest, len(data), None))
+        for name in named:
+            self._written(name)
+
+    def put_file(self, path: Path, *, link: bool = False) -> Hashed:
+        """Keep the bytes of a local file of any size."""
+        if not self._storage.writable:
+            raise Refused(
+                "the store is open for reading only",
+                where=self._storage.describe(),
+                cure="open it for writing",
+            )
+        with _explained(path):
+            if self._storage.local_path(STORE + "x") is None:
+                return self._put_remote(path)
+            with self._staged(path, link) as (staged, hashed):
+                self._adopt(blob_name(hashed.digest), staged)
+        self._record_parts(hashed)
+        return hashed
+
+    def renew(self, digest: str) -> bool:
+        """Make a blob young for garbage collection; False if it is not there."""
+        return self.touch(blob_name(digest))
+
+    def touch(self, name: str) -> bool:
+        """Make something in the store young for garbage collection; False if it is not there."""
+        path = self._storage.local_path(name)
+        if path is None:
+            return self._storage.exists(name)
+        try:
+            if abs(time.time() - path.stat().st_mtime) > RENEW_SECONDS:
+                os.utime(path)
+        except FileNotFoundError:
+            return self._restore(name)
+        except PermissionError:
+            _log.warning("%s belongs to another user: its age for garbage collection stays", name)
+        return True
+
+    # Reading
+
+    def has(self, digest: str) -> bool:
+        """Whether a blob is there. No evidence about its bytes."""
+        return self.has_name(blob_name(digest))
+
+    def has_name(self, name: str) -> bool:
+        """As `has`, for anything in the store."""
+        return self._storage.exists(name) or self._restore(name)
+
+    def holds(self, digest: str, data: bytes) -> bool:
+        """Whether a blob is there with these very bytes; it is young again then."""
+        name = blob_name(digest)
+        try:
+            return self._storage.read(name) == data and self.touch(name)
+        except NotFound:
+            return False
+
+    def size(self, digest: str) -> int:
+        """How long a blob is, by its file."""
+        return self._found(blob_name(digest), digest, self._storage.size)
+
+    def fetch(self, name: str, digest: str) -> bytes:
+        """The bytes under a name of the store, not verified; NotFound names the digest."""
+        return self._found(name, digest, self._storage.read)
+
+    def read(self, digest: str) -> bytes:
+        """All bytes of a blob, verified."""
+        data = self.fetch(blob_name(digest), digest)
+        if digest_bytes(data) != digest:
+            raise self.tampered(digest, hash_bytes(data))
+        return data
+
+    def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
+        """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
+        with self._found(blob_name(digest), digest, self._storage.open) as stream:
+            return hash_stream(stream, sink)
+
+    def verified(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
+        """As `hash`, and Tampered if that is another digest. What `sink` was shown is good only after the return."""
+        hashed = self.hash(digest, sink)
+        if hashed.digest != digest:
+            raise self.tampered(digest, hashed)
+        return hashed
+
+    def open(self, digest: str, root: str | None = None) -> BinaryIO:
+        """A seekable stream that never gives out a byte which it has not verified.
+
+        Above 8 MiB each part is checked as it is read: under `root` if the caller has one that it trusts, else
+        under hashes made by reading the whole blob first.
+        """
+        if self.size(digest) <= PART_SIZE:
+            return io.BytesIO(self.read(digest))
+        parts = self.parts(digest, root) if root else None
+        parts = parts or self.verified(digest).parts
+        if parts is None or (root and parts.root != root):
+            raise self._other_root(digest, root or "", parts)
+        return io.BufferedReader(_PartStream(self._fetcher(digest), parts), 256 * 1024)
+
+    def read_range(self, digest: str, start: int, length: int, root: str | None = None) -> bytes:
+        """Some bytes of a blob, each part that they touch verified: under `root`, or else under the record beside it."""
+        if self.size(digest) <= PART_SIZE:
+            return self.read(digest)[start : start + length]
+        parts = self.parts(digest, root)
+        if parts is None:
+            with self.open(digest, root) as stream:
+                stream.seek(start)
+                return stream.read(length)
+        with _PartStream(self._fetcher(digest), parts) as verified:
+            verified.seek(start)
+            wanted = max(0, min(length, parts.size - start))
+            return verified.read_exactly(wanted)
+
+    def parts(self, digest: str, root: str | None = None) -> PartHashes | None:
+        """The part hashes recorded beside a blob, or None; Tampered if they do not give `root`."""
+        name = parts_name(digest)
+        try:
+            recorded = PartHashes.parse(self._storage.read(name), where=name)
+        except NotFound:
+            return None
+        if recorded.digest != digest or (root is not None and recorded.root != root):
+            raise self._other_root(digest, root or digest, recorded)
+        return recorded
+
+    def local(self, digest: str) -> Path | None:
+        """The file of a blob on a local disk, for those who share it and hash it themselves."""
+        name = blob_name(digest)
+        path = self._storage.local_path(name)
+        if path is None:
+            return None
+        self.size(digest)
+        return path
+
+    def names(self) -> Iterator[str]:
+        """Every name in the area of blobs."""
+        return self._storage.list(BLOBS)
+
+    def tampered(self, digest: str, found: Hashed) -> Tampered:
+        """The error for a blob that hashes to something else; names the parts that differ where they are known."""
+        where = f"{self._storage.describe()}: {blob_name(digest)}"
+        try:
+            recorded = self.parts(digest)
+        except LedgerError:
+            recorded = None
+        if recorded is not None and found.parts is not None and recorded.size == found.size:
+            bad = recorded.differing(found.parts)
+            where += (
+                ", "
+                + ", ".join(recorded.name(index) for index in bad[:4])
+                + (" and more" if len(bad) > 4 else "")
+            )
+        elif recorded is not None and recorded.size != found.size:
+            where += f" (of {recorded.size} bytes, now {found.size})"
+        return Tampered(
+            "a blob's bytes differ from its digest",
+            where=where,
+            expected=digest,
+            found=found.digest,
+            cure=_PUT_AGAIN,
+        )
+
+    # The parts
+
+    def _put_remote(self, path: Path) -> Hashed:
+        with open(path, "rb") as source:
+            before = _state(source)
+            hashed = hash_stream(source)
+        name = blob_name(hashed.digest)
+        self._storage.adopt(name, path)
+        with open(path, "rb") as source:
+            if _state(source) != before:
+                self._storage.remove(name)
+                raise _changed(path)
+        self._record_parts(hashed)
+        return hashed
+
+    def _adopt(self, name: str, staged: Path) -> None:
+        try:
+            self._storage.adopt(name, staged, link=True)
+        except Conflict:
+            self._warn_replaced(name)
+            self._storage.remove(name)
+            self._storage.adopt(name, staged, link=True)
+        self.touch(name)
+
+    @contextmanager
+    def _staged(self, path: Path, link: bool) -> Iterator[tuple[Path, Hashed]]:
+        """A private file with the bytes of `path` (or, for `link`, sharing them), and what they hash to."""
+        with self._temporary() as staged, open(path, "rb") as source:
+            before = _state(source)
+            if link and _try_link(path, staged):
+                with _held(staged) as stream:
+                    hashed = hash_stream(stream)
+                    os.fchmod(stream.fileno(), READ_ONLY)
+                    self._unchanged(path, source, before)
+                    yield staged, hashed
+                return
+            with open(staged, "x+b") as sink:
+                fcntl.flock(sink, fcntl.LOCK_EX)
+                hashed = hash_stream(sink) if clone(source, sink) else hash_stream(source, sink.write)
+                sink.flush()
+                os.fchmod(sink.fileno(), READ_ONLY)
+                self._unchanged(path, source, before)
+                yield staged, hashed
+
+    @contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        anchor = self._storage.local_path(STORE + "x")
+        assert anchor is not None, "only local storages stage files"
+        anchor.parent.mkdir(parents=True, exist_ok=True)
+        staged = anchor.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        try:
+            yield staged
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(staged)
+
+    @staticmethod
+    def _unchanged(path: Path, source: BinaryIO, before: tuple[int, ...]) -> None:
+        if _state(source) != before:
+            raise _changed(path)
+
+    def _record_parts(self, hashed: Hashed) -> None:
+        if hashed.parts is None:
+            return
+        name = parts_name(hashed.digest)
+        try:
+            self._storage.ensure(name, hashed.parts.encode())
+        except Conflict:
+            self._warn_replaced(name)
+            self._storage.replace(name, hashed.parts.encode())
+
+    def _written(self, name: str) -> None:
+        path = self._storage.local_path(name)
+        if path is not None:
+            with suppress(PermissionError):  # another user's blob: his mode is as good as ours
+                os.chmod(path, READ_ONLY)
+            self.touch(name)
+
+    def _restore(self, name: str) -> bool:
+        """Bring back what garbage collection set aside under this name."""
+        quarantine = self._storage.local_path(QUARANTINE.rstrip("/"))
+        target = self._storage.local_path(name)
+        if quarantine is None or target is None or not self._storage.writable or not quarantine.is_dir():
+            return False
+        for batch in sorted(quarantine.iterdir(), reverse=True):
+            aside = batch / name.removeprefix(STORE)
+            with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(aside, target)
+                os.unlink(aside)
+                os.utime(target)
+                _log.info("%s was in quarantine and is back", name)
+                return True
+        return self._storage.exists(name)
+
+    def _found[T](self, name: str, digest: str, get: Callable[[str], T]) -> T:
+        try:
+            return get(name)
+        except NotFound:
+            if self._restore(name):
+                return get(name)
+        raise NotFound(
+            "no such artifact",
+            where=f"{digest} in {self._storage.describe()}",
+            cure="pull it from a remote, or run the step that makes it",
+        )
+
+    def _fetcher(self, digest: str) -> Callable[[int, int], bytes]:
+        name = blob_name(digest)
+        return lambda start, length: self._storage.read_range(name, start, length)
+
+    def _other_root(self, digest: str, expected: str, found: PartHashes | None) -> Tampered:
+        return Tampered(
+            "part hashes of a blob are not those that were named",
+            where=f"{self._storage.describe()}: {parts_name(digest)}",
+            expected=expected,
+            found=found.root if found else "none",
+            cure=_PUT_AGAIN,
+        )
+
+    def _warn_replaced(self, name: str) -> None:
+        _log.warning("%s did not hold the bytes of its digest; the good bytes take its place", name)
+
+
+class _PartStream(io.RawIOBase):
+    """Reads a blob part by part and gives out none that does not match its hash."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], parts: PartHashes) -> None:
+        super().__init__()
+        self._fetch, self._parts = fetch, parts
+        self._position = 0
+        self._index, self._data = -1, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._parts.size}[whence]
+        if base + offset < 0:
+            raise ValueError("a position before the start")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: object, /) -> int:
+        target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        piece = self._piece(len(target))
+        target[: len(piece)] = piece
+        self._position += len(piece)
+        return len(piece)
+
+    def read_exactly(self, length: int) -> bytes:
+        """`length` bytes from here, across parts."""
+        pieces = []
+        while length:
+            piece = self._piece(length)
+            pieces.append(piece.tobytes())
+            self._position += len(piece)
+            length -= len(piece)
+        return b"".join(pieces)
+
+    def _piece(self, most: int) -> memoryview:
+        if self._position >= self._parts.size:
+            return memoryview(b"")
+        index = self._position // PART_SIZE
+        if index != self._index:
+            start, end = self._parts.span(index)
+            data = self._fetch(start, end - start)
+            self._parts.check(index, data)
+            self._index, self._data = index, memoryview(data)
+        inside = self._position - index * PART_SIZE
+        return self._data[inside : inside + most]
+
+
+def _state(stream: BinaryIO) -> tuple[int, ...]:
+    status = os.fstat(stream.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _changed(path: Path) -> Conflict:
+    return Conflict(
+        "a file changed while it was being put",
+        where=str(path),
+        cure="put it again once nothing writes to it",
+    )
+
+
+def _try_link(path: Path, staged: Path) -> bool:
+    try:
+        os.link(path, staged, follow_symlinks=True)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[BinaryIO]:
+    """Open for reading, under the lock that keeps clearing of leftovers away."""
+    with open(path, "rb") as stream:
+        with suppress(BlockingIOError):
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield stream
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise NotFound(
+            "file to put", where=str(path), expected="a regular file", cure="check the path"
+        ) from error
+    except OSError as error:
+        cure = (
+            "the disk is full: free some space and repeat"
+            if error.errno == errno.ENOSPC
+            else "check the disk, then repeat"
+        )
+        raise StorageFailed(
+            "could not put a file", where=str(path), found=error.strerror or str(error), cure=cure
+        ) from error

@@ -1,0 +1,281 @@
+"""Checkout: the bytes of an artifact as a file or a folder, all of it or nothing, verified on the way.
+
+How a file is placed, for `how="auto"` the first that the file system can:
+
+    reflink     its own file that shares blocks with the blob until one of them is written
+    hardlink    the blob itself under a second name, read-only; not for executable files, whose mode would differ
+    copy        its own file
+
+A folder is built beside its destination under a temporary name and then takes the name at once; what stood
+there and is to be replaced goes aside in the same moment (`renameat2`), or a moment before on systems that
+cannot swap. A kill leaves the old or the new, and at most a folder whose name begins with `.tmp-`.
+
+When the destination already is what the artifact is, nothing is written. That is found out by hashing it: a
+file that was edited in place through a hard link is noticed, here as everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ledger.blobs import READ_ONLY, Blobs
+from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
+from ledger.manifest import Manifest, ManifestEntry
+from ledger.parts import hash_bytes, hash_stream
+from ledger.reflink import clone
+from ledger.storage.port import TEMPORARY
+from ledger.treescan import scan
+
+How = Literal["auto", "reflink", "hardlink", "copy"]
+
+_WRITABLE: Final = 0o644
+_EXECUTABLE: Final = 0o755
+_SMALL: Final = 1024 * 1024
+_NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+)
+_SWAP: Final = 2  # RENAME_EXCHANGE of renameat2(2)
+_AT_FDCWD: Final = -100
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOut:
+    """What a checkout did: files placed by each means, or that everything was there already."""
+
+    files: int = 0
+    reflinked: int = 0
+    hardlinked: int = 0
+    copied: int = 0
+    unchanged: bool = False
+
+
+def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: bool = False) -> CheckedOut:
+    """Make `dest` a file with the bytes of a blob."""
+    if os.path.lexists(dest):
+        if dest.is_file() and not dest.is_symlink() and _hash_file(dest) == digest:
+            blobs.verified(digest)
+            return CheckedOut(files=1, unchanged=True)
+        _may_replace(dest, replace)
+    placer = _Placer(blobs, how)
+    with _beside(dest) as temporary:
+        placer.place(digest, temporary, executable=False)
+        _publish(temporary, dest)
+    return placer.report()
+
+
+def tree(
+    blobs: Blobs, manifest: Manifest, dest: Path, *, how: How = "auto", replace: bool = False
+) -> CheckedOut:
+    """Make `dest` a folder with exactly the files of a manifest."""
+    if os.path.lexists(dest):
+        if _is_tree(dest, manifest):
+            return CheckedOut(files=len(manifest), unchanged=True)
+        if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
+            _may_replace(dest, replace)
+    placer = _Placer(blobs, how)
+    with _beside(dest) as temporary:
+        temporary.mkdir()
+        made = {""}
+        for entry in manifest:
+            folder = entry.path.rpartition("/")[0]
+            if folder not in made:
+                os.makedirs(temporary / folder, exist_ok=True)
+                made.add(folder)
+            placer.place(entry.digest, temporary / entry.path, executable=entry.executable, size=entry.size)
+        _publish(temporary, dest)
+    return placer.report()
+
+
+class _Placer:
+    """Puts blobs in place by the best means that works, and counts."""
+
+    def __init__(self, blobs: Blobs, how: How) -> None:
+        self._blobs, self._how = blobs, how
+        self._counts = {"reflinked": 0, "hardlinked": 0, "copied": 0}
+        self._reflinks = how in ("auto", "reflink")
+        self._links = how in ("auto", "hardlink")
+
+    def report(self) -> CheckedOut:
+        return CheckedOut(files=sum(self._counts.values()), **self._counts)
+
+    def place(self, digest: str, target: Path, *, executable: bool, size: int | None = None) -> None:
+        blob = self._blobs.local(digest)
+        with _explained(target):
+            if blob is not None and self._reflinks and self._reflink(blob, digest, target, executable):
+                return
+            if blob is not None and self._links and not executable and self._hardlink(blob, digest, target):
+                return
+            self._copy(digest, target, executable, self._blobs.size(digest) if size is None else size)
+
+    def _reflink(self, blob: Path, digest: str, target: Path, executable: bool) -> bool:
+        with open(blob, "rb") as source, open(target, "x+b") as sink:
+            cloned = clone(source, sink)
+            if cloned:
+                self._check(digest, hash_stream(sink).digest)
+                os.fchmod(sink.fileno(), _mode(executable))
+        if not cloned:
+            os.unlink(target)
+            self._reflinks = self._must("reflink", target)
+            return False
+        self._counts["reflinked"] += 1
+        return True
+
+    def _hardlink(self, blob: Path, digest: str, target: Path) -> bool:
+        try:
+            os.link(blob, target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            if error.errno != errno.EMLINK:  # one blob with too many names says nothing about the next
+                self._links = self._must("hardlink", target)
+            return False
+        # Hashed under the new name: what is checked is what is given out.
+        self._check(digest, _hash_file(target))
+        if target.stat().st_mode & 0o222:
+            with suppress(PermissionError):
+                os.chmod(target, READ_ONLY)
+        self._counts["hardlinked"] += 1
+        return True
+
+    def _copy(self, digest: str, target: Path, executable: bool, size: int) -> None:
+        with open(target, "xb") as sink:
+            if size <= _SMALL:
+                sink.write(self._blobs.read(digest))
+            else:
+                self._blobs.verified(digest, sink.write)
+            os.fchmod(sink.fileno(), _mode(executable))
+        self._counts["copied"] += 1
+
+    def _must(self, how: str, target: Path) -> bool:
+        """False, so that the next means is tried; unless the caller insists on this one."""
+        if self._how == how:
+            raise StorageFailed(
+                f"the file system cannot {how} here",
+                where=str(target.parent),
+                cure="check out with how='auto' or 'copy'",
+            )
+        return False
+
+    def _check(self, digest: str, found: str) -> None:
+        if found != digest:
+            raise self._blobs.tampered(digest, self._blobs.hash(digest))
+
+
+def _is_tree(folder: Path, manifest: Manifest) -> bool:
+    """Whether a folder holds exactly the files of a manifest, by their bytes."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    try:
+        found = scan(folder)
+    except LedgerError:
+        return False
+    if [file.path for file in found] != [entry.path for entry in manifest]:
+        return False
+    pairs = list(zip(found, manifest, strict=True))
+    if any(f.status.st_size != e.size or f.executable != e.executable for f, e in pairs):
+        return False
+    return all(_same(file.location, entry) for file, entry in pairs)
+
+
+def _same(location: str, entry: ManifestEntry) -> bool:
+    return not os.path.islink(location) and _hash_file(Path(location)) == entry.digest
+
+
+def _hash_file(path: Path) -> str:
+    with open(path, "rb") as stream:
+        if os.fstat(stream.fileno()).st_size <= _SMALL:
+            return hash_bytes(stream.read()).digest
+        return hash_stream(stream).digest
+
+
+def _may_replace(dest: Path, replace: bool) -> None:
+    if not replace:
+        raise AlreadyExists(
+            "the destination is taken",
+            where=str(dest),
+            expected="nothing there, or the same bytes",
+            found="something else",
+            cure="name another place, move it away, or ask for it to be replaced",
+        )
+
+
+@contextmanager
+def _beside(dest: Path) -> Iterator[Path]:
+    """A temporary name in the folder of `dest`; whatever is left under it is removed."""
+    with _explained(dest):
+        dest.parent.mkdir(parents=True, exist_ok=True)
+    temporary = dest.parent / f"{TEMPORARY}{dest.name[:64]}-{secrets.token_hex(6)}"
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+
+
+def _publish(temporary: Path, dest: Path) -> None:
+    """Give the finished file or folder its name; what had the name before is under `temporary` then, or gone."""
+    with _explained(dest):
+        if not os.path.lexists(dest):
+            os.rename(temporary, dest)
+        elif not _swap(temporary, dest):
+            aside = temporary.with_name(temporary.name + "-old")
+            os.rename(dest, aside)
+            os.rename(temporary, dest)
+            _remove(aside)
+
+
+def _swap(first: Path, second: Path) -> bool:
+    """Exchange two names at once, where the system can."""
+    if _renameat2 is None:
+        return False
+    done = _renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _SWAP)
+    return done == 0
+
+
+def _find_renameat2() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+_renameat2 = _find_renameat2()
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _mode(executable: bool) -> int:
+    return _EXECUTABLE if executable else _WRITABLE
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(
+            "checkout", where=str(error.filename or path), found=error.strerror or "", cure="check the path"
+        ) from error
+    except OSError as error:
+        cure = (
+            "the disk is full: free some space and repeat"
+            if error.errno == errno.ENOSPC
+            else "check the disk, then repeat"
+        )
+        raise StorageFailed(
+            "checkout", where=str(error.filename or path), found=error.strerror or str(error), cure=cure
+        ) from error

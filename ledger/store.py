@@ -1,0 +1,321 @@
+"""The artifact store: immutable bytes and trees of them, addressed by what they are.
+
+    store = Store(open_storage(".marin"))
+    corpus = store.put_tree(Path("corpus"))     # Artifact("sha256:…", size=…, kind="tree")
+    store.checkout(corpus.digest, Path("copy"))
+    store.verify(corpus.digest)                 # [] when every byte is what it was
+
+Guarantees. When a put has returned, every byte is durable and has been hashed. A blob is whole under its
+digest or is not there. Blobs come before the manifest that names them, so a tree that is there can be read.
+Every read hashes; nothing is believed for its mode, time or existence. Putting twice is putting once, and
+makes young again for `gc`.
+
+What an attacker gains who can write the store: he can remove artifacts, and nobody will read his bytes in
+place of them. Where the bytes lie is told by `ledger.storelayout`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+from ledger import checkout
+from ledger.blobs import Blobs
+from ledger.digest import parse_digest
+from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
+from ledger.finding import Finding
+from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
+from ledger.parts import Hashed, hash_bytes
+from ledger.statcache import Seen, StatCache
+from ledger.storage.port import Storage
+from ledger.storelayout import BLOBS, STAT_CACHE, TREES, digest_of, tree_name
+from ledger.treescan import Found, scan
+
+Kind = Literal["blob", "tree"]
+
+_SMALL: Final = 1024 * 1024
+_BATCH_BYTES: Final = 32 * 1024 * 1024
+_BATCH_FILES: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What a put gives back: enough to find the bytes again and to know them when they are found."""
+
+    digest: str
+    size: int
+    kind: Kind
+
+
+class Store:
+    """The artifacts below one root."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.blobs = Blobs(storage)
+        cache = storage.local_path(STAT_CACHE) if storage.writable else None
+        self._seen = StatCache(cache)
+
+    # Putting
+
+    def put_bytes(self, data: bytes) -> Artifact:
+        """Keep bytes from memory."""
+        hashed = self.blobs.put_bytes(data)
+        return Artifact(hashed.digest, hashed.size, "blob")
+
+    def put_file(self, path: Path, *, link: bool = False) -> Artifact:
+        """Keep a file of any size.
+
+        With `link` the store shares the file by a hard link where it can: no byte is copied, the file becomes
+        read-only, and whoever changes it in place makes the artifact unreadable (never wrong).
+        """
+        location = str(path.absolute())
+        started = time.time_ns()
+        known = self._seen.of(location)
+        status = _status(path)
+        if known and known.still(status) and self.blobs.renew(known.digest):
+            return Artifact(known.digest, known.size, "blob")
+        hashed = self.blobs.put_file(path, link=link)
+        self._seen.remember({location: _as_seen(status, hashed)}, started)
+        return Artifact(hashed.digest, hashed.size, "blob")
+
+    def put_tree(self, folder: Path, *, link: bool = False) -> Artifact:
+        """Keep every file below a folder, and the manifest that lists them."""
+        started = time.time_ns()
+        root = folder.absolute()
+        found = scan(root)
+        known = self._seen.below(str(root))
+        hashes: dict[str, tuple[str, int, str | None]] = {}
+        fresh: list[Found] = []
+        for file in found:
+            seen = known.get(file.location)
+            if seen is not None and seen.still(file.status) and self.blobs.renew(seen.digest):
+                hashes[file.path] = (seen.digest, seen.size, seen.parts)
+            else:
+                fresh.append(file)
+        new = self._put_fresh(fresh, link)
+        hashes.update(
+            (path, (h.digest, h.size, h.parts.root if h.parts else None)) for path, h in new.items()
+        )
+        manifest = Manifest.of(
+            ManifestEntry(file.path, size, digest, file.executable, parts)
+            for file in found
+            for digest, size, parts in (hashes[file.path],)
+        )
+        artifact = self.put_manifest(manifest)
+        self._seen.remember({file.location: _as_seen(file.status, new[file.path]) for file in fresh}, started)
+        return artifact
+
+    def put_manifest(self, manifest: Manifest) -> Artifact:
+        """Publish a tree whose blobs are here already; NotFound names the first that is not."""
+        for entry in manifest:
+            if not self.blobs.has(entry.digest):
+                raise NotFound(
+                    "a file of the tree is not in the store",
+                    where=f"{entry.path} ({entry.digest})",
+                    expected="every blob before its manifest",
+                    cure="put the file first",
+                )
+        data, name = manifest.encode(), tree_name(manifest.digest)
+        try:
+            self.storage.ensure(name, data)
+        except Conflict:
+            self.storage.replace(name, data)
+        self.blobs.touch(name)
+        return Artifact(manifest.digest, manifest.size, "tree")
+
+    # Reading
+
+    def has(self, digest: str) -> bool:
+        """Whether there is an artifact of that digest. No evidence about its bytes: `verify` is."""
+        return self._has_tree(digest) or self.blobs.has(digest)
+
+    def kind(self, digest: str) -> Kind:
+        """Whether a digest is that of a tree or of a blob."""
+        if self._has_tree(digest):
+            return "tree"
+        self.blobs.size(digest)
+        return "blob"
+
+    def artifact(self, digest: str) -> Artifact:
+        """The artifact of a digest."""
+        if self._has_tree(digest):
+            return Artifact(digest, self.manifest(digest).size, "tree")
+        return Artifact(digest, self.blobs.size(digest), "blob")
+
+    def read(self, digest: str) -> bytes:
+        """All bytes of a blob, or the canonical manifest of a tree; hashed before they are given out."""
+        return self.manifest(digest).encode() if self._has_tree(digest) else self.blobs.read(digest)
+
+    def open(self, digest: str) -> BinaryIO:
+        """A seekable stream over a blob that gives out verified bytes only."""
+        return self.blobs.open(digest)
+
+    def open_range(self, digest: str, start: int, length: int, *, parts: str | None = None) -> bytes:
+        """Some bytes of a blob; above 8 MiB only the parts that they touch are read, each verified.
+
+        `parts` is the Merkle root that a manifest gives for the file; with it the bytes are as sure as the
+        manifest. Without it the record made by the put is used, which shows damage but not a forger of the store.
+        """
+        if start < 0 or length < 0:
+            raise ValueError(f"a range from {start} of {length} bytes")
+        return self.blobs.read_range(digest, start, length, parts)
+
+    def manifest(self, digest: str) -> Manifest:
+        """The list of a tree's files, verified."""
+        name = tree_name(digest)
+        data = self.blobs.fetch(name, digest)
+        found = hash_bytes(data).digest
+        if found != digest:
+            raise Tampered(
+                "a manifest's bytes differ from its digest",
+                where=f"{self.storage.describe()}: {name}",
+                expected=digest,
+                found=found,
+                cure="put the tree again or pull it from a remote",
+            )
+        return Manifest.parse(data, where=digest)
+
+    def open_file(self, tree: str, path: str) -> BinaryIO:
+        """A verified stream over one file of a tree; large files are read part by part under the tree's digest."""
+        entry = self.manifest(tree).entry(path)
+        return self.blobs.open(entry.digest, entry.parts)
+
+    def checkout(
+        self, digest: str, dest: Path, *, how: checkout.How = "auto", replace: bool = False
+    ) -> checkout.CheckedOut:
+        """Make `dest` the file or the folder that a digest names: all of it or nothing. See `ledger.checkout`."""
+        if self._has_tree(digest):
+            return checkout.tree(self.blobs, self.manifest(digest), dest, how=how, replace=replace)
+        return checkout.file(self.blobs, digest, dest, how=how, replace=replace)
+
+    # Checking
+
+    def verify(self, digest: str) -> list[Finding]:
+        """Hash every byte of an artifact again, and say everything that is wrong."""
+        parse_digest(digest)
+        if not self._has_tree(digest):
+            return self._verify_blob(digest, None, digest)
+        try:
+            manifest = self.manifest(digest)
+        except LedgerError as error:
+            return [_finding(error, digest)]
+        findings = []
+        checked: dict[tuple[str, str | None], list[Finding]] = {}
+        for entry in manifest:
+            key = (entry.digest, entry.parts)
+            if key not in checked:
+                checked[key] = self._verify_blob(entry.digest, entry, f"{digest}, file {entry.path}")
+            findings.extend(checked[key])
+        return findings
+
+    def verify_all(self) -> Iterator[Finding]:
+        """Hash everything that the store holds, and report each thing wrong as it is found."""
+        for name in self.storage.list(TREES):
+            yield from self._verify_named(name, TREES)
+        for name in self.blobs.names():
+            yield from self._verify_named(name, BLOBS)
+
+    def digests(self) -> Iterator[tuple[str, Kind]]:
+        """Every artifact in the store, trees first. Files that do not belong there are left to `verify_all`."""
+        areas: Sequence[tuple[str, Kind]] = ((TREES, "tree"), (BLOBS, "blob"))
+        for area, kind in areas:
+            for name in self.storage.list(area):
+                try:
+                    yield digest_of(name, area), kind
+                except LedgerError:
+                    continue
+
+    # The parts
+
+    def _has_tree(self, digest: str) -> bool:
+        return self.blobs.has_name(tree_name(digest))
+
+    def _put_fresh(self, files: Iterable[Found], link: bool) -> dict[str, Hashed]:
+        """Put files that no cache knows: the small ones in batches that share the cost of durability."""
+        done: dict[str, Hashed] = {}
+        batch: dict[str, bytes] = {}
+        held = 0
+        for file in files:
+            if file.status.st_size > _SMALL:
+                done[file.path] = self.blobs.put_file(Path(file.location), link=link)
+                continue
+            data = _read(file.location)
+            hashed = hash_bytes(data)
+            done[file.path] = hashed
+            if hashed.digest not in batch and not self.blobs.holds(hashed.digest, data):
+                batch[hashed.digest] = data
+                held += len(data)
+            if held >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+                self.blobs.put_many(batch)
+                batch, held = {}, 0
+        self.blobs.put_many(batch)
+        return done
+
+    def _verify_named(self, name: str, area: str) -> list[Finding]:
+        try:
+            digest = digest_of(name, area)
+            if area == BLOBS:
+                return self._verify_blob(digest, None, digest)
+            self.manifest(digest)
+        except LedgerError as error:
+            return [_finding(error, name)]
+        return []
+
+    def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
+        try:
+            hashed = self.blobs.verified(digest)
+            recorded = self.blobs.parts(digest)
+        except LedgerError as error:
+            return [_finding(error, where)]
+        findings = []
+        if entry is not None and entry.size != hashed.size:
+            findings.append(Finding("size of a file", where, f"{entry.size}", f"{hashed.size}"))
+        root = hashed.parts.root if hashed.parts else None
+        if entry is not None and entry.parts != root:
+            findings.append(Finding("root of a file's parts", where, str(entry.parts), str(root)))
+        if hashed.size > PART_SIZE and recorded is not None and recorded != hashed.parts:
+            findings.append(Finding("part hashes recorded beside a blob", where, str(root), recorded.root))
+        return findings
+
+
+def _finding(error: LedgerError, where: str) -> Finding:
+    place = where if not error.where or error.where == where else f"{where} ({error.where})"
+    return Finding(error.what, place, error.expected, error.found)
+
+
+def _as_seen(status: os.stat_result, hashed: Hashed) -> Seen:
+    """For the cache: the state of a file from before it was hashed, so that a change meanwhile shows."""
+    return Seen.of(status, hashed.digest, hashed.parts.root if hashed.parts else None)
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise NotFound(
+            "file to put", where=str(path), found=error.strerror or str(error), cure="check the path"
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused(
+            "neither file nor tree", where=str(path), expected="a regular file", cure="put a folder as a tree"
+        )
+    return status
+
+
+def _read(location: str) -> bytes:
+    try:
+        with open(location, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise NotFound(
+            "could not read a file to put",
+            where=location,
+            found=error.strerror or str(error),
+            cure="check it, then put again",
+        ) from error

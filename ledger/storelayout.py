@@ -1,0 +1,66 @@
+"""Where the artifact store keeps what: every name below `store/`, in one place.
+
+    store/blobs/sha256/ab/cdef…        the bytes whose sha256 is abcdef…
+    store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (`ledger.parts`)
+    store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
+    store/leases/<id>.json             a writer at work, whose puts are kept
+    store/quarantine/<seconds>/…       what garbage collection set aside at that time, below its old name
+    store/gc.lock                      held while garbage is collected
+    projections/store-stat.sqlite      stat cache; may be deleted at any time
+    projections/scrub.json             how far the last scrub came; may be deleted at any time
+
+Blobs and trees are apart, so that the kind of a digest is known without reading it, and a file that happens
+to hold the bytes of a manifest stays a file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.digest import parse_digest
+from ledger.errors import Malformed
+
+STORE: Final = "store/"
+BLOBS: Final = "store/blobs/sha256/"
+PARTS: Final = "store/parts/sha256/"
+TREES: Final = "store/trees/sha256/"
+LEASES: Final = "store/leases/"
+QUARANTINE: Final = "store/quarantine/"
+GC_LOCK: Final = "store/gc.lock"
+STAT_CACHE: Final = "projections/store-stat.sqlite"
+SCRUB_CURSOR: Final = "projections/scrub.json"
+
+
+def blob_name(digest: str) -> str:
+    """Where the bytes of a blob lie."""
+    return BLOBS + _spread(digest)
+
+
+def parts_name(digest: str) -> str:
+    """Where the part hashes of a blob lie."""
+    return PARTS + _spread(digest)
+
+
+def tree_name(digest: str) -> str:
+    """Where the manifest of a tree lies."""
+    return TREES + _spread(digest)
+
+
+def digest_of(name: str, prefix: str) -> str:
+    """The digest that a name below `prefix` stands for; Malformed for a file that does not belong there."""
+    spread = name.removeprefix(prefix)
+    digest = "sha256:" + spread.replace("/", "", 1)
+    try:
+        parse_digest(digest)
+    except Malformed:
+        spread = ""
+    if not spread or prefix + _spread(digest) != name:
+        raise Malformed(
+            "name in the store", where=name, expected=f"{prefix}<2 hex>/<62 hex>", found="another shape"
+        )
+    return digest
+
+
+def _spread(digest: str) -> str:
+    text = parse_digest(digest).hex()
+    return f"{text[:2]}/{text[2:]}"

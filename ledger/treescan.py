@@ -1,0 +1,86 @@
+"""Walking a folder that is to become a tree: which files it holds, and what may not be in it.
+
+Regular files are taken, with their executable bit. A link to a file inside the folder is taken as the file
+that it points to. A link that leaves the folder, dangles or points to a folder is refused, and so is anything
+that is neither file, folder nor link: a tree holds bytes, and what it holds must not depend on the machine
+that it was put from.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.errors import NotFound, Refused, StorageFailed
+from ledger.storage.port import TEMPORARY
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file in a folder: its path in the tree, where it lies, and what the system says of it."""
+
+    path: str
+    location: str
+    status: os.stat_result
+
+    @property
+    def executable(self) -> bool:
+        return bool(self.status.st_mode & stat.S_IXUSR)
+
+
+def scan(folder: Path) -> list[Found]:
+    """Every file below `folder`, in the order of the UTF-8 bytes of their paths."""
+    if not folder.is_dir():
+        raise NotFound("folder to put", where=str(folder), expected="a folder", cure="check the path")
+    try:
+        found = list(_walk(os.fspath(folder), "", os.path.realpath(folder)))
+    except OSError as error:
+        raise StorageFailed(
+            "could not read a folder", where=str(error.filename or folder), found=str(error.strerror)
+        ) from error
+    found.sort(key=lambda file: file.path.encode("utf-8", "surrogateescape"))
+    return found
+
+
+def _walk(folder: str, base: str, root: str) -> Iterator[Found]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = base + entry.name
+            if entry.is_symlink():
+                yield _through(entry, path, root)
+            elif entry.is_dir():
+                if not entry.name.startswith(TEMPORARY):
+                    yield from _walk(entry.path, path + "/", root)
+            elif entry.is_file():
+                yield Found(path, entry.path, entry.stat())
+            else:
+                raise Refused(
+                    "neither file nor folder",
+                    where=entry.path,
+                    expected="regular files",
+                    cure="remove it from the folder",
+                )
+
+
+def _through(entry: os.DirEntry[str], path: str, root: str) -> Found:
+    target = os.path.realpath(entry.path)
+    if not target.startswith(root + os.sep):
+        raise Refused(
+            "a link leaves the tree",
+            where=entry.path,
+            expected="a link to a file inside the folder",
+            found=target,
+            cure="put a copy of the file there",
+        )
+    if not os.path.isfile(target):
+        raise Refused(
+            "a link to no file",
+            where=entry.path,
+            expected="a file inside the folder",
+            found=target,
+            cure="remove the link",
+        )
+    return Found(path, target, os.stat(target))

@@ -1,0 +1,80 @@
+"""Verdicts and the report of a verification: plain values, as JSON and as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from marin.replay.compare import Divergence
+
+Outcome = Literal["PASS", "FAIL", "NOT_RUN", "UNAVAILABLE", "UNSUPPORTED"]
+NAMES = ("ledger", "artifacts", "data", "training", "model")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the five answers. ``lines`` say what was looked at or, on failure, what is wrong and where."""
+
+    outcome: Outcome
+    lines: tuple[str, ...] = ()
+
+
+NOT_RUN = Verdict("NOT_RUN")
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """How training was replayed. ``mode``: full or none. ``seconds``: wall time."""
+
+    mode: Literal["full", "none"]
+    segments_total: int
+    segments_replayed: int
+    workers: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a verification found. ``event``: index of its replay.completed, None when it was not recorded.
+    ``remarks``: differences of code and environment that explain or qualify the verdicts."""
+
+    run: str
+    verdicts: Mapping[str, Verdict]
+    training: TrainingSummary
+    divergence: Divergence | None
+    origin: str
+    size: int
+    root: str
+    remarks: tuple[str, ...]
+    event: int | None = None
+
+    def exit_code(self) -> int:
+        """0: all that ran pass. 1: one fails. 3: something was unavailable or unsupported and nothing failed."""
+        outcomes = {verdict.outcome for verdict in self.verdicts.values()}
+        if "FAIL" in outcomes:
+            return 1
+        return 3 if outcomes & {"UNAVAILABLE", "UNSUPPORTED"} else 0
+
+    def first_divergence(self) -> dict[str, Any] | None:
+        """The first difference as JSON."""
+        found = self.divergence
+        if found is None:
+            return None
+        return {"step": found.step, "tensors": list(found.tensors), "expected": found.expected, "found": found.found,
+                "explanation": found.explanation}
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``marin verify --json`` prints."""
+        return {
+            "run": self.run,
+            "verdicts": {name: self.verdicts[name].outcome for name in NAMES},
+            "details": {name: list(self.verdicts[name].lines) for name in NAMES},
+            "training": {"mode": self.training.mode, "segments_total": self.training.segments_total,
+                         "segments_replayed": self.training.segments_replayed, "workers": self.training.workers,
+                         "seconds": round(self.training.seconds, 3)},
+            "first_divergence": self.first_divergence(),
+            "log_checkpoint": {"origin": self.origin, "size": self.size, "root": self.root},
+            "remarks": list(self.remarks),
+            "event": self.event,
+        }

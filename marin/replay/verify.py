@@ -1,0 +1,269 @@
+"""The five verdicts on a run.
+
+Each verdict is a function of what the ledger and the store hold and of what is executed here; none trusts another's
+result more than it must. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training`` and ``model`` execute the
+installed code (never code that a ledger names) on the recorded recipe, which is data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger import Draft, LedgerError, Manifest, NotFound, StateManifest, Store, Unavailable, VerifierKey, check
+from marin import environment
+from marin.arithmetic import apply
+from marin.code import code_folder, lock_digest, provenance
+from marin.errors import DataError, MissingEvidence, Unsupported
+from marin.events import REPLAY_COMPLETED, Output, ReplayCompleted, write
+from marin.pipeline import PIPELINE
+from marin.plan import code_identity
+from marin.progress import bar
+from marin.recipe import Execution
+from marin.replay import compare
+from marin.replay.compare import Divergence
+from marin.replay.pins import Pins
+from marin.replay.sandbox import Sandbox
+from marin.replay.verdict import NAMES, NOT_RUN, Report, TrainingSummary, Verdict
+from marin.root import Root
+from marin.runs import RunView, load, resolve, stream_of
+
+logger = logging.getLogger(__name__)
+
+DATA_STEPS = ("corpus", "tokenizer", "tokens")
+MODEL_STEPS = ("evaluate", "export")
+
+
+class Verification:
+    """One verification of one run; :meth:`report` gives the verdicts asked for."""
+
+    def __init__(self, root: Root, name: str, *, execution: Execution, trusted: Sequence[VerifierKey] = (),
+                 pins: Pins | None = None) -> None:
+        self.root = root
+        self.store: Store = root.store()
+        self.reader = root.reader(trusted)
+        self.trusted = list(trusted) or [root.verifier]
+        self.pins = pins
+        history = root.history()
+        self.run: RunView = load(history, resolve(history, name))
+        self.execution = execution
+        self.divergence: Divergence | None = None
+        self.summary = TrainingSummary("none", len(self.run.segments), 0, 1, 0.0)
+        self.remarks = tuple(self._remarks())
+
+    def report(self, only: Collection[str] = NAMES) -> Report:
+        """Judge. Verdicts that were not asked for are NOT_RUN."""
+        judges: Mapping[str, Callable[[], Verdict]] = {
+            "ledger": self.ledger, "artifacts": self.artifacts, "data": self.data, "training": self.training, "model": self.model}
+        verdicts = {name: _judged(name, judge) if name in only else NOT_RUN for name, judge in judges.items()}
+        checkpoint = self.reader.checkpoint()
+        return Report(run=self.run.run, verdicts=verdicts, training=self.summary, divergence=self.divergence,
+                      origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex(), remarks=self.remarks)
+
+    def record(self, report: Report) -> Report:
+        """Append the verdicts to the ledger, signed by this root's key; the report with the event's index."""
+        body = ReplayCompleted(
+            run=report.run, verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
+            training=report.as_json()["training"], first_divergence=report.first_divergence(),
+            log_checkpoint=report.as_json()["log_checkpoint"],
+            details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},
+            environment=environment.describe(lock_digest(code_folder())))
+        (receipt,) = self.root.append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
+        return replace(report, event=receipt.index)
+
+    # -- the verdicts ---------------------------------------------------------------------------------------------
+
+    def ledger(self) -> Verdict:
+        """Signatures, every tile and entry, sequences, and consistency with what this user has seen before."""
+        checkpoint = self.reader.checkpoint()
+        findings = check(self.root.storage, self.trusted)
+        if findings:
+            return Verdict("FAIL", tuple(str(finding) for finding in findings))
+        lines = [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}"]
+        if self.pins is not None:
+            lines.append(self.pins.check(checkpoint, self.reader))
+        return Verdict("PASS", tuple(lines))
+
+    def artifacts(self) -> Verdict:
+        """Every byte that the run names, hashed again."""
+        missing: list[str] = []
+        wrong: list[str] = []
+        named = self._named()
+        with bar("artifacts", len(named)) as progress:
+            for done, (digest, what) in enumerate(named.items()):
+                try:
+                    self.store.kind(digest)
+                except NotFound:
+                    missing.append(f"{what}: {digest} is not in the store")
+                    continue
+                wrong += [f"{what}: {finding}" for finding in self.store.verify(digest)]
+                progress(done + 1, what)
+        if wrong:
+            return Verdict("FAIL", tuple(wrong + missing))
+        if missing:
+            return Verdict("UNAVAILABLE", tuple(missing))
+        return Verdict("PASS", (f"{len(named)} artifacts hashed again",))
+
+    def data(self) -> Verdict:
+        """Raw bytes to tokens, executed again, each step on the outputs of the one before it."""
+        with self._sandbox() as sandbox, bar("data", len(DATA_STEPS)) as progress:
+            made: dict[str, Path] = {}
+            for done, name in enumerate(DATA_STEPS):
+                step, expected = PIPELINE.step(name), self.run.output(name)
+                if name == "tokens":
+                    apply(self.run.recipe.arithmetic, self.execution)
+                folder, result = sandbox.execute(step, {key: made[key] for key in step.inputs})
+                wrong = self._compare_output(name, expected, folder, result.digest)
+                if wrong:
+                    return Verdict("FAIL", (wrong,))
+                made[name] = folder
+                progress(done + 1, name)
+        return Verdict("PASS", tuple(f"{name}: {self.run.output(name).digest}" for name in DATA_STEPS))
+
+    def training(self) -> Verdict:
+        """Every train step executed again from the recipe's own initial state."""
+        recipe, segments = self.run.recipe, [fact.body for fact in self.run.segments]
+        self.summary = TrainingSummary("full", len(segments), 0, 1, 0.0)
+        self.divergence = compare.chain(segments, recipe.trainer.num_steps, self.run.output("train").digest)
+        if self.divergence is not None:
+            return Verdict("FAIL", (self.divergence.describe(),))
+        apply(recipe.arithmetic, self.execution)
+        from marin.training.replay import replay
+
+        with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress:
+            inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
+            result = replay(recipe, inputs["tokens"], inputs["tokenizer"], segments, self._initial(), self.store,
+                            self.execution, progress)
+        self.summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
+        self.divergence = result.divergence
+        recorded = self.run.training[-1].body.program if self.run.training else {}
+        programs = [f"different program: {line}" for line in compare.differences(recorded, result.program)]
+        if result.divergence is not None:
+            return Verdict("FAIL", (result.divergence.describe(), *programs))
+        return Verdict("PASS", (f"{recipe.trainer.num_steps} train steps in {len(segments)} segments executed again "
+                                f"on {self.execution.devices} device(s), same bits", *programs))
+
+    def model(self) -> Verdict:
+        """The last training checkpoint holds the final state, and evaluation and export follow from it."""
+        expected = self.run.output("train")
+        with self._sandbox() as sandbox, bar("model", len(MODEL_STEPS)) as progress:
+            inputs = self._checkout(("corpus", "tokenizer", "tokens", "train"), sandbox.folder / "inputs")
+            state = StateManifest.parse((inputs["train"] / "state.json").read_bytes()).digest
+            if state != expected.digest:
+                return Verdict("FAIL", (f"train: the checkpoint's state is {state}, recorded {expected.digest}",))
+            for done, name in enumerate(MODEL_STEPS):
+                step = PIPELINE.step(name)
+                folder, result = sandbox.execute(step, {key: inputs[key] for key in step.inputs})
+                wrong = self._compare_output(name, self.run.output(name), folder, result.digest)
+                if wrong:
+                    return Verdict("FAIL", (wrong,))
+                if name in self.run.steps and dict(self.run.steps[name].metrics) != dict(result.metrics):
+                    lines = compare.differences(dict(self.run.steps[name].metrics), dict(result.metrics), f"metric {name}")
+                    return Verdict("FAIL", tuple(lines))
+                progress(done + 1, name)
+        return Verdict("PASS", (f"state {expected.digest}", f"export {self.run.output('export').digest}"))
+
+    # -- what they need -------------------------------------------------------------------------------------------
+
+    def _named(self) -> dict[str, str]:
+        """Digest -> what it is, for everything that the run's events name in the store."""
+        named: dict[str, str] = {}
+        for name, step in self.run.steps.items():
+            named.setdefault(step.output.artifact, f"output of {name}")
+            for table, digest in step.tables.items():
+                named.setdefault(digest, f"table {table} of {name}")
+        for saved in self.run.checkpoints:
+            named.setdefault(saved.body.artifact, f"training checkpoint of step {saved.body.step}")
+            named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
+        for segment in self.run.segments:
+            named.setdefault(segment.body.trace, f"trace of train steps {segment.body.start} to {segment.body.end - 1}")
+        for started in self.run.training:
+            named.setdefault(started.body.manifest, f"list of tensors of step {started.body.first_step}")
+        return named
+
+    def _initial(self) -> StateManifest | None:
+        for started in self.run.training:
+            if started.body.first_step == 0:
+                try:
+                    return StateManifest.parse(self.store.read(started.body.manifest))
+                except LedgerError:
+                    return None
+        return None
+
+    def _sandbox(self) -> AbstractContextManager[Sandbox]:
+        return _TemporarySandbox(self.run, self.store, self.execution)
+
+    def _checkout(self, names: Sequence[str], folder: Path) -> dict[str, Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            self.store.checkout(self.run.output(name).artifact, folder / name)
+        return {name: folder / name for name in names}
+
+    def _compare_output(self, step: str, expected: Output, folder: Path, digest: str | None) -> str | None:
+        """What is wrong with a re-executed output, or None."""
+        if digest is not None:
+            return None if digest == expected.digest else f"{step}: expected {expected.digest}, found {digest}"
+        if self.store.matches(expected.artifact, folder):
+            return None
+        try:
+            files = _differing_files(self.store.manifest(expected.artifact), folder)
+        except LedgerError:
+            files = []
+        return f"{step}: executed again it differs from {expected.digest}" + (f" in {', '.join(files[:5])}" if files else "")
+
+    def _remarks(self) -> list[str]:
+        """What differs between the recorded and the present code and environment: named before any bits."""
+        body = self.run.started.body
+        lines = []
+        folder = code_folder()
+        present = provenance(folder)
+        if body.code.get("tree") != present.tree:
+            lines.append(f"code: the run was made by commit {body.code.get('commit') or 'unknown'}"
+                         f"{' with changes' if body.code.get('dirty') else ''}, this is {present.commit or 'not in Git'}"
+                         f"{' with changes' if present.dirty else ''}")
+        recorded, here = body.environment, environment.describe(lock_digest(folder))
+        if recorded.get("lock") != here["lock"]:
+            lines.append(f"environment: the run was made with lock {recorded.get('lock')}, this is {here['lock']}")
+        lines += [f"environment: {line}" for line in compare.differences(recorded.get("versions"), here["versions"], "versions")]
+        return lines
+
+
+class _TemporarySandbox:
+    """A :class:`Sandbox` in a temporary folder that goes away with the ``with`` block."""
+
+    def __init__(self, run: RunView, store: Store, execution: Execution) -> None:
+        self._run, self._store, self._execution = run, store, execution
+        self._folder = TemporaryDirectory(prefix="marin-verify-")
+
+    def __enter__(self) -> Sandbox:
+        return Sandbox(Path(self._folder.name), self._run.run, self._run.recipe, self._store, self._execution)
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
+    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means."""
+    logger.info("verifying %s", name)
+    try:
+        return judge()
+    except Unsupported as error:
+        return Verdict("UNSUPPORTED", (str(error),))
+    except (Unavailable, MissingEvidence, NotFound) as error:
+        return Verdict("UNAVAILABLE", (str(error),))
+    except DataError as error:
+        return Verdict("UNAVAILABLE" if error.found == "nothing" else "FAIL", (str(error),))
+    except LedgerError as error:
+        return Verdict("FAIL", (str(error),))
+
+
+def _differing_files(manifest: Manifest, folder: Path) -> list[str]:
+    expected = {entry.path: entry.digest for entry in manifest}
+    present = {path.relative_to(folder).as_posix(): "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+               for path in sorted(folder.rglob("*")) if path.is_file()}
+    return sorted(path for path in expected.keys() | present.keys() if expected.get(path) != present.get(path))

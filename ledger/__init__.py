@@ -1,36 +1,49 @@
 """The ledger: a signed, append-only log of events and a store of the artifacts that they name.
 
-This is the only door. It knows nothing of machine learning; whoever uses it imports names from here and from
-nowhere deeper.
+This is the only door. It knows nothing of machine learning; whoever uses it imports names from here and from nowhere
+deeper. SPEC.md has the bytes. A name's module is imported when the name is first asked for (PEP 562), so that a command
+which only prints its help does not wait for cryptography. A new name goes into all three lists below; a test holds them equal.
 """
 
-from ledger.checkout import CheckedOut
-from ledger.errors import (
-    AlreadyExists,
-    Conflict,
-    LedgerError,
-    Locked,
-    Malformed,
-    NotFound,
-    Refused,
-    StorageFailed,
-    Tampered,
-    Unavailable,
-    Unverified,
-)
-from ledger.finding import Finding
-from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
-from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
-from ledger.store import Artifact, Store
-from ledger.tensors import (
-    StateManifest,
-    TensorHasher,
-    TensorInfo,
-    describe_state,
-    state_digest,
-    tensor_digest,
-    tensor_info,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ledger.canonical import canonical_bytes, parse_canonical
+    from ledger.checkout import CheckedOut
+    from ledger.checkpoint import LogCheckpoint
+    from ledger.digest import canonical_digest, digest_bytes, digest_stream, parse_digest
+    from ledger.errors import (
+        AlreadyExists,
+        Conflict,
+        LedgerError,
+        Locked,
+        Malformed,
+        NotFound,
+        Refused,
+        StorageFailed,
+        Tampered,
+        Unavailable,
+        Unverified,
+    )
+    from ledger.event import Draft, Event, EventTypes, format_time, parse_time
+    from ledger.finding import Finding
+    from ledger.keys import create_key, default_key_path, load_signer
+    from ledger.log import Log, Receipt
+    from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
+    from ledger.note import Signer, VerifierKey
+    from ledger.reader import LogReader
+    from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
+    from ledger.store import Artifact, Store
+    from ledger.tensors import (
+        StateManifest,
+        TensorHasher,
+        TensorInfo,
+        describe_state,
+        state_digest,
+        tensor_digest,
+        tensor_info,
+    )
 
 __all__ = [
     "PART_SIZE",
@@ -38,16 +51,24 @@ __all__ = [
     "Artifact",
     "CheckedOut",
     "Conflict",
+    "Draft",
+    "Event",
+    "EventTypes",
     "Finding",
     "LedgerError",
     "Locked",
+    "Log",
+    "LogCheckpoint",
+    "LogReader",
     "Malformed",
     "Manifest",
     "ManifestEntry",
     "MemoryStorage",
     "NotFound",
     "PosixStorage",
+    "Receipt",
     "Refused",
+    "Signer",
     "StateManifest",
     "Storage",
     "StorageFailed",
@@ -57,9 +78,52 @@ __all__ = [
     "TensorInfo",
     "Unavailable",
     "Unverified",
+    "VerifierKey",
+    "canonical_bytes",
+    "canonical_digest",
+    "create_key",
+    "default_key_path",
     "describe_state",
+    "digest_bytes",
+    "digest_stream",
+    "format_time",
+    "load_signer",
     "open_storage",
+    "parse_canonical",
+    "parse_digest",
+    "parse_time",
     "state_digest",
     "tensor_digest",
     "tensor_info",
 ]
+
+_ROOMS = {
+    "canonical": "canonical_bytes parse_canonical",
+    "checkout": "CheckedOut",
+    "checkpoint": "LogCheckpoint",
+    "digest": "canonical_digest digest_bytes digest_stream parse_digest",
+    "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered Unavailable Unverified",
+    "event": "Draft Event EventTypes format_time parse_time",
+    "finding": "Finding",
+    "keys": "create_key default_key_path load_signer",
+    "log": "Log Receipt",
+    "manifest": "Manifest ManifestEntry PART_SIZE",
+    "note": "Signer VerifierKey",
+    "reader": "LogReader",
+    "storage": "MemoryStorage PosixStorage Storage open_storage",
+    "store": "Artifact Store",
+    "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
+}
+_HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ledger' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

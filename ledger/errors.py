@@ -12,9 +12,9 @@
      ├─ Unavailable             something needed (a key, a file system feature) is missing    (exit status 3)
      └─ StorageFailed           the operating system or the server failed: disk full, I/O error, 5xx
 
-An error is an interface: it says what failed, where, what was expected, what was found and what to do, always on
-one line. Malformed, Unverified and Tampered are kept apart on purpose: bad input, broken proof and dishonest peer
-call for different acts.
+An error is an interface: it says what failed, where, what was expected, what was found and what to do, always
+on one line. Malformed, Unverified and Tampered are kept apart on purpose: bad input, broken proof and
+dishonest peer call for different acts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Storage in memory, with faults on demand: the stage on which the append path is tried.
 
-`fail_at(n, fault)` makes the n-th write from now go wrong in one of the ways in which real disks do. Faults are data,
-so that a test can walk the table of every write times every fault. Reads never fail.
+`fail_at(n, fault)` makes the n-th write from now go wrong in one of the ways in which real disks do. Faults
+are data, so that a test can walk the table of every write times every fault. Reads never fail.
 """
 
 from __future__ import annotations
@@ -138,15 +138,17 @@ class MemoryStorage:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
         self.ensure(name, data)
 
-    def remove(self, name: str) -> None:
-        with self._write(name, []) as effective:
+    def remove(self, *names: str) -> None:
+        with self._write(" ".join(names), []) as effective:
             if effective:
-                self.files.pop(name, None)
+                for name in names:
+                    self.files.pop(check_name(name), None)
 
     @contextmanager
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
         del wait  # the holder is a thread of this process: a test that waits for it waits for itself
-        self._check_writable(name)
+        self._check_writable()
+        check_name(name)
         with self._mutex:
             if name in self._holders:
                 raise Locked(
@@ -161,10 +163,9 @@ class MemoryStorage:
         finally:
             del self._holders[name]
 
-    def _check_writable(self, name: str) -> None:
-        check_name(name)
+    def _check_writable(self) -> None:
         if self._readonly:
-            raise Refused("the storage is open for reading only", where=name)
+            raise Refused("the storage is open for reading only", where=self.describe())
 
     def _check_same(self, name: str, data: bytes) -> None:
         if self.files.get(name, data) != data:
@@ -175,10 +176,12 @@ class MemoryStorage:
         self, name: str, items: Sequence[tuple[str, bytes]], *, torn: Sequence[tuple[str, bytes]] = ()
     ) -> Iterator[bool]:
         """One write: count it, let the caller check, then apply it as the fault table says."""
-        self._check_writable(name)
+        self._check_writable()
         with self._mutex:
             fault = self._faults.get(self.writes)
             self.writes += 1
+            for item, _ in items:
+                check_name(item)
             yield fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER)
             if fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER):
                 self.files.update(items)

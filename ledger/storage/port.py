@@ -9,7 +9,8 @@ Names are '/'-separated relative paths (`log/tile/0/000`). A driver promises, fo
 - failure: an exception says that the outcome is unknown, for the bytes may have reached the disk. All verbs can be
   repeated with the same arguments after a failure, and then mean what they mean.
 
-Drivers do not retry by themselves unless their docstring says so. `ledger.testing` holds the suite that each passes.
+Drivers do not retry by themselves unless their docstring says so. `ledger.testing` holds the suite that each
+passes.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Storage(Protocol):
         """Atomic overwrite."""
 
     def write_at(self, name: str, offset: int, data: bytes) -> None:
-        """Make `data` stand at `offset`, creating `name` where `offset` is 0. Not atomic; for framed journals.
+        """Make `data` stand at `offset`, creating `name` where `offset` is 0. Not atomic; for framed
+        journals.
 
         The bytes before `offset` stay; those behind the written range are unspecified. An offset beyond the
         present size is refused as `Conflict`.
@@ -75,11 +77,12 @@ class Storage(Protocol):
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         """Idempotent write of a local file's bytes, streamed. `link` allows the driver to share the file's storage."""
 
-    def remove(self, name: str) -> None:
-        """Forget `name`. Fine where it is not there."""
+    def remove(self, *names: str) -> None:
+        """Forget these names. Fine where one is not there."""
 
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the advisory lock `name` exclusively; `Locked` names the holder once `wait` seconds have passed.
+        """Hold the advisory lock `name` exclusively; `Locked` names the holder once `wait` seconds have
+        passed.
 
         A lock dies with its process. Taking one clears what unfinished writes left behind.
         """

@@ -1,13 +1,13 @@
 """The local file system as storage: temporary file, fsync, link or rename, fsync of the folder.
 
-Three ways to finish a write, after the temporary file is complete and synced: hard link (exclusive: fails where the
-name is taken), link with comparison (idempotent), rename (overwrite). The name therefore never shows unfinished bytes,
-and the folder is synced before the call returns. A temporary file lies in the topmost folder of its name (`log/`,
-`store/`), which may be a link to another disk; its writer holds a flock on it, so that whoever clears leftovers of killed
-processes cannot take a living one.
+Three ways to finish a write, after the temporary file is complete and synced: hard link (exclusive: fails
+where the name is taken), link with comparison (idempotent), rename (overwrite). The name therefore never
+shows unfinished bytes, and the folder is synced before the call returns. A temporary file lies in the topmost
+folder of its name (`log/`, `store/`), which may be a link to another disk; its writer holds a flock on it, so
+that whoever clears leftovers of killed processes cannot take a living one.
 
-Needs hard links and flock, as ext4, xfs, btrfs, zfs, apfs and NFSv4 have them; where links are missing the message says
-so. No retries: an `OSError` becomes `StorageFailed`.
+Needs hard links and flock, as ext4, xfs, btrfs, zfs, apfs and NFSv4 have them; where links are missing the
+message says so. No retries: an `OSError` becomes `StorageFailed`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -156,13 +154,17 @@ class PosixStorage:
             _sync_file(target)
             _sync_folder(target.parent)
 
-    def remove(self, name: str) -> None:
-        self._check_writable(name)
-        with _explained("remove", name):
-            path = self._path(name)
-            with suppress(FileNotFoundError, NotADirectoryError):
+    def remove(self, *names: str) -> None:
+        changed: set[Path] = set()
+        for name in names:
+            self._check_writable(name)
+            with _explained("remove", name), suppress(FileNotFoundError, NotADirectoryError):
+                path = self._path(name)
                 os.unlink(path)
-                _sync_folder(path.parent)
+                changed.add(path.parent)
+        for folder in changed:
+            with _explained("remove", folder.name):
+                _sync_folder(folder)
 
     @contextmanager
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
@@ -218,8 +220,10 @@ class PosixStorage:
             if isinstance(content, bytes):
                 _write_all(descriptor, content, 0)
             else:
-                with os.fdopen(os.dup(descriptor), "wb") as sink:
-                    shutil.copyfileobj(content, sink, _CHUNK)
+                offset = 0
+                while chunk := content.read(_CHUNK):
+                    _write_all(descriptor, chunk, offset)
+                    offset += len(chunk)
             os.fsync(descriptor)
             yield path
         finally:
@@ -293,7 +297,9 @@ def _explained(verb: str, name: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise NotFound("no such file", where=name or "the root", cure="check the root and the name") from error
+        raise NotFound(
+            "no such file", where=name or "the root", cure="check the root and the name"
+        ) from error
     except FileExistsError as error:
         raise AlreadyExists("the name is taken", where=name) from error
     except OSError as error:
@@ -308,7 +314,9 @@ def _failure(verb: str, name: str, error: OSError) -> LedgerError:
         errno.EPERM: "give this user the rights, or name another root",
         errno.EROFS: "the file system is mounted read-only: name another root",
     }.get(error.errno or 0, "check the disk, then repeat")
-    return StorageFailed(f"could not {verb} a file", where=name, found=error.strerror or str(error), cure=cure)
+    return StorageFailed(
+        f"could not {verb} a file", where=name, found=error.strerror or str(error), cure=cure
+    )
 
 
 def _differs(name: str, expected: int, found: int) -> Conflict:
@@ -325,7 +333,9 @@ def _walk(folder: Path, base: str, prefix: str) -> Iterator[str]:
     """Names below `folder` in the order of their strings: a folder sorts as if its name ended in '/'."""
     try:
         with os.scandir(folder) as found:
-            entries = [(entry.name, entry.is_dir()) for entry in found if not entry.name.startswith(TEMPORARY)]
+            entries = [
+                (entry.name, entry.is_dir()) for entry in found if not entry.name.startswith(TEMPORARY)
+            ]
     except (FileNotFoundError, NotADirectoryError):
         return
     for name, is_folder in sorted((f"{name}/" if is_dir else name, is_dir) for name, is_dir in entries):
@@ -338,7 +348,7 @@ def _walk(folder: Path, base: str, prefix: str) -> Iterator[str]:
 
 def _claim_temporary(folder: Path) -> tuple[Path, int]:
     while True:
-        path = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+        path = folder / f"{TEMPORARY}{os.urandom(8).hex()}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,136 @@
+"""Canonical JSON (RFC 8785, JCS): one value, one sequence of bytes.
+
+Everything that is hashed or signed as JSON goes through here. What has no exact and portable encoding is
+refused, with the path of the offending value, and never rounded: NaN and infinities, integers beyond 2^53-1
+(write them as strings), keys that are not strings, lone surrogates, types that JSON does not have.
+
+`rfc8785` does the encoding. Values without floats whose keys all lie below U+D800, where UTF-16 order and
+code point order agree, take a shorter way through the standard library's encoder; a test holds both ways
+equal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import rfc8785
+
+from ledger.errors import Malformed, Refused
+
+MAX_INTEGER = 2**53 - 1
+
+_encode_plain = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+
+
+def canonical_bytes(value: object) -> bytes:
+    """The RFC 8785 encoding of `value`, or `Refused` naming the path of what cannot be encoded."""
+    try:
+        if _check(value, "$"):
+            return _encode_plain(value).encode()
+        return rfc8785.dumps(value)  # type: ignore[arg-type]
+    except RecursionError:
+        raise Refused(
+            "a JSON value is nested too deeply",
+            where="$",
+            cure="flatten it, or put it into the store by digest",
+        ) from None
+    except (rfc8785.CanonicalizationError, ValueError) as error:
+        raise Refused("a value has no canonical JSON", where="$", found=str(error)) from error
+
+
+def parse_canonical(data: bytes) -> Any:
+    """The value of canonical JSON bytes; `Malformed` unless `data` is exactly what `canonical_bytes` would write."""
+    try:
+        value = json.loads(
+            data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
+        )
+    except RecursionError:
+        raise Malformed("JSON is nested too deeply", where="$") from None
+    except ValueError as error:  # also UnicodeDecodeError and JSONDecodeError
+        raise Malformed("not JSON", found=str(error)[:200]) from error
+    try:
+        again = canonical_bytes(value)
+    except Refused as error:
+        raise Malformed("JSON that has no canonical form", where=error.where, found=error.found) from error
+    if again != data:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(again, data, strict=False)) if a != b),
+            min(len(again), len(data)),
+        )
+        raise Malformed(
+            "JSON is not canonical (RFC 8785)",
+            where=f"byte {at}",
+            expected=repr(again[at : at + 24]),
+            found=repr(data[at : at + 24]),
+        )
+    return value
+
+
+def _check(value: object, path: str) -> bool:
+    """Raise `Refused` at the first value without an encoding; True if the standard library encodes `value` exactly."""
+    if value is None or value is True or value is False:
+        return True
+    if isinstance(value, str):
+        return _check_text(value, path)
+    if isinstance(value, int):
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise _refusal(path, f"an integer within ±(2^53-1), found {value}", "write it as a string")
+        return True
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refusal(path, f"a finite number, found {value}", "leave it out, or write it as a string")
+        return False
+    if isinstance(value, list | tuple):
+        plain = [_check(item, f"{path}[{at}]") for at, item in enumerate(value)]
+        return all(plain)
+    if isinstance(value, dict):
+        return _check_object(value, path)
+    raise _refusal(path, f"a JSON type, found {type(value).__name__}", "convert it before it is recorded")
+
+
+def _check_object(value: dict[Any, Any], path: str) -> bool:
+    plain = True
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise _refusal(path, f"keys that are strings, found {key!r}", "convert the key")
+        _check_text(key, f"{path} (a key)")
+        plain &= _check(item, f"{path}.{key}") and (key.isascii() or max(key) < "\ud800")
+    return plain
+
+
+def _check_text(value: str, path: str) -> bool:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _refusal(
+                path, f"text without lone surrogates, found one at {error.start}", "decode the text properly"
+            ) from None
+    return True
+
+
+def _refusal(path: str, expected: str, cure: str) -> Refused:
+    return Refused("a value has no canonical JSON", where=path, expected=expected, cure=cure)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("an object has a key twice")
+    return value
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _integer(text: str) -> int | float:
+    # RFC 8785 numbers are doubles: 1e20 is written with all its digits, and is a float again when read.
+    if len(text) > 16 and abs(float(text)) > MAX_INTEGER:
+        return float(text)
+    number = int(text)
+    return number if -MAX_INTEGER <= number <= MAX_INTEGER else float(text)

@@ -1,0 +1,188 @@
+"""The event: a typed fact in an envelope, and its canonical bytes, which are an entry of the log.
+
+    {"actor":…,"body":{…},"id":…,"seq":…,"stream":…,"time":…,"type":…}
+
+    type    `train.segment/v1`: a name of ours with a version, never a path in a programming language
+    stream  `run/6f1c…`: facts that belong together and are numbered from 0 without gaps
+    id      idempotency key: the same id is the same event
+    time    `2026-11-21T10:29:22.000000Z`, UTC with microseconds
+
+An entry has at most 65,535 bytes; what is larger goes to the store and is named by digest. Types that nobody
+registered are kept and shown. A registered type has a schema check, which is asked before anything is
+appended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from ledger.bundle import MAX_ENTRY_BYTES
+from ledger.canonical import MAX_INTEGER, canonical_bytes, parse_canonical
+from ledger.errors import Malformed, Refused
+
+_FIELDS = ("actor", "body", "id", "seq", "stream", "time", "type")
+_SYNTAX = {
+    "type": re.compile(r"(?=.{1,120}\Z)[a-z][a-z0-9_.-]*/v[0-9]+\Z"),
+    "stream": re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.@=-]*(/[A-Za-z0-9][A-Za-z0-9_.@=-]*)*\Z"),
+    "id": re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@=+-]{0,199}\Z"),
+    "time": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\Z"),
+    "actor": re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z"),
+}
+_EXAMPLE = {
+    "type": "a type such as train.segment/v1",
+    "stream": "a stream such as run/6f1c, of letters, digits and _.@=- between slashes",
+    "id": "an id of 1 to 200 letters, digits and _.:/@=+-",
+    "time": "a time such as 2026-11-21T10:29:22.000000Z",
+    "actor": "an actor of 1 to 200 printable characters",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A fact as the log holds it. Made by the log, or decoded from an entry."""
+
+    id: str
+    type: str
+    stream: str
+    seq: int
+    time: str
+    actor: str
+    body: Mapping[str, Any]
+
+    def encode(self) -> bytes:
+        """The entry: canonical bytes, `Refused` if they are too many or there are none."""
+        fields = {field: getattr(self, field) for field in _FIELDS}
+        entry = canonical_bytes(fields | {"body": dict(self.body)})
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise Refused(
+                "an event is too large",
+                where=f"{self.type} {self.id}",
+                expected=f"at most {MAX_ENTRY_BYTES} bytes",
+                found=f"{len(entry)}",
+                cure="put the large part into the store and name its digest",
+            )
+        return entry
+
+    @classmethod
+    def decode(cls, entry: bytes) -> Event:
+        """The event of an entry; `Malformed` unless the bytes are exactly those of an event."""
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise Malformed(
+                "not an event", expected=f"at most {MAX_ENTRY_BYTES} bytes", found=f"{len(entry)}"
+            )
+        value = parse_canonical(entry)
+        if not isinstance(value, dict) or tuple(sorted(value)) != _FIELDS:
+            found = ", ".join(sorted(value))[:200] if isinstance(value, dict) else type(value).__name__
+            raise Malformed("not an event", expected=f"the fields {', '.join(_FIELDS)}", found=found)
+        event = cls(**value)
+        try:
+            _check_envelope(event)
+        except Refused as error:
+            raise Malformed(
+                "not an event", where=error.where, expected=error.expected, found=error.found
+            ) from None
+        return event
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A fact on its way to the log, which gives it its place.
+
+    Without an `id` one is drawn here, once, so that handing in the same draft again is safe. `expect_seq` is
+    the number in its stream that the event must get (the first has 0), for writers that decided on what they
+    had read.
+    """
+
+    type: str
+    stream: str
+    body: Mapping[str, Any]
+    id: str | None = None
+    expect_seq: int | None = None
+    actor: str | None = None
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.id is None:
+            object.__setattr__(self, "id", os.urandom(16).hex())
+
+    def event(self, seq: int, time: str, actor: str) -> Event:
+        """This draft in its place. Checks all that an envelope asks for."""
+        assert self.id is not None  # drawn above
+        event = Event(self.id, self.type, self.stream, seq, self.time or time, self.actor or actor, self.body)
+        _check_envelope(event)
+        return event
+
+    def matches(self, event: Event) -> bool:
+        """Whether `event` is what became of this draft, so that it was handed in before."""
+        return (
+            (self.id, self.type, self.stream) == (event.id, event.type, event.stream)
+            and self.actor in (None, event.actor)
+            and self.time in (None, event.time)
+            and self.expect_seq in (None, event.seq)
+            and canonical_bytes(dict(self.body)) == canonical_bytes(dict(event.body))
+        )
+
+
+class EventTypes:
+    """Which types have a schema. A check gets the body and raises `Refused`; an unknown type passes."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Callable[[Mapping[str, Any]], None]] = {}
+
+    def register(self, name: str, check: Callable[[Mapping[str, Any]], None]) -> None:
+        _check_field("type", name)
+        if name in self._checks:
+            raise Refused(
+                "a type of event is registered twice", where=name, cure="give the new schema a new version"
+            )
+        self._checks[name] = check
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._checks
+
+    def names(self) -> list[str]:
+        return sorted(self._checks)
+
+    def check(self, name: str, body: Mapping[str, Any]) -> None:
+        if name in self._checks:
+            self._checks[name](body)
+
+
+def format_time(moment: datetime) -> str:
+    """A moment as events write it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> datetime:
+    """The moment that an event's time names."""
+    _check_field("time", text)
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise _bad("time", text) from None
+
+
+def _check_envelope(event: Event) -> None:
+    for field in ("type", "stream", "id", "actor"):
+        _check_field(field, getattr(event, field))
+    parse_time(event.time)
+    # Decoded JSON and careless callers put anything into these two, whatever their annotations say.
+    body, seq = cast(object, event.body), cast(object, event.seq)
+    if not isinstance(body, Mapping):
+        raise Refused("not an event", where="body", expected="an object", found=type(body).__name__)
+    if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
+        raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
+
+
+def _check_field(field: str, value: object) -> None:
+    if not isinstance(value, str) or not _SYNTAX[field].match(value):
+        raise _bad(field, value)
+
+
+def _bad(field: str, value: object) -> Refused:
+    return Refused("not an event", where=field, expected=_EXAMPLE[field], found=repr(value)[:120])

@@ -1,0 +1,122 @@
+"""The signing key: a file outside the root and outside Git, for its owner's eyes only.
+
+The file holds a line `origin: <name>`, then the Ed25519 key as PKCS #8 PEM (RFC 7468 allows text before it),
+encrypted where a passphrase was given. The name is the log's origin, under which the key signs. A file that
+others can read is refused: whoever holds the key can fork the log without leaving a trace in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger.errors import AlreadyExists, Malformed, Refused, StorageFailed, Unavailable
+from ledger.note import Signer, check_key_name
+
+PASSPHRASE_VARIABLE = "MARIN_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
+
+_ORIGIN = re.compile(rb"\Aorigin: ([^\n]+)\n")
+
+
+def default_key_path(origin: str) -> Path:
+    """Where the key of this log lies unless told otherwise: the user's configuration folder."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "marin" / f"{quote(origin, safe='')}.key"
+
+
+def create_key(path: Path, origin: str, *, passphrase: str | None = None) -> Signer:
+    """Draw a key for `origin` and write it to `path` with mode 0600; `AlreadyExists` if a file is there."""
+    check_key_name(origin)
+    key = Ed25519PrivateKey.generate()
+    secret = _passphrase(passphrase)
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if secret:
+        encryption = serialization.BestAvailableEncryption(secret)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(f"origin: {origin}\n".encode() + pem)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except FileExistsError:
+        raise AlreadyExists(
+            "a key is there already",
+            where=str(path),
+            cure="use it, or name another path; nothing was overwritten",
+        ) from None
+    except OSError as error:
+        raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error
+    return Signer(origin, key)
+
+
+def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
+    """The signer whose key lies at `path`."""
+    data = _read_private(path)
+    origin = _ORIGIN.match(data)
+    if origin is None:
+        raise Malformed("not a key file", where=str(path), expected="a first line 'origin: <name>'")
+    secret = _passphrase(passphrase)
+    encrypted = b"ENCRYPTED" in data
+    if encrypted and not secret:
+        raise Unavailable(
+            "the key is encrypted",
+            where=str(path),
+            expected="its passphrase",
+            cure=f"set {PASSPHRASE_VARIABLE}",
+        )
+    try:
+        key = serialization.load_pem_private_key(data[origin.end() :], secret if encrypted else None)
+        name = origin[1].decode()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise Refused(
+            "the key could not be read",
+            where=str(path),
+            found="wrong passphrase or damaged file" if encrypted else str(error)[:120],
+            cure="give the right passphrase, or restore the file from its copy",
+        ) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise Malformed(
+            "not a key of this log", where=str(path), expected="Ed25519", found=type(key).__name__
+        )
+    return Signer(check_key_name(name), key)
+
+
+def _read_private(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise Unavailable(
+            "there is no signing key", where=str(path), cure="run `marin init` to make one"
+        ) from None
+    except OSError as error:
+        raise Unavailable(
+            "the signing key cannot be read",
+            where=str(path),
+            found=str(error.strerror),
+            cure="check its owner and mode",
+        ) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+        if mode & 0o077:
+            raise Refused(
+                "others can read the signing key",
+                where=str(path),
+                expected="mode 0600",
+                found=f"{mode:04o}",
+                cure=f"run `chmod 600 {path}`, and make a new key if somebody may have copied it",
+            )
+        return stream.read(1 << 20)
+
+
+def _passphrase(given: str | None) -> bytes | None:
+    text = given if given is not None else os.environ.get(PASSPHRASE_VARIABLE)
+    return text.encode() if text else None

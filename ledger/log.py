@@ -1,0 +1,403 @@
+"""The one writer of a log: append, commit, publish.
+
+The life of an event. A client hands in a `Draft`. Under the log's lock the draft gets its place (index,
+`seq`, time), its canonical bytes become an entry, the tree grows by its leaf, and the new size and root are
+signed. Entries and signed checkpoint go to the journal in one synced write: that is the commit, and only then
+is the client told. Later, once a second while appends go on and at the end, the committed entries are
+published: tiles and bundles first, then `log/checkpoint`, which is all that foreign tools read; our own
+readers also read the journal.
+
+A process that dies at any point leaves one of: nothing (the journal's last record is not whole), a committed
+record that is not yet published, or some tiles of it. Opening the log loads what is committed and publishes
+it again, with the same bytes. There is no repair.
+
+After an error in the middle of an append its outcome is unknown; the log then loads itself anew before the
+next one, and handing in the same drafts again gives the same places.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+
+from ledger.bundle import pack_entries
+from ledger.checkpoint import LogCheckpoint
+from ledger.errors import AlreadyExists, Conflict, LedgerError, Refused, StorageFailed
+from ledger.event import Draft, Event, EventTypes, format_time, parse_time
+from ledger.index import WriterIndex
+from ledger.journal import JournalWriter, Record
+from ledger.layout import (
+    LOG,
+    checkpoint_path,
+    entries_path,
+    index_path,
+    journal_path,
+    lock_path,
+    partial_prefix,
+    tile_path,
+)
+from ledger.note import Signer, VerifierKey
+from ledger.storage.port import Storage
+from ledger.tlog import EMPTY_ROOT, TILE_WIDTH, Frontier, Tile, leaf_hash
+from ledger.view import LogView
+
+_LOG = logging.getLogger(__name__)
+_CLOCK_TOLERANCE = timedelta(seconds=300)
+_JOURNAL_HARD_LIMIT = 4
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The acknowledgement of one event: durable, and covered by a signed checkpoint of `tree_size` or more."""
+
+    index: int
+    leaf_hash: str
+    seq: int
+    tree_size: int
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A draft in its place: in the log already, or behind its end."""
+
+    event: Event
+    entry: bytes
+    index: int
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Log:
+    """An open log: holds its lock until closed. Use it as a context manager. Safe for threads."""
+
+    _view: LogView
+    _checkpoint: LogCheckpoint
+    _frontier: Frontier
+    _stale: bool
+    _published_at: float
+
+    def __init__(
+        self,
+        storage: Storage,
+        signer: Signer,
+        *,
+        verifiers: Sequence[VerifierKey],
+        actor: str,
+        types: EventTypes | None,
+        publish_seconds: float,
+        journal_bytes: int,
+        clock: Callable[[], datetime],
+        resources: ExitStack,
+    ) -> None:
+        """Use `Log.open`, which takes the lock first."""
+        self._storage = storage
+        self._signer = signer
+        self._keys = [signer.verifier, *verifiers]
+        self._actor = actor
+        self._types = types or EventTypes()
+        self._publish_seconds = publish_seconds
+        self._journal_bytes = journal_bytes
+        self._clock = clock
+        self._resources = resources
+        self._mutex = threading.RLock()
+        self._closed = False
+        self._journal = JournalWriter(storage, journal_path())
+        self._index = WriterIndex(storage.local_path(index_path()))
+        self._resources.callback(self._index.close)
+        self._view = LogView.load(storage, self._keys, origin=signer.name)
+        self._settle()
+
+    @staticmethod
+    def create(storage: Storage, signer: Signer) -> LogCheckpoint:
+        """Begin an empty log, whose origin is the signer's name. `AlreadyExists` if there is one."""
+        checkpoint = LogCheckpoint(signer.name, 0, EMPTY_ROOT)
+        with storage.lock(lock_path(), _command()):
+            try:
+                storage.create(checkpoint_path(), checkpoint.sign([signer]).encode())
+            except AlreadyExists:
+                raise AlreadyExists(
+                    "there is a log here already",
+                    where=f"{storage.describe()}: {LOG}",
+                    cure="use it, or name another root; nothing was overwritten",
+                ) from None
+        return checkpoint
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        signer: Signer,
+        *,
+        verifiers: Sequence[VerifierKey] = (),
+        actor: str | None = None,
+        types: EventTypes | None = None,
+        wait: float = 0.0,
+        publish_seconds: float = 1.0,
+        journal_bytes: int = 4 << 20,
+        clock: Callable[[], datetime] = _now,
+    ) -> Log:
+        """Take the lock, waiting up to `wait` seconds, load what is committed, and be ready to append.
+
+        `actor` is written into events whose drafts name none; `verifiers` are keys that may have signed
+        before this one.
+        """
+        with ExitStack() as resources:
+            resources.enter_context(storage.lock(lock_path(), _command(), wait=wait))
+            log = cls(
+                storage,
+                signer,
+                verifiers=verifiers,
+                actor=actor or signer.name,
+                types=types,
+                publish_seconds=publish_seconds,
+                journal_bytes=journal_bytes,
+                clock=clock,
+                resources=resources,
+            )
+            log._resources = resources.pop_all()
+            return log
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self.close()
+        else:  # the process is ending in a hurry; what is committed is published by whoever opens next
+            self._release()
+
+    def close(self) -> None:
+        """Publish what is committed and release the lock."""
+        with self._mutex:
+            if self._closed:
+                return
+            try:
+                if self._stale:
+                    self._load()
+                self._publish()
+                self._journal.remove()
+            finally:
+                self._release()
+
+    @property
+    def checkpoint(self) -> LogCheckpoint:
+        """The newest signed checkpoint."""
+        return self._checkpoint
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Append all of `drafts` or none, in order, and say where they are, once they are durable.
+
+        Drafts whose ids are in the log already, with the same content, get the receipt of the event that is
+        there. `Conflict` for the same id with other content or a wrong `expect_seq`, `Refused` for what
+        cannot be an event.
+        """
+        with self._mutex:
+            if self._closed:
+                raise Refused("the log is closed", cure="open it again to append")
+            if self._stale:
+                self._load()
+            try:
+                placed, fresh = self._place(drafts)
+            except sqlite3.Error as error:
+                self._stale = True
+                raise StorageFailed(
+                    "the index of the log cannot be read",
+                    found=str(error),
+                    cure="append again: it is folded anew",
+                ) from error
+            if fresh:
+                self._commit(fresh)
+            size = self._checkpoint.size
+            receipts = [Receipt(p.index, leaf_hash(p.entry).hex(), p.event.seq, size) for p in placed]
+            self._publish_in_time()
+            return receipts
+
+    def publish(self) -> None:
+        """Make tiles of all that is committed, so that foreign tools see it too."""
+        with self._mutex:
+            if self._stale:
+                self._load()
+            self._publish()
+
+    # The parts of an append
+
+    def _place(self, drafts: Sequence[Draft]) -> tuple[list[_Placed], list[_Placed]]:
+        """Each draft in its place, and those that are new, which follow the end of the log in this order."""
+        now = self._time()
+        known: dict[str, _Placed] = {}
+        lengths: dict[str, int] = {}
+        result: list[_Placed] = []
+        fresh: list[_Placed] = []
+        for draft in drafts:
+            self._types.check(draft.type, draft.body)
+            assert draft.id is not None  # a draft draws one when it is made
+            placed = known.get(draft.id) or self._find(draft.id)
+            if placed is None:
+                if draft.stream not in lengths:
+                    lengths[draft.stream] = self._index.length(draft.stream)
+                seq = lengths[draft.stream]
+                event = draft.event(seq, now, self._actor)
+                _check_seq(draft, seq)
+                self._check_time(draft)
+                placed = _Placed(event, event.encode(), self._checkpoint.size + len(fresh))
+                fresh.append(placed)
+                lengths[draft.stream] = seq + 1
+            elif not draft.matches(placed.event):
+                raise _id_taken(draft, placed)
+            known[draft.id] = placed
+            result.append(placed)
+        return result, fresh
+
+    def _find(self, id: str) -> _Placed | None:
+        index = self._index.find(id)
+        if index is None:
+            return None
+        ((_, entry),) = self._view.entries(index, index + 1)
+        return _Placed(Event.decode(entry), entry, index)
+
+    def _commit(self, fresh: Sequence[_Placed]) -> None:
+        entries = tuple(placed.entry for placed in fresh)
+        frontier = self._frontier.copy()
+        for entry in entries:
+            frontier.append(leaf_hash(entry))
+        old_size = self._checkpoint.size
+        checkpoint = LogCheckpoint(self._checkpoint.origin, frontier.size, frontier.root())
+        note = checkpoint.sign([self._signer]).encode()
+        self._stale = True  # until everything below has come to its end, the outcome is unknown
+        self._journal.write(Record(old_size, note, entries))
+        self._frontier, self._checkpoint = frontier, checkpoint
+        self._view.extend(checkpoint, note, entries)
+        try:
+            self._index.add((placed.event for placed in fresh), old_size, checkpoint.size, checkpoint.root)
+        except sqlite3.Error as error:
+            # The events are committed all the same. The log loads itself anew, index included, before it goes on.
+            _LOG.warning("the index of the log could not follow: %s", error)
+        else:
+            self._stale = False
+
+    def _publish_in_time(self) -> None:
+        due = time.monotonic() - self._published_at >= self._publish_seconds
+        if not self._stale and (due or self._journal.used >= self._journal_bytes):
+            try:
+                self._publish()
+            except LedgerError as error:
+                # What was asked for is done: the events are durable. Publishing is tried again with every append.
+                if self._journal.used >= _JOURNAL_HARD_LIMIT * self._journal_bytes:
+                    raise
+                _LOG.warning("published later: %s", error)
+
+    def _publish(self) -> None:
+        view = self._view
+        if view.pending:
+            files, done = _files(view)
+            self._storage.ensure_many(files)
+            self._storage.replace(checkpoint_path(), view.note)
+            self._published_at = time.monotonic()
+            self._prune(done)
+            self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
+        self._journal.rewind()
+
+    def _prune(self, done: Sequence[Tile]) -> None:
+        """Partial tiles and bundles may go once the complete one is there."""
+        try:
+            for tile in done:
+                tiles, bundles = partial_prefix(tile)
+                names = list(self._storage.list(tiles))
+                if tile.level == 0:
+                    names += self._storage.list(bundles)
+                if names:
+                    self._storage.remove(*names)
+        except LedgerError as error:
+            _LOG.warning("superseded partial tiles stay: %s", error)
+
+    def _load(self) -> None:
+        self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Start from what was loaded: publish what is committed, and let the index follow."""
+        self._stale = True
+        self._published_at = time.monotonic()
+        self._checkpoint = self._view.checkpoint
+        self._publish()
+        self._frontier = self._view.edge.frontier()
+        self._index.follow(self._view)
+        self._stale = False
+
+    def _release(self) -> None:
+        self._closed = True
+        self._resources.close()
+
+    def _time(self) -> str:
+        now, last = self._clock(), self._index.last_time()
+        if last and parse_time(last) - now > _CLOCK_TOLERANCE:
+            raise Refused(
+                "the clock went backwards",
+                where="time of the next event",
+                expected=f"not long before {last}, the latest in the log",
+                found=format_time(now),
+                cure="set this machine's clock",
+            )
+        return max(format_time(now), last)
+
+    def _check_time(self, draft: Draft) -> None:
+        if draft.time is not None and parse_time(draft.time) - self._clock() > _CLOCK_TOLERANCE:
+            raise Refused(
+                "an event lies in the future",
+                where=f"{draft.type} {draft.id}",
+                expected=f"a time not after {format_time(self._clock())}",
+                found=draft.time,
+                cure="set the clock of the machine that wrote it",
+            )
+
+
+def _files(view: LogView) -> tuple[list[tuple[str, bytes]], list[Tile]]:
+    """What publishing `view` must write, and the tiles that become complete by it."""
+    start, end = view.published.size, view.checkpoint.size
+    first = start - start % TILE_WIDTH
+    entries = [entry for _, entry in view.entries(first, end)]
+    edge, complete = view.edge.copy(), []
+    for entry in entries[start - first :]:
+        complete += edge.append(leaf_hash(entry))
+    files = [(tile_path(tile), data) for tile, data in (*complete, *edge.partial())]
+    for at in range(first, end, TILE_WIDTH):
+        tile = Tile(0, at // TILE_WIDTH, min(TILE_WIDTH, end - at))
+        files.append((entries_path(tile), pack_entries(entries[at - first : at - first + TILE_WIDTH])))
+    return files, [tile for tile, _ in complete]
+
+
+def _id_taken(draft: Draft, placed: _Placed) -> Conflict:
+    return Conflict(
+        "the id is taken by another event",
+        where=draft.id or "",
+        expected=f"the content of entry {placed.index} ({placed.event.type} in {placed.event.stream})",
+        found="other content",
+        cure="draw a new id for a new event",
+    )
+
+
+def _check_seq(draft: Draft, seq: int) -> None:
+    if draft.expect_seq is not None and draft.expect_seq != seq:
+        raise Conflict(
+            "the stream is not where the writer thought",
+            where=draft.stream,
+            expected=f"seq {draft.expect_seq}",
+            found=f"{seq} is next",
+            cure="read the stream again and decide anew",
+        )
+
+
+def _command() -> str:
+    return " ".join(sys.argv)[:200] or "python"

@@ -1,0 +1,43 @@
+"""`marin ui`: MLflow's own UI over the ledger, kept up to date while it runs."""
+
+from __future__ import annotations
+
+import click
+
+from marin.root import open_root
+from marin.tracking import server
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=server.PORT, show_default=True,
+              help="Where to listen; the next free port if it is taken, any free one with 0.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; nobody else can reach the default.")
+def ui(port: int, host: str) -> None:
+    """Open MLflow's own UI over the ledger.
+
+    What it shows is a projection: it can be deleted at any time and is folded from the ledger again. It follows the log
+    while it runs, so a training can be watched. The address is printed when it answers; Ctrl-C ends it.
+
+    \b
+    Examples:
+      marin ui
+      marin ui --port 8080 --root /data/marin
+    """
+    root = open_root()
+    listener = server.bind(host, port)
+    try:
+        server.prepare(root.location)
+        # Here, because MLflow reads its settings when it is imported.
+        from marin.tracking.projection import Follower, MlflowProjection
+
+        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
+        projection.catch_up(limit=0)
+        follower = Follower(projection)
+        follower.start()
+        try:
+            server.serve(projection.folder, listener, announce=click.echo)
+        finally:
+            follower.stop()
+            projection.close()
+    finally:
+        listener.close()

@@ -1,0 +1,372 @@
+"""The fold: events of the ledger -> intended MLflow writes, and what is known of each run.
+
+Pure: no clock, no random draw, no file, no MLflow. The same events give the same intents whether they arrive in one go
+or one by one, which is what makes the projection rebuildable. The fold itself is never stored; a new process folds the
+log again from its start and drops the intents that were applied before.
+
+An event that is not of this product, or whose body does not fit its type, changes nothing: a projection has to survive
+whatever is in the log. It is counted in ``skipped``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ledger import Event
+
+from marin import events as types
+from marin.errors import MarinError
+from marin.tracking.identity import mlflow_id
+from marin.tracking.intents import (
+    AliasSet,
+    DataUsed,
+    Intent,
+    ModelMade,
+    ModelRegistered,
+    OpenExperiment,
+    OpenRun,
+    Params,
+    Points,
+    Status,
+    Tags,
+)
+from marin.tracking.record import RunRecord, StepRecord, milliseconds
+
+LOSS = "train/loss"
+TOKENS = "train/tokens"
+VERIFIED = "verified"
+DATA_STEPS = ("corpus", "tokens")
+
+_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
+_NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
+
+
+def text(value: object) -> str:
+    """A value of an event body as people read it: hex floats as decimals, lists and mappings as JSON."""
+    if isinstance(value, str):
+        return repr(float.fromhex(value)) if _HEX_FLOAT.match(value) else value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested mappings as one, keys joined by dots and freed of what MLflow does not take in a key."""
+    flat: dict[str, str] = {}
+    for key, item in value.items():
+        name = f"{prefix}{_NOT_IN_A_KEY.sub('_', str(key))}"
+        if isinstance(item, Mapping) and item:
+            flat.update(flatten(item, f"{name}."))
+        else:
+            flat[name] = text(item)
+    return flat
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One event as the handlers see it."""
+
+    index: int
+    event: Event
+    time: int
+
+
+class Fold:
+    """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.runs: dict[str, RunRecord] = {}
+        self.skipped = 0
+        self._experiments: set[str] = set()
+        self._completed: dict[int, str] = {}
+        self._handlers: dict[str, tuple[type[types.Body], Callable[..., Iterator[Intent]]]] = {
+            types.RUN_STARTED: (types.RunStarted, self._run_started),
+            types.RUN_COMPLETED: (types.RunCompleted, self._run_completed),
+            types.STEP_STARTED: (types.StepStarted, self._step_started),
+            types.STEP_COMPLETED: (types.StepCompleted, self._step_completed),
+            types.STEP_CACHED: (types.StepCached, self._step_cached),
+            types.STEP_FAILED: (types.StepFailed, self._step_failed),
+            types.TRAIN_STARTED: (types.TrainStarted, self._train_started),
+            types.TRAIN_SEGMENT: (types.TrainSegment, self._train_segment),
+            types.CHECKPOINT_SAVED: (types.CheckpointSaved, self._checkpoint_saved),
+            types.EVAL_COMPLETED: (types.EvalCompleted, self._eval_completed),
+            types.MODEL_EXPORTED: (types.ModelExported, self._model_exported),
+            types.REPLAY_COMPLETED: (types.ReplayCompleted, self._replay_completed),
+        }
+
+    def run_id(self, run: str, step: str = "") -> str:
+        """The MLflow id of a run, or of a step of it."""
+        return mlflow_id(self.origin, "run", run, step) if step else mlflow_id(self.origin, "run", run)
+
+    def apply(self, index: int, event: Event) -> list[Intent]:
+        """Take in one event; returns what MLflow should be told."""
+        kind, handler = self._handlers.get(event.type, (None, None))
+        if kind is None or handler is None:
+            return []
+        try:
+            body = types.read(kind, event.body, where=f"event {index}")
+        except MarinError:
+            self.skipped += 1
+            return []
+        if not isinstance(body, types.RunStarted) and vars_run(body) not in self.runs:
+            self.skipped += 1
+            return []
+        intents = list(handler(_Told(index, event, milliseconds(event.time)), body))
+        self.runs[vars_run(body)].last_index = index
+        return intents
+
+    def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
+        """The intents of many events."""
+        for index, event in log:
+            yield from self.apply(index, event)
+
+    def _run_started(self, told: _Told, body: types.RunStarted) -> Iterator[Intent]:
+        if body.run in self.runs:
+            return
+        self.runs[body.run] = RunRecord(
+            run=body.run, pipeline=body.pipeline, index=told.index, started=told.event.time, actor=told.event.actor,
+            plan=body.plan, recipe_digest=body.recipe_digest, recipe=body.recipe, code=body.code,
+            environment=body.environment,
+        )
+        if body.pipeline not in self._experiments:
+            self._experiments.add(body.pipeline)
+            yield OpenExperiment(body.pipeline, told.time, {
+                "mlflow.experimentKind": "custom_model_development",
+                "marin.root": self.origin,
+                "mlflow.note.content": f"Runs of **{_plain(body.pipeline)}**, projected from the ledger "
+                                       f"`{_plain(self.origin)}`. A view: what is edited here is not in the ledger.",
+            })
+        run = self.run_id(body.run)
+        yield OpenRun(run, body.pipeline, body.run, told.time, told.event.actor)
+        yield Params(run, flatten(body.recipe))
+        tags = {
+            "marin.run": body.run,
+            "marin.recipe": body.recipe_digest,
+            "marin.plan": body.plan,
+            "marin.code": text(body.code.get("digest", body.code.get("tree", body.code.get("commit", "")))),
+            "marin.event": str(told.index),
+            "marin.root": self.origin,
+            "marin.verified": "never",
+            "mlflow.source.name": "dvc.yaml" if body.pipeline == "pipeline" else body.pipeline,
+            "mlflow.source.type": "PROJECT",
+        }
+        if isinstance(commit := body.code.get("commit"), str) and commit:
+            tags["mlflow.source.git.commit"] = commit
+        tags |= {f"marin.code.{key}": value for key, value in flatten(body.code).items() if len(value) <= 500}
+        tags |= {f"marin.environment.{key}": value for key, value in flatten(body.environment).items()}
+        yield Tags(run, tags)
+
+    def _step_started(self, told: _Told, body: types.StepStarted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        known = record.steps.get(body.step)
+        first = told.event.time if known is None else known.started
+        record.steps[body.step] = StepRecord(body.step, "running", first, attempt=body.attempt, identity=body.identity,
+                                             inputs=body.inputs, index=told.index)
+        yield from self._open_step(told, record, body.step)
+        run = self.run_id(body.run, body.step)
+        if known is None:
+            yield Params(run, flatten(body.config))
+        yield Tags(run, {
+            "marin.attempt": str(body.attempt), "marin.identity": body.identity, "marin.config": body.config_digest,
+            "marin.code": body.code, "marin.state": "running",
+            **{f"marin.input.{name}": digest for name, digest in body.inputs.items()},
+        })
+        yield Status(run, "RUNNING", None)
+        if record.ended is None:
+            yield Status(self.run_id(body.run), "RUNNING", None)
+
+    def _step_completed(self, told: _Told, body: types.StepCompleted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        yield from self._open_step(told, record, body.step)
+        step = record.steps[body.step]
+        step.state, step.ended, step.seconds, step.output = "completed", told.event.time, body.seconds, body.output
+        step.inputs, step.identity, step.error, step.index = body.inputs, body.identity, "", told.index
+        step.metrics = {name: _number(value) for name, value in body.metrics.items()}
+        self._completed[told.index] = body.run
+        run, parent = self.run_id(body.run, body.step), self.run_id(body.run)
+        yield Tags(run, {"marin.state": "completed", **_output_tags(body.output)})
+        yield Points(run, "seconds", told.time, [(record.trained, body.seconds)])
+        yield from self._step_metrics(told, record, step)
+        yield Tags(parent, {f"marin.output.{body.step}": body.output.digest})
+        yield from self._data(record, body.step, body.inputs, body.output)
+        yield Status(run, "FINISHED", told.time)
+
+    def _step_cached(self, told: _Told, body: types.StepCached) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        if body.step in record.steps and record.steps[body.step].state == "completed":
+            return
+        yield from self._open_step(told, record, body.step)
+        step = record.steps[body.step]
+        step.state, step.ended, step.output, step.completed_at = "cached", told.event.time, body.output, body.completed_at
+        step.inputs, step.identity, step.index = body.inputs, body.identity, told.index
+        run = self.run_id(body.run, body.step)
+        yield Tags(run, {
+            "marin.state": "cached", "marin.identity": body.identity, "marin.completed_at": str(body.completed_at),
+            **_output_tags(body.output), **{f"marin.input.{name}": digest for name, digest in body.inputs.items()},
+        })
+        yield Tags(self.run_id(body.run), {f"marin.output.{body.step}": body.output.digest})
+        yield from self._take_over(told, record, step)
+        yield from self._data(record, body.step, body.inputs, body.output)
+        yield Status(run, "FINISHED", told.time)
+
+    def _step_failed(self, told: _Told, body: types.StepFailed) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        yield from self._open_step(told, record, body.step)
+        step = record.steps[body.step]
+        step.state, step.ended, step.error, step.index = "failed", told.event.time, body.error, told.index
+        run = self.run_id(body.run, body.step)
+        yield Tags(run, {"marin.state": "failed", "marin.error": body.error[:4000]})
+        yield Status(run, "FAILED", told.time)
+        yield Tags(self.run_id(body.run), {"marin.error": f"{body.step}: {body.error}"[:4000]})
+        yield Status(self.run_id(body.run), "FAILED", told.time)
+
+    def _train_started(self, told: _Told, body: types.TrainStarted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        yield from self._open_step(told, record, "train")
+        tags = {f"marin.program.{key}": value for key, value in flatten(body.program).items() if len(value) <= 2000}
+        tags |= {"marin.devices": str(body.devices), "marin.first_step": str(body.first_step), "marin.state_digest": body.state}
+        yield Tags(self.run_id(body.run, "train"), tags)
+
+    def _train_segment(self, told: _Told, body: types.TrainSegment) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        losses = dict(zip(range(body.start, body.end), map(_number, body.losses), strict=False))
+        again = [step for step in losses if step in record.losses]
+        record.disagreements += [step for step in again if losses[step].hex() != record.losses[step].hex()]
+        record.segments.append(body)
+        yield from self._losses(told, record, {step: loss for step, loss in losses.items() if step not in record.losses})
+        if record.disagreements:
+            yield Tags(self.run_id(body.run), {"marin.disagreement": f"train step {record.disagreements[0]} was recorded twice with other losses"})
+
+    def _checkpoint_saved(self, told: _Told, body: types.CheckpointSaved) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        record.checkpoints.append(body)
+        yield Tags(self.run_id(body.run), {"marin.checkpoint": body.state, "marin.checkpoint.step": str(body.step)})
+
+    def _eval_completed(self, told: _Told, body: types.EvalCompleted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        record.evaluation = {name: _number(value) for name, value in body.metrics.items()}
+        for name, value in record.evaluation.items():
+            yield Points(self.run_id(body.run), f"evaluate/{name}", told.time, [(record.trained, value)])
+
+    def _model_exported(self, told: _Told, body: types.ModelExported) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        record.exports.append(body)
+        model, run = self.model_id(body), self.run_id(body.run)
+        tags = {"marin.run": body.run, "marin.event": str(told.index), "marin.model": body.model, **_output_tags(body.output)}
+        yield ModelMade(model, run, record.pipeline, f"{record.pipeline}-{body.run}", body.format, told.time,
+                        record.trained, body.output.artifact, tags)
+        yield ModelRegistered(record.pipeline, model, run, told.time, body.output.artifact, tags)
+
+    def _run_completed(self, told: _Told, body: types.RunCompleted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        record.ended, record.outputs = told.event.time, body.outputs
+        run = self.run_id(body.run)
+        yield Tags(run, {"marin.completed": str(told.index), **{f"marin.output.{name}": output.digest
+                                                                for name, output in body.outputs.items()}})
+        yield Status(run, "FINISHED", told.time)
+
+    def _replay_completed(self, told: _Told, body: types.ReplayCompleted) -> Iterator[Intent]:
+        record = self.runs[body.run]
+        record.replays.append((told.index, told.event.time, told.event.actor, body))
+        tags = {"marin.verified": record.verified(), "marin.verified.event": str(told.index),
+                "marin.verified.by": told.event.actor}
+        tags |= {f"marin.verdict.{name}": verdict for name, verdict in body.verdicts.items()}
+        if body.first_divergence is not None:
+            tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
+        yield Tags(self.run_id(body.run), tags)
+        if record.verified().startswith("PASS ") and record.exports:
+            yield AliasSet(record.pipeline, VERIFIED, self.model_id(record.exports[-1]))
+
+    def model_id(self, body: types.ModelExported) -> str:
+        """The MLflow id (without its ``m-``) of a model that a run exported."""
+        return mlflow_id(self.origin, "model", body.run, body.output.digest)
+
+    def _open_step(self, told: _Told, record: RunRecord, step: str) -> Iterator[Intent]:
+        """The nested run of a step; a step may be first heard of by any of its events."""
+        record.steps.setdefault(step, StepRecord(step, "running", told.event.time, index=told.index))
+        run = self.run_id(record.run, step)
+        started = milliseconds(record.steps[step].started)
+        yield OpenRun(run, record.pipeline, step, started, told.event.actor, parent=self.run_id(record.run))
+        yield Tags(run, {"marin.run": record.run, "marin.step": step, "marin.event": str(told.index), "marin.root": self.origin})
+
+    def _losses(self, told: _Told, record: RunRecord, new: Mapping[int, float]) -> Iterator[Intent]:
+        if not new:
+            return
+        record.losses.update(new)
+        run = self.run_id(record.run)
+        yield Points(run, LOSS, told.time, list(new.items()))
+        if (per_step := _tokens_per_step(record.recipe)) is not None:
+            yield Points(run, TOKENS, told.time, [(step, float((step + 1) * per_step)) for step in new])
+
+    def _step_metrics(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
+        for name, value in step.metrics.items():
+            yield Points(self.run_id(record.run, step.name), name, told.time, [(record.trained, value)])
+            if not (step.name == "evaluate" and record.evaluation.get(name) == value):
+                yield Points(self.run_id(record.run), f"{step.name}/{name}", told.time, [(record.trained, value)])
+
+    def _take_over(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
+        """A result that came from an earlier run brings that run's curve, measurements and model along."""
+        source = self.runs.get(self._completed.get(step.completed_at if step.completed_at is not None else -1, ""))
+        if source is None or source is record:
+            return
+        if step.name == "train":
+            record.segments = list(source.segments)
+            record.checkpoints = list(source.checkpoints)
+            yield from self._losses(told, record, {at: loss for at, loss in source.losses.items() if at not in record.losses})
+        if step.name == "evaluate":
+            record.evaluation = dict(source.evaluation)
+            for name, value in record.evaluation.items():
+                yield Points(self.run_id(record.run), f"evaluate/{name}", told.time, [(record.trained, value)])
+        if step.name == "export":
+            record.exports = list(source.exports)
+        step.metrics = dict(source.steps[step.name].metrics) if step.name in source.steps else {}
+        yield from self._step_metrics(told, record, step)
+
+    def _data(self, record: RunRecord, step: str, inputs: Mapping[str, str], output: types.Output) -> Iterator[Intent]:
+        """Data sets: what a data step makes is shown on the run and on the step, what a step reads on the step."""
+        if step in DATA_STEPS:
+            name = _data_name(record, step)
+            profile: dict[str, object] = {"kind": output.kind, "size": output.size}
+            for run in (self.run_id(record.run), self.run_id(record.run, step)):
+                yield DataUsed(run, name, output.digest, output.artifact, step, profile)
+        for source in inputs:
+            made = record.steps[source].output if source in DATA_STEPS and source in record.steps else None
+            if made is not None:
+                yield DataUsed(self.run_id(record.run, step), _data_name(record, source), made.digest, made.artifact,
+                               "input", {"kind": made.kind, "size": made.size})
+
+
+def vars_run(body: types.Body) -> str:
+    """The run that a body speaks of: every type of this product has the field."""
+    return str(getattr(body, "run"))  # noqa: B009 - the base class does not declare it
+
+
+def _number(hex_float: str) -> float:
+    return float.fromhex(hex_float)
+
+
+def _plain(value: str) -> str:
+    """A value inside Markdown, with nothing left that could close a code span or open a tag."""
+    return re.sub(r"[`<>\[\]*]", "_", value)
+
+
+def _output_tags(output: types.Output) -> dict[str, str]:
+    return {"marin.output": output.digest, "marin.artifact": output.artifact, "marin.output.kind": output.kind,
+            "marin.output.size": str(output.size)}
+
+
+def _data_name(record: RunRecord, step: str) -> str:
+    dataset = record.recipe.get("dataset")
+    name = dataset.get("name") if isinstance(dataset, Mapping) else None
+    return f"{name}/{step}" if isinstance(name, str) else step
+
+
+def _tokens_per_step(recipe: Mapping[str, Any]) -> int | None:
+    trainer, model = recipe.get("trainer"), recipe.get("model")
+    if not isinstance(trainer, Mapping) or not isinstance(model, Mapping):
+        return None
+    batch, length = trainer.get("batch_size"), model.get("seq_len")
+    return batch * length if isinstance(batch, int) and isinstance(length, int) else None

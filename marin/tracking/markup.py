@@ -1,0 +1,70 @@
+"""HTML that is escaped by construction: text becomes markup only by passing through :func:`element`.
+
+What the pages show comes from documents, file names and configurations that anybody may have written. So there is no
+way to put a string into a page unescaped, except :class:`Html` itself, which only this file makes.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+_NAME = re.compile(r"^[a-z][a-z0-9-]*$")
+_VOID = frozenset({"meta", "img", "br", "hr", "link", "path", "line", "rect", "circle"})
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+class Html:
+    """A piece of finished markup."""
+
+    __slots__ = ("markup",)
+
+    def __init__(self, markup: str) -> None:
+        self.markup = markup
+
+
+Child = Html | str | int | float | None
+
+
+def element(name: str, /, *children: Child | Iterable[Child], **attributes: str | int | float | bool | None) -> Html:
+    """``<name attribute="…">children</name>``, all text escaped. ``class_`` gives ``class``, ``a_b`` gives ``a-b``; an
+    attribute that is None or False is left out, one that is True stands alone."""
+    assert _NAME.match(name.lower()), name
+    written = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+    if name in _VOID and not children:
+        return Html(f"<{name}{written}>" if name in {"meta", "img", "br", "hr", "link"} else f"<{name}{written}/>")
+    return Html(f"<{name}{written}>{join(*children).markup}</{name}>")
+
+
+def join(*children: Child | Iterable[Child]) -> Html:
+    """Children one after the other."""
+    return Html("".join(_written(child) for child in children))
+
+
+def page(title: str, style: str, *body: Child | Iterable[Child]) -> bytes:
+    """A whole self-contained document. ``style`` is our own CSS, never data; no script is allowed to run in it."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    head = element("head", element("meta", charset="utf-8"),
+                   element("meta", http_equiv="Content-Security-Policy", content=policy),
+                   element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                   element("title", title), Html(f"<style>{style}</style>"))
+    return ("<!DOCTYPE html>\n" + element("html", head, element("body", *body), lang="en").markup + "\n").encode()
+
+
+def _written(child: Child | Iterable[Child]) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Html):
+        return child.markup
+    if isinstance(child, str):
+        return html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", child))
+    if isinstance(child, int | float):
+        return str(child)
+    return "".join(_written(item) for item in child)
+
+
+def _attribute(key: str, value: str | int | float | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    return f" {key}" if value is True else f' {key}="{html.escape(_CONTROL.sub("", str(value)))}"'

@@ -1,0 +1,272 @@
+"""The MLflow projection of one root: where it stands, how it catches up, how it starts anew.
+
+    lock      one process at a time works on it (a file beside the folder; held for one round, not for a session)
+    cursor    in the database: which log, how many of its events, and the digest of the last one. A database whose cursor
+              does not fit the log (deleted, restored from elsewhere, of an older version of this code) is folded anew
+    round     fold new events, write intents, make the pages of the runs that they touched, move the cursor. A round that
+              was killed is done again: every write is idempotent
+
+Events come from a verified reader, so what is shown was covered by the signed log checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+from ledger import Event, LedgerError, Locked
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from marin.tracking.curve import loss_curve
+from marin.tracking.fold import Fold
+from marin.tracking.page import run_page
+from marin.tracking.record import RunRecord, milliseconds
+from marin.tracking.shelf import Shelves
+from marin.tracking.sink import Sink
+
+VERSION = 1
+"""Of what the fold makes of events. A database of another version is folded anew."""
+
+EVENTS_PER_ROUND = 5000
+LOCK_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Position(Protocol):
+    """A signed size of the log."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+class Source(Protocol):
+    """Verified reads of the log, as :class:`ledger.LogReader` gives them."""
+
+    def refresh(self) -> Position: ...
+    def entry(self, index: int) -> bytes: ...
+    def events(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Event]]: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one catching up did: ``applied`` new events up to ``size``; ``rebuilt`` says why it began from nothing."""
+
+    applied: int
+    size: int
+    runs: int
+    skipped: int
+    rebuilt: str | None
+
+
+class MlflowProjection:
+    """Folds a log into ``folder``. One thread at a time."""
+
+    def __init__(self, folder: Path, source: Source) -> None:
+        self.folder = folder
+        self._source = source
+        self._shelves = Shelves(folder)
+        self._sink: Sink | None = None
+        self._identity: tuple[int, int] | None = None
+        self._fold: Fold | None = None
+        self._folded = 0
+
+    @property
+    def database(self) -> Path:
+        """MLflow's sqlite file."""
+        return self.folder / "mlflow.db"
+
+    def catch_up(self, *, limit: int | None = None) -> Progress:
+        """Bring the projection to the log's present size, or by ``limit`` events nearer (0: only open or make the database).
+
+        Raises:
+            Locked: another process has been working on it for longer than half a minute.
+            LedgerError: the log does not verify; the projection stays as it was.
+        """
+        position = self._source.refresh()
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder.parent / ".mlflow.lock")
+        try:
+            lock.acquire(timeout=LOCK_SECONDS)
+        except Timeout:
+            raise Locked("the MLflow projection is being written by another process", where=str(self.folder),
+                         expected=f"to be alone within {LOCK_SECONDS:.0f} s", cure="stop the other marin sync or marin ui") from None
+        try:
+            return self._catch_up(position, limit)
+        except BaseException:
+            self.close()  # what was gathered of a broken round is dropped with it; the cursor says where to go on
+            raise
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def _catch_up(self, position: Position, limit: int | None) -> Progress:
+        sink, applied, rebuilt = self._open(position)
+        if self._fold is None or self._fold.origin != position.origin or self._folded > applied:
+            self._fold, self._folded = Fold(position.origin), 0
+        fold = self._fold
+        touched: set[str] = set()
+        size = self._folded
+        end = position.size if limit is None else min(position.size, applied + limit)
+        last: tuple[int, Event] | None = None
+        for index, event in self._source.events(self._folded, end):
+            before = len(fold.runs)
+            intents = fold.apply(index, event)
+            self._folded = size = index + 1
+            if index < applied:
+                continue
+            last = (index, event)
+            if intents or len(fold.runs) > before:
+                touched.add(_run_of(event))
+            sink.apply(intents)
+            if (index + 1) % EVENTS_PER_ROUND == 0:
+                self._settle(sink, fold, touched, last)
+                touched, last = set(), None
+        if limit is None:
+            touched |= {run for run in fold.runs if not self._shelves.has(fold.run_id(run))}
+        if last is not None or touched:
+            self._settle(sink, fold, touched, last)
+        return Progress(max(0, size - applied), size, len(fold.runs), fold.skipped, rebuilt)
+
+    def _settle(self, sink: Sink, fold: Fold, touched: set[str], last: tuple[int, Event] | None) -> None:
+        sink.flush()
+        for run in sorted(touched & fold.runs.keys()):
+            self._publish(fold, fold.runs[run])
+        if last is not None:
+            index, event = last
+            sink.write_cursor({"version": VERSION, "origin": fold.origin, "size": index + 1, "time": milliseconds(event.time),
+                               "last": hashlib.sha256(event.encode()).hexdigest()})
+
+    def _open(self, position: Position) -> tuple[Sink, int, str | None]:
+        """The database, how many events it holds, and why it had to begin anew (None when it had not)."""
+        if self._sink is not None and self._identity == _identity(self.database):
+            cursor = self._sink.read_cursor()
+            reason = self._unfit(cursor, position)
+            if reason is None and cursor is not None:
+                return self._sink, int(cursor["size"]), None
+        self.close()
+        reason = None
+        if self.database.exists():
+            try:
+                sink = Sink(self.folder)
+                cursor = sink.read_cursor()
+                reason = self._unfit(cursor, position)
+                if reason is None:
+                    self._sink, self._identity = sink, _identity(self.database)
+                    return sink, int(cursor["size"]) if cursor else 0, None
+                sink.close()
+            except (DatabaseError, MlflowException, sqlite3.DatabaseError) as error:
+                if isinstance(error, OperationalError) and "locked" in str(error):
+                    raise
+                reason = f"its database cannot be used ({_first_line(error)})"
+            _log.warning("the MLflow projection is folded anew: %s", reason)
+        self._remove()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._sink = Sink(self.folder, created=self._first_time(position))
+        self._identity = _identity(self.database)
+        return self._sink, 0, reason or "there was none"
+
+    def _unfit(self, cursor: dict[str, Any] | None, position: Position) -> str | None:
+        """Why a database with this cursor does not belong to this log, or None. No cursor: a first round was killed."""
+        if cursor is None:
+            return None
+        if cursor.get("version") != VERSION:
+            return f"it was made by another version of Marin ({cursor.get('version')})"
+        if cursor.get("origin") != position.origin:
+            return f"it shows another ledger ({cursor.get('origin')})"
+        size = cursor.get("size")
+        if not isinstance(size, int) or not 0 < size <= position.size:
+            return f"it shows {size} events of a log that has {position.size}"
+        if hashlib.sha256(self._source.entry(size - 1)).hexdigest() != cursor.get("last"):
+            return f"the log has another event at {size - 1} than the one that was shown"
+        return None
+
+    def _first_time(self, position: Position) -> int:
+        if position.size == 0:
+            return 0
+        return next((milliseconds(event.time) for _, event in self._source.events(0, 1)), 0)
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{self.database}{suffix}").unlink(missing_ok=True)
+        self._shelves.clear()
+
+    def _publish(self, fold: Fold, record: RunRecord) -> None:
+        """Put up the shelves of a run, its steps and its models."""
+        curve = None
+        pages: dict[str, bytes] = {}
+        if record.losses:
+            validation = record.evaluation.get("loss", record.evaluation.get("validation_loss"))
+            seams = [part.end for part in record.segments]
+            curve = loss_curve(record.losses, title=f"{record.pipeline} {record.run}", validation=validation, seams=seams)
+            pages["loss.png"] = curve
+        pages["report.html"] = run_page(record, fold.origin, curve)
+        mounts = {step.name: step.output.artifact for step in record.ordered_steps() if step.output is not None}
+        for step in record.ordered_steps():
+            own = {"output": step.output.artifact} if step.output is not None else {}
+            shown = {"loss.png": curve} if step.name == "train" and curve is not None else {}
+            self._shelves.write(fold.run_id(record.run, step.name), own, shown)
+        for export in record.exports:
+            self._shelves.write(f"m-{fold.model_id(export)}", {"": export.output.artifact}, {})
+        self._shelves.write(fold.run_id(record.run), mounts, pages)
+
+
+class Follower(threading.Thread):
+    """Keeps a projection up with a log that grows, until told to stop. A round that fails is said once and tried again."""
+
+    def __init__(self, projection: MlflowProjection, *, interval: float = 0.5) -> None:
+        super().__init__(name="marin-sync", daemon=True)
+        self._projection = projection
+        self._interval = interval
+        self._ended = threading.Event()
+        self.rounds = 0
+
+    def run(self) -> None:
+        complaint = ""
+        while not self._ended.is_set():
+            try:
+                self._projection.catch_up()
+                complaint = ""
+            except (LedgerError, DatabaseError, MlflowException, OSError) as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    _log.warning("what is shown lags behind the ledger: %s", _first_line(error))
+            self.rounds += 1
+            self._ended.wait(self._interval)
+
+    def stop(self) -> None:
+        """Finish the round in progress and end."""
+        self._ended.set()
+        self.join()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _run_of(event: Event) -> str:
+    run = event.body.get("run")
+    return run if isinstance(run, str) else ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,57 @@
+"""`marin stage NAME`: one stage of the pipeline, as dvc.yaml calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
+
+
+@click.command()
+@click.argument("name", metavar="NAME", type=click.Choice(STAGES))
+@click.option("--force", is_flag=True, envvar="MARIN_FORCE",
+              help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]")
+@click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N",
+              help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]")
+@click.option("--params", type=click.Path(path_type=Path, dir_okay=False), default=Path("params.yaml"), metavar="FILE",
+              help="The composed recipe.  [default: params.yaml]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
+def stage(name: str, force: bool, devices: int, params: Path, as_json: bool) -> None:
+    """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
+
+    Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is taken
+    over without executing anything, after its bytes have been hashed again. What the stage made is in the store; its
+    name is in artifacts/NAME.json.
+
+    \b
+    Examples:
+      marin stage corpus
+      marin stage train --devices 2
+      MARIN_FORCE=1 dvc repro -f      execute everything again
+    """
+    from marin.cli.output import print_json
+    from marin.executor import run_stage
+    from marin.params import load_params
+    from marin.pipeline import PIPELINE
+    from marin.recipe import Execution
+    from marin.root import open_root
+
+    recipe = load_params(params)
+    outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=open_root(), project=params.resolve().parent,
+                        execution=Execution(devices=devices), force=force)
+    result = outcome.result
+    if as_json:
+        print_json({
+            "run": outcome.run, "step": name, "action": outcome.action, "digest": result.output.digest,
+            "kind": result.output.kind, "size": result.output.size, "artifact": result.output.artifact,
+            "metrics": dict(result.metrics), "seconds": result.seconds, "event": result.completed_at,
+            "run_completed": outcome.completed,
+        })
+        return
+    how = {"executed": f"executed in {result.seconds:.1f} s", "cached": f"as event {result.completed_at} recorded it",
+           "present": "nothing to do"}[outcome.action]
+    click.echo(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
+    if outcome.completed and outcome.action != "present":
+        click.echo(f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`", err=True)

@@ -1,0 +1,345 @@
+"""From a plan to events: one stage at a time, as dvc.yaml calls them, in one process each, all in one run.
+
+What happens for `marin stage NAME`:
+
+1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
+   stages left is taken into it (:mod:`marin.settling` says what counts).
+2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
+3. The execution. Inputs come out of the store, hashed; step.started is durable before the first line of the step,
+   step.completed after its output is in the store; a failure or an interruption is a step.failed.
+4. The files. Metrics, tables, pointer, then the receipt, each written whole. They can all be written again from the
+   ledger, so a kill between any two of them costs nothing: the next call finds the result and writes them.
+
+When every step of the plan has an output, the batch of events that says so also completes the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import sys
+import time
+from base64 import b32encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
+from marin import environment, events
+from marin.attempt import Made, Workplace, execute
+from marin.code import code_folder, provenance
+from marin.errors import Interrupted
+from marin.events import Body
+from marin.files import write_whole
+from marin.interruption import Interruption
+from marin.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
+from marin.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
+from marin.recipe import Execution, Recipe, digest, plain
+from marin.root import Root
+from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
+from marin.settling import Settled, Settling, pointer_of
+from marin.steps import StepDefinition, Task
+
+log = logging.getLogger(__name__)
+
+Action = Literal["executed", "cached", "present"]
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """How a stage ended. ``executed``: the step ran. ``cached``: an equal result was taken over. ``present``: the run
+    had it already, and only the files were written. ``completed``: the run has all its outputs."""
+
+    run: str
+    action: Action
+    result: StepView
+    completed: bool
+
+
+class LedgerJournal:
+    """The :class:`marin.steps.Journal` of a recorded run: every fact becomes an event of its stream."""
+
+    def __init__(self, root: Root, run: str) -> None:
+        self._root, self._stream = root, stream_of(run)
+
+    def record(self, kind: str, body: Body) -> int:
+        """Append one event and return its index; it is durable then."""
+        (receipt,) = self._root.append([Draft(kind, self._stream, events.write(body))])
+        return receipt.index
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """The bodies of all events of this type in the run's stream, oldest first."""
+        return [events.read(events.BODIES[kind], event.body, where=f"event {index}")
+                for index, event in self._root.history().events(stream=self._stream, type=kind)]
+
+
+def run_stage(
+    name: str,
+    *,
+    plan: Plan,
+    recipe: Recipe,
+    root: Root,
+    project: Path,
+    execution: Execution | None = None,
+    force: bool = False,
+) -> StageOutcome:
+    """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
+
+    Args:
+        project: the folder whose artifacts/ hold the pointers.
+        force: execute even if there is an equal result.
+
+    Raises:
+        LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
+    """
+    step = plan.step(name)
+    root.signer()  # a missing or wrong key is said before hours of work, not after
+    stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))
+    identity = stage.read().identity
+    with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
+        return stage.bring()
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What a stage finds: the run to record in (``run`` is None for one that begins now), its inputs, and the identity
+    that follows from them."""
+
+    settling: Settling
+    run_id: str
+    inputs: Mapping[str, Settled]
+    identity: str
+
+    @property
+    def run(self) -> RunView | None:
+        return self.settling.run
+
+    def digests(self, step: StepDefinition) -> dict[str, str]:
+        """The content of the inputs of ``step``, by name."""
+        return {name: self.inputs[name].view.output.digest for name in step.inputs}
+
+
+@dataclass(frozen=True)
+class _Stage:
+    step: StepDefinition
+    plan: Plan
+    recipe: Recipe
+    root: Root
+    project: Path
+    execution: Execution
+    force: bool
+    code: CodeIdentity
+
+    def read(self) -> _Situation:
+        """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
+        history = self.root.history()
+        return self._situation(history, self._run(history, completed=False))
+
+    def bring(self) -> StageOutcome:
+        """Find or make the output, record it, and write the files."""
+        if not self.force:
+            present = self._present_in_completed()
+            if present is not None:
+                return present
+        situation = self.read()
+        hit = None if self.force else situation.settling.hit(self.step, situation.identity)
+        if hit is not None:
+            return self._take(situation, hit)
+        return self._execute(situation)
+
+    # Where we are
+
+    def _run(self, history: History, *, completed: bool) -> RunView | None:
+        """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and done.
+
+        A forced step never joins a run that has its output: it would find there what it is to make anew.
+        """
+        wanted = plan_digest(self.plan, self.recipe, self.code)
+        for fact in reversed(list(started_runs(history))):
+            if fact.body.plan == wanted:
+                view = load(history, fact.body.run)
+                if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
+                    return view
+            if completed:
+                return None
+        return None
+
+    def _situation(self, history: History, run: RunView | None) -> _Situation:
+        settling = Settling(self.plan, self.recipe, self.code, self.root.store(), self.project, history, run)
+        inputs = settling.upstream(self.step.name)
+        run_id = run.run if run is not None else _new_id()
+        return _Situation(settling, run_id, inputs, settling.identity(self.step, inputs))
+
+    def _present_in_completed(self) -> StageOutcome | None:
+        """Nothing to record: the newest run is of this very plan, complete, and its result is whole."""
+        history = self.root.history()
+        run = self._run(history, completed=True)
+        own = run.steps.get(self.step.name) if run is not None else None
+        if run is None or own is None:
+            return None
+        situation = self._situation(history, run)
+        if own.identity != situation.identity or situation.settling.damage(own) is not None:
+            return None
+        self._write_files(own)
+        return StageOutcome(run.run, "present", own, completed=True)
+
+    # Taking over
+
+    def _take(self, situation: _Situation, hit: Settled) -> StageOutcome:
+        run = situation.run_id
+        own = [_cached(run, hit.view)] if hit.fresh else []
+        rest, completed = self._rest(situation, {**situation.inputs, self.step.name: hit})
+        if drafts := [*self._begin(situation), *own, *rest]:
+            self.root.append(drafts)
+        self._write_files(hit.view)
+        return StageOutcome(run, "cached" if hit.fresh else "present", hit.view, completed)
+
+    # Executing
+
+    def _execute(self, situation: _Situation) -> StageOutcome:
+        name, run = self.step.name, situation.run_id
+        attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
+        config = step_config(self.step, self.recipe)
+        self.root.append([*self._begin(situation), _draft(run, events.STEP_STARTED, events.StepStarted(
+            run=run, step=name, identity=situation.identity, config_digest=canonical_digest(config), config=config,
+            inputs=situation.digests(self.step), code=self.code.steps[name], attempt=attempt,
+        ))])
+        log.info("%s: run %s, attempt %d", name, run, attempt)
+        workplace = Workplace.of(self.root.local, name, situation.identity)
+        with Interruption() as interruption:
+            try:
+                begun = time.monotonic()
+                made = self._attempt(situation, workplace, attempt)
+                seconds = time.monotonic() - begun
+            except (LedgerError, KeyboardInterrupt) as error:
+                with interruption.shield():
+                    raise self._failed(situation, error) from error
+            with interruption.shield():
+                outcome = self._completed(situation, made, seconds)
+        workplace.clear()
+        return outcome
+
+    def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
+        store = situation.settling.store
+        inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
+        return execute(self.step, Task(
+            run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
+            journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
+        ))
+
+    def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:
+        """Record the result, everything that follows from it, and write the files."""
+        run, name = situation.run_id, self.step.name
+        self._warn_of_divergence(situation, made)
+        body = events.StepCompleted(
+            run=run, step=name, identity=situation.identity, inputs=situation.digests(self.step), output=made.output,
+            metrics={key: value.hex() for key, value in made.metrics.items()}, seconds=round(seconds, 3),
+            tables=dict(made.tables),
+        )
+        # The index is not known before the append, and nothing that is recorded with it depends on it.
+        result = step_view(Fact(index=-1, time="", body=body))
+        rest, completed = self._rest(situation, {**situation.inputs, name: Settled(result, fresh=False)})
+        receipts = self.root.append([_draft(run, events.STEP_COMPLETED, body), *rest])
+        result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
+        self._write_files(result)
+        return StageOutcome(run, "executed", result, completed)
+
+    def _failed(self, situation: _Situation, error: LedgerError | KeyboardInterrupt) -> LedgerError:
+        """Record why the attempt ended, as far as the ledger still takes it, and return what to raise."""
+        if isinstance(error, LedgerError):
+            failure = error
+        else:
+            failure = Interrupted("interrupted", where=f"step {self.step.name}", found=str(error),
+                                  cure="run the same command again: it goes on from here")
+        try:
+            self.root.append([_draft(situation.run_id, events.STEP_FAILED, events.StepFailed(
+                run=situation.run_id, step=self.step.name, identity=situation.identity, error=str(failure)[:4000],
+            ))])
+        except LedgerError as second:
+            log.warning("the failure could not be recorded: %s", second)
+        return failure
+
+    def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
+        for fact in completions(situation.settling.history, step=self.step.name, identity=situation.identity):
+            if fact.body.output.digest != made.output.digest:
+                log.warning("%s: other bits than event %d recorded for the same identity: expected %s, found %s",
+                            self.step.name, fact.index, fact.body.output.digest, made.output.digest)
+
+    # What is recorded
+
+    def _begin(self, situation: _Situation) -> list[Draft]:
+        """The beginning of a run that does not exist yet, and the inputs that it takes over."""
+        run = situation.run_id
+        drafts = [] if situation.run is not None else [_draft(run, events.RUN_STARTED, self._run_started(run))]
+        return drafts + [_cached(run, settled.view) for settled in situation.inputs.values() if settled.fresh]
+
+    def _run_started(self, run: str) -> events.RunStarted:
+        source = provenance(code_folder())
+        if source.diff:
+            self.root.store().put_bytes(source.diff)
+        recipe = plain(self.recipe)
+        assert isinstance(recipe, dict)
+        return events.RunStarted(
+            run=run, pipeline=self.plan.name, plan=plan_digest(self.plan, self.recipe, self.code),
+            recipe_digest=digest(self.recipe), recipe=recipe, code={**source.describe(), "steps": dict(self.code.steps)},
+            environment=environment.describe(self.code.lock),
+        )
+
+    def _rest(self, situation: _Situation, settled: Mapping[str, Settled]) -> tuple[list[Draft], bool]:
+        """What else follows: steps that have their output already, and the run's end when all of them do.
+
+        A forced stage takes nothing over: whoever forces one wants to see the others executed too.
+        """
+        run = situation.run_id
+        known = situation.settling.rest(settled)
+        if self.force:
+            known = {name: item for name, item in known.items() if not item.fresh or name in settled}
+        drafts = [_cached(run, item.view) for name, item in known.items() if item.fresh and name not in settled]
+        if len(known) < len(self.plan.steps):
+            return drafts, False
+        outputs = {name: item.view.output for name, item in known.items()}
+        metrics = {f"{name}.{key}": value.hex() for name, item in known.items() for key, value in item.view.metrics.items()}
+        done = events.RunCompleted(run=run, outputs=outputs, metrics=metrics)
+        return [*drafts, _draft(run, events.RUN_COMPLETED, done)], True
+
+    def _write_files(self, result: StepView) -> None:
+        """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""
+        store = self.root.store()
+        if result.metrics:
+            write_whole(metrics_path(self.project, result.step), encode_json(dict(result.metrics)))
+        for name, table in result.tables.items():
+            write_whole(table_path(self.project, name), store.read(table))
+        pointer = pointer_of(result.output).encode()
+        write_whole(pointer_path(self.project, result.step), pointer)
+        write_whole(receipt_path(self.project, result.step), pointer)
+
+
+def _draft(run: str, kind: str, body: Body) -> Draft:
+    return Draft(kind, stream_of(run), events.write(body))
+
+
+def _cached(run: str, view: StepView) -> Draft:
+    return _draft(run, events.STEP_CACHED, events.StepCached(
+        run=run, step=view.step, identity=view.identity, inputs=dict(view.inputs), output=view.output,
+        completed_at=view.completed_at,
+    ))
+
+
+def _new_id() -> str:
+    return b32encode(secrets.token_bytes(5)).decode().lower()
+
+
+@contextmanager
+def _exclusively(local: Path, name: str) -> Iterator[None]:
+    """One process at a time for a step of one identity; a second one waits, and then finds the result."""
+    locks, lock, holder = PosixStorage(local), f"work/locks/{name}", " ".join(sys.argv)[:200]
+    with ExitStack() as held:
+        try:
+            held.enter_context(locks.lock(lock, holder))
+        except Locked as busy:
+            log.info("the same step is being executed (%s); waiting for its end", busy.found)
+            held.enter_context(locks.lock(lock, holder, wait=math.inf))
+        yield

@@ -1,0 +1,183 @@
+"""The root: where the ledger and the store of a project lie, and the keys that open them.
+
+`.marin/` in the working folder, or what MARIN_ROOT names (the command line's --root sets it): a path, or an address
+that can only be read. `vkey` in the root is the verifier key that its log must be signed with; the signing key lies
+in the user's configuration folder, or where MARIN_KEY says.
+
+Whoever records opens the log for one batch and closes it again, so that a training that runs for days never keeps
+the writer's lock from anybody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger import (
+    Draft,
+    Event,
+    EventTypes,
+    Log,
+    LogReader,
+    Malformed,
+    NotFound,
+    Receipt,
+    Refused,
+    Signer,
+    Storage,
+    Store,
+    Unavailable,
+    VerifierKey,
+    create_key,
+    default_key_path,
+    load_signer,
+    open_storage,
+)
+from marin.events import schema_checks
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ROOT = ".marin"
+ROOT_VARIABLE = "MARIN_ROOT"
+KEY_VARIABLE = "MARIN_KEY"
+VKEY = "vkey"
+LOCK_SECONDS = 60.0
+"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """An opened root. ``location`` is as the user named it; ``local`` is a folder for what can be rebuilt."""
+
+    location: str
+    local: Path
+    storage: Storage
+    verifier: VerifierKey
+
+    def store(self) -> Store:
+        """The artifacts."""
+        return Store(self.storage)
+
+    def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:
+        """Verified reads, under the root's own key unless the caller trusts another."""
+        return LogReader(self.storage, list(trusted) or [self.verifier])
+
+    def signer(self) -> Signer:
+        """The signing key of this root's log.
+
+        Raises:
+            Unavailable: there is no key file.
+            Refused: the key is another log's, or others can read its file.
+        """
+        path = key_path(self.verifier.name)
+        signer = load_signer(path)
+        if signer.verifier != self.verifier:
+            raise Refused("the key is not the one of this root", where=str(path), expected=str(self.verifier),
+                          found=str(signer.verifier), cure=f"name the right key with {KEY_VARIABLE}, or another root with --root")
+        return signer
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""
+        with Log.open(self.storage, self.signer(), types=event_types(), wait=LOCK_SECONDS) as writer:
+            return writer.append(drafts)
+
+    def history(self) -> LedgerHistory:
+        """The events so far, verified."""
+        return LedgerHistory(self.reader())
+
+
+@dataclass(frozen=True)
+class LedgerHistory:
+    """:class:`marin.runs.History` over the log of a root."""
+
+    reader: LogReader
+
+    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterable[tuple[int, Event]]:
+        """The events of one stream, of one type, or of both."""
+        for index, event in self.reader.events():
+            if stream in (None, event.stream) and type in (None, event.type):
+                yield index, event
+
+
+def root_location(given: str | None = None) -> str:
+    """The root that the command line, the environment or the default names."""
+    return given or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
+
+
+def key_path(origin: str) -> Path:
+    """Where the signing key of the log ``origin`` is looked for."""
+    given = os.environ.get(KEY_VARIABLE)
+    return Path(given) if given else default_key_path(origin)
+
+
+def event_types() -> EventTypes:
+    """The schemas of the events that this product writes."""
+    types = EventTypes()
+    for name, check in schema_checks().items():
+        types.register(name, check)
+    return types
+
+
+def open_root(location: str | None = None) -> Root:
+    """Open an existing root.
+
+    Raises:
+        Unavailable: there is none here, or it has no verifier key.
+        Malformed: its verifier key is not one.
+    """
+    where = root_location(location)
+    remote = "://" in where
+    local = Path(DEFAULT_ROOT) if remote else Path(where)
+    if not remote and not local.is_dir():
+        raise _no_root(where)
+    storage = open_storage(where)
+    try:
+        text = storage.read(VKEY).decode("utf-8").strip()
+    except NotFound:
+        raise _no_root(where) from None
+    except UnicodeDecodeError:
+        text = ""
+    try:
+        verifier = VerifierKey.parse(text)
+    except Malformed as error:
+        raise Malformed("the root's verifier key cannot be read", where=f"{where}/{VKEY}", expected="name+hash+base64",
+                        found=repr(text[:80]), cure="restore the file from the line that `marin init` printed") from error
+    return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier)
+
+
+def create_root(location: str | None = None, *, origin: str | None = None) -> Root:
+    """Make a root with an empty log, and its signing key unless ``MARIN_KEY`` names one that exists.
+
+    An interrupted call leaves a key, or a key and a verifier key; the next call goes on with them. A complete root
+    is opened and left as it is.
+    """
+    where = root_location(location)
+    storage = open_storage(where)
+    if not storage.exists(VKEY):
+        named = os.environ.get(KEY_VARIABLE)
+        if named and Path(named).exists():
+            signer = load_signer(Path(named))
+            if origin is not None and signer.verifier.name != origin:
+                raise Refused("the key signs for another origin", where=named, expected=origin, found=signer.verifier.name,
+                              cure="leave --origin out, or make a new key")
+        else:
+            name = origin or f"marin.local/{secrets.token_hex(4)}"
+            signer = create_key(key_path(name), name)
+        storage.ensure(VKEY, f"{signer.verifier}\n".encode())
+    root = open_root(where)
+    if origin is not None and origin != root.verifier.name:
+        raise Refused("the root has another origin", where=where, expected=origin, found=root.verifier.name,
+                      cure="leave --origin out, or name another root")
+    if not storage.exists("log/checkpoint"):
+        Log.create(storage, root.signer())
+        log.info("made the root %s with the log %s", where, root.verifier.name)
+    return root
+
+
+def _no_root(where: str) -> Unavailable:
+    return Unavailable("there is no root here", where=where, expected="a ledger and a store", found="nothing",
+                       cure=f"make one with `marin init`, or name another with --root or {ROOT_VARIABLE}")

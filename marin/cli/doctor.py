@@ -1,0 +1,48 @@
+"""`marin doctor`: what this machine can reproduce, and what stands in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from marin.cli.output import print_json
+from marin.code import code_folder
+from marin.diagnosis import Check, Health, diagnose
+from marin.root import root_location
+
+MARKS = {Health.OK: ("ok  ", "green"), Health.NOTE: ("note", "yellow"), Health.BAD: ("NO  ", "red")}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the description of the environment.")
+def doctor(as_json: bool) -> None:
+    """Say what this machine can reproduce, and why not.
+
+    Looks at the processor, the system, Python, the installed versions against requirements.lock, settings that
+    contradict the arithmetic contract, the root, its key and the free space. Changes nothing. Exit status 3 when
+    something stands in the way of the same bits.
+
+    \b
+    Examples:
+      marin doctor
+      marin doctor --json
+    """
+    diagnosis = diagnose(project=code_folder(), working=Path.cwd(), root=root_location())
+    if as_json:
+        print_json(diagnosis.describe())
+    else:
+        for check in diagnosis.checks:
+            _print(check)
+        verdict = "yes" if diagnosis.able else "no; what is marked NO says why"
+        click.echo(f"\nSame bits on this machine (portable-cpu): {verdict}")
+    if not diagnosis.able:
+        click.get_current_context().exit(3)
+
+
+def _print(check: Check) -> None:
+    mark, colour = MARKS[check.health]
+    click.secho(mark, fg=colour, nl=False)
+    click.echo(f"  {check.name:<10} {check.found}")
+    if check.cure:
+        click.echo(f"      {'':<10} {check.cure}")

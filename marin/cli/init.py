@@ -1,0 +1,41 @@
+"""`marin init`: a root with an empty log, and the key that signs it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from marin.cli.output import print_fields, print_json
+from marin.root import Root, create_root, key_path
+
+
+@click.command()
+@click.option("--origin", metavar="NAME", help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]")
+@click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def init(origin: str | None, quiet: bool, as_json: bool) -> None:
+    """Make a root with its log, and a signing key.
+
+    The key goes to the user's configuration folder (or where MARIN_KEY says) with mode 0600, never into the root or
+    into Git; MARIN_KEY_PASSPHRASE encrypts it. The verifier key that is printed is what others need to check the log:
+    publish it. Running this again changes nothing.
+
+    \b
+    Examples:
+      marin init
+      marin init --origin example.org/babylm --json
+      MARIN_ROOT=/data/ledger marin init
+    """
+    root = create_root(origin=origin)
+    if as_json:
+        print_json({"root": root.location, "origin": root.verifier.name, "vkey": str(root.verifier),
+                    "key": str(key_path(root.verifier.name))})
+    elif not quiet:
+        print_fields(_described(root))
+
+
+def _described(root: Root) -> list[tuple[str, str]]:
+    key = key_path(root.verifier.name)
+    state = "" if os.access(key, os.R_OK) else "  (not on this machine: this root can be read, not written)"
+    return [("root", root.location), ("log", root.verifier.name), ("key", f"{key}{state}"), ("vkey", str(root.verifier))]

@@ -1,0 +1,97 @@
+"""`marin log`: the events, in the order of the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import click
+from ledger import Event, LogReader
+
+from marin.cli.output import print_json
+from marin.root import Root, open_root
+
+POLL_SECONDS = 0.5
+WIDTH = 100
+
+Indexed = tuple[int, Event]
+
+
+@click.command()
+@click.option("--stream", metavar="S", help="Only this stream, such as run/2khr7ocq.")
+@click.option("--type", "type_", metavar="T", help="Only this type, such as train.segment/v1.")
+@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N that match.")
+@click.option("--follow", is_flag=True, help="Go on as events are appended, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="One event a line, whole, with its index.")
+def log(stream: str | None, type_: str | None, last: int | None, follow: bool, as_json: bool) -> None:
+    """Print events in the order of the log.
+
+    Every event that is printed was verified against the signed root of the log.
+
+    \b
+    Examples:
+      marin log
+      marin log --type step.completed/v1 -n 6
+      marin log --stream run/2khr7ocq --json
+      marin log --follow
+    """
+    root = open_root()
+    size = root.reader().checkpoint().size
+    events = [item for item in root.history().events(stream=stream, type=type_) if item[0] < size]
+    for item in events[-last:] if last else events:
+        _print(item, as_json=as_json)
+    if follow:
+        for item in appended(root, size):
+            if stream in (None, item[1].stream) and type_ in (None, item[1].type):
+                _print(item, as_json=as_json)
+
+
+def appended(root: Root, size: int) -> Iterator[Indexed]:
+    """The events from index ``size`` on, as they come; ends never."""
+    while True:
+        reader: LogReader = root.reader()
+        newest = reader.checkpoint().size
+        if newest > size:
+            yield from reader.events(size, newest)
+            size = newest
+        time.sleep(POLL_SECONDS)
+
+
+def _print(item: Indexed, *, as_json: bool) -> None:
+    index, event = item
+    if as_json:
+        print_json(describe(index, event))
+        return
+    line = f"{index:>6}  {event.time[:19]}Z  {event.stream:<13}  {event.type:<21}  {gist(event.body)}"
+    click.echo(line.rstrip())
+
+
+def describe(index: int, event: Event) -> dict[str, object]:
+    """An event with its place, as JSON shows it."""
+    return {"index": index, "id": event.id, "type": event.type, "stream": event.stream, "seq": event.seq,
+            "time": event.time, "actor": event.actor, "body": dict(event.body)}
+
+
+def gist(body: Mapping[str, object]) -> str:
+    """The gist of a body on one line: its plain fields, long ones cut, containers by their number of items."""
+    parts = []
+    for name, value in body.items():
+        if name in ("run", "config", "recipe", "environment", "code", "inputs"):
+            continue
+        parts.append(f"{name}={_brief(value)}")
+    text = " ".join(parts)
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, Mapping):
+        named = value.get("digest")
+        return _brief(named) if isinstance(named, str) else f"{{{len(value)}}}"
+    if isinstance(value, list):
+        return f"[{len(value)}]"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    if text.startswith("sha256:"):
+        return text[:15] + "…"
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,156 @@
+"""`marin show`: one run, one artifact or one event."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import msgspec
+from ledger import NotFound, parse_digest
+
+from marin import runs
+from marin.cli.log import describe
+from marin.cli.ls import summarize, verdict
+from marin.cli.output import human_size, print_fields, print_json, print_table
+from marin.cli.summary import print_summary
+from marin.errors import UsageError
+from marin.root import Root, open_root
+
+EVENT_PREFIX = "event:"
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--summary", is_flag=True, help="A run in a few lines, with what to try next.")
+@click.option("--recipe", is_flag=True, help="Only the recipe of the run, as it is digested.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(name: str, summary: bool, recipe: bool, as_json: bool) -> None:
+    """Show a run, an artifact or an event.
+
+    ID is a run (its id, a unique beginning of it, or latest), an artifact (sha256:...), an event (its index, or
+    event: and its id), or the path of a pointer such as artifacts/train.json.
+
+    \b
+    Examples:
+      marin show latest
+      marin show latest --recipe
+      marin show 41 --json
+      marin show artifacts/export.json
+    """
+    root = open_root()
+    if name.startswith("sha256:"):
+        _show_artifact(root, name, as_json=as_json)
+    elif name.endswith(".json") and Path(name).is_file():
+        _show_pointer(root, Path(name), as_json=as_json)
+    elif name.isdigit() or name.startswith(EVENT_PREFIX):
+        _show_event(root, name, as_json=as_json)
+    else:
+        history = root.history()
+        view = runs.load(history, runs.resolve(history, name))
+        if recipe:
+            click.echo(json.dumps(view.started.body.recipe, indent=2, sort_keys=True, ensure_ascii=False))
+        elif summary:
+            print_summary(view, root.reader().checkpoint())
+        elif as_json:
+            print_json(whole(view))
+        else:
+            _show_run(view)
+
+
+def whole(view: runs.RunView) -> dict[str, object]:
+    """All that is known of a run, as JSON shows it."""
+    started = view.started.body
+    return summarize(view) | {
+        "pipeline": started.pipeline,
+        "recipe": started.recipe,
+        "code": started.code,
+        "environment": started.environment,
+        "events": {"first": view.started.index, "last": view.last_index},
+        "steps": {name: msgspec.to_builtins(step) | {"attempts": view.attempts.get(name, 0)}
+                  for name, step in view.steps.items()},
+        "segments": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.segments],
+        "checkpoints": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.checkpoints],
+        "failures": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.failures],
+        "replays": [{"index": fact.index, "time": fact.time, **msgspec.to_builtins(fact.body)}
+                    for fact in view.verdicts],
+    }
+
+
+def _show_run(view: runs.RunView) -> None:
+    started = view.started.body
+    code = started.code
+    print_fields([
+        ("run", view.run),
+        ("state", view.status),
+        ("started", view.started.time),
+        ("recipe", started.recipe_digest),
+        ("plan", view.plan),
+        ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
+        ("events", f"{view.started.index} to {view.last_index}"),
+        ("verified", verdict(view)),
+    ])
+    click.echo()
+    rows = [(name, "taken over" if step.cached else f"{step.seconds:.1f} s", step.output.kind,
+             human_size(step.output.size), step.output.digest) for name, step in view.steps.items()]
+    print_table(("step", "time", "kind", "size", "digest"), rows, empty="no step has a result yet")
+    if view.metrics:
+        click.echo()
+        print_fields([(name, f"{value:.6g}") for name, value in view.metrics.items()])
+    if view.segments:
+        click.echo()
+        print_table(("train steps", "loss", "state after"),
+                    [(f"{fact.body.start} to {fact.body.end - 1}",
+                      f"{float.fromhex(fact.body.losses[-1]):.4f}", fact.body.end_state) for fact in view.segments],
+                    empty="")
+    for fact in view.failures:
+        click.echo(f"\nfailed at event {fact.index}: {fact.body.step}: {fact.body.error}")
+
+
+def _show_artifact(root: Root, digest: str, *, as_json: bool) -> None:
+    parse_digest(digest)
+    store = root.store()
+    artifact = store.artifact(digest)
+    files = list(store.manifest(digest).entries) if artifact.kind == "tree" else []
+    if as_json:
+        print_json({"artifact": digest, "kind": artifact.kind, "size": artifact.size,
+                    "files": [{"path": f.path, "size": f.size, "digest": f.digest, "executable": f.executable}
+                              for f in files]})
+        return
+    print_fields([("artifact", digest), ("kind", artifact.kind), ("size", human_size(artifact.size))])
+    if files:
+        click.echo()
+        print_table(("path", "size", "digest"), [(f.path, human_size(f.size), f.digest) for f in files], empty="")
+
+
+def _show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
+    from marin.pointer import read_pointer
+
+    pointer = read_pointer(path)
+    for view in reversed(list(runs.load_all(root.history()))):
+        for step in view.steps.values():
+            if step.output.digest == pointer.digest:
+                _show_artifact(root, step.output.artifact, as_json=as_json)
+                return
+    raise NotFound("no run of this root made what the pointer names", where=str(path), expected=pointer.digest,
+                   found="no such output", cure="make it with `dvc repro`")
+
+
+def _show_event(root: Root, name: str, *, as_json: bool) -> None:
+    reader = root.reader()
+    size = reader.checkpoint().size
+    if name.isdigit():
+        if int(name) >= size:
+            raise UsageError("no such event", where=name, expected=f"an index below {size}", found=name,
+                             cure="see `marin log`")
+        ((index, event),) = reader.events(int(name), int(name) + 1)
+    else:
+        wanted = name.removeprefix(EVENT_PREFIX)
+        matching = [item for item in root.history().events() if item[1].id == wanted]
+        if not matching:
+            raise NotFound("no event has this id", where=wanted, cure="see `marin log --json`")
+        index, event = matching[0]
+    if as_json:
+        print_json(describe(index, event))
+    else:
+        click.echo(json.dumps(describe(index, event), indent=2, ensure_ascii=False))

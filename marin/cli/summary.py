@@ -1,0 +1,41 @@
+"""What `make repro` ends with: a run in a few lines, and what to try next."""
+
+from __future__ import annotations
+
+import click
+from ledger import LogCheckpoint
+
+from marin.cli.output import print_fields
+from marin.runs import RunView
+
+NEXT = (
+    ("marin verify latest", "replay data and training, compare every bit"),
+    ("marin ui", "runs, loss curve and artifacts in MLflow"),
+    ("marin log", "what was recorded, event by event"),
+)
+
+
+def print_summary(view: RunView, checkpoint: LogCheckpoint) -> None:
+    """Print the headline of `view` and of the log that it is in."""
+    print_fields(headline(view, checkpoint))
+    width = max(len(command) for command, _ in NEXT)
+    click.echo("\nNext (after `source .venv/bin/activate`):")
+    for command, what in NEXT:
+        click.echo(f"  {command.ljust(width)}  {what}")
+
+
+def headline(view: RunView, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
+    """Name and value of each line; what the run does not have yet is left out."""
+    lines = [("run", f"{view.run}  ({view.status})")]
+    if view.segments:
+        first, last = view.segments[0].body, view.segments[-1].body
+        lines.append(("loss", f"{float.fromhex(first.losses[0]):.4f} at the first train step, "
+                              f"{float.fromhex(last.losses[-1]):.4f} at the last ({last.end} steps)"))
+    evaluated = view.steps.get("evaluate")
+    if evaluated is not None and "perplexity" in evaluated.metrics:
+        lines.append(("perplexity", f"{evaluated.metrics['perplexity']:.2f} on held-out text"))
+    model = view.steps.get("export")
+    if model is not None:
+        lines.append(("model", model.output.digest))
+    lines.append(("log", f"{checkpoint.size} events, root {checkpoint.root.hex()}"))
+    return lines

@@ -234,7 +234,7 @@ class Blobs:
             before = _state(source)
             hashed = hash_stream(source)
         name = blob_name(hashed.digest)
-        self._storage.adopt(name, path)
+        self._adopt(name, path)
         with open(path, "rb") as source:
             if _state(source) != before:
                 self._storage.remove(name)

@@ -34,6 +34,7 @@ from ledger.parts import Hashed, hash_bytes
 from ledger.statcache import Seen, StatCache
 from ledger.storage.port import Storage
 from ledger.storelayout import BLOBS, STAT_CACHE, TREES, digest_of, tree_name
+from ledger.treepath import check_tree
 from ledger.treescan import Found, scan
 
 Kind = Literal["blob", "tree"]
@@ -89,6 +90,7 @@ class Store:
         started = time.time_ns()
         root = folder.absolute()
         found = scan(root)
+        check_tree(file.path for file in found)  # before the first byte is written
         known = self._seen.below(str(root))
         hashes: dict[str, tuple[str, int, str | None]] = {}
         fresh: list[Found] = []

@@ -61,10 +61,12 @@ class UrlDataset(Section, tag="url", tag_field="kind", kw_only=True):
 
 
 class FilesDataset(Section, tag="files", tag_field="kind", kw_only=True):
-    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder."""
+    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt."""
 
     name: Name = "files"
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
+    split: Literal["lines", "paragraphs", "file"] = "paragraphs"
+    paragraphs_per_document: Positive = 8
     validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     minimal_pairs: str | None = None

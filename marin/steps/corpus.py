@@ -1,0 +1,162 @@
+"""Step ``corpus``: documents as JSON lines in the Dolma shape, in two splits, from the recipe's dataset.
+
+Fills ``train.jsonl``, ``validation.jsonl``, ``minimal_pairs.jsonl`` (perhaps empty) and ``dataset.json``, which tells
+counts and the digests of the raw bytes. All of it depends on the recipe and the raw bytes alone: the output is named by
+the digest of its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from marin import grammar
+from marin import recipe as recipes
+from marin.corpus.documents import TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
+from marin.corpus.local import SourceFile, matched, read_file, read_pairs
+from marin.corpus.remote import mirrored, obtain
+from marin.corpus.text import lines, split_text
+from marin.recipe import FilesDataset, GrammarDataset, Recipe, UrlDataset
+from marin.steps import StepDefinition, StepResult, Task
+
+PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
+
+
+def source_digests(recipe: Recipe) -> dict[str, str]:
+    """Digests of the raw bytes that the corpus is made from, by name: pinned for a URL, read for files.
+
+    The recipe names local files only; what is in them is part of the step's identity through this.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    dataset = recipe.dataset
+    if isinstance(dataset, GrammarDataset):
+        return {}
+    sources = {file.path.as_posix(): file.digest() for file in _pair_files(dataset)}
+    if isinstance(dataset, UrlDataset):
+        return sources | {dataset.url: f"sha256:{dataset.sha256}"}
+    return sources | {file.path.as_posix(): file.digest() for file in matched(dataset.globs)}
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the documents, with the digests of the raw bytes."""
+    return {"dataset": recipes.plain(recipe.dataset), "sources": source_digests(recipe)}
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    train: SplitCount
+    validation: SplitCount
+    sources: dict[str, str]
+
+
+def run(task: Task) -> StepResult:
+    """Write the corpus. Raises ``DataError`` for data that is missing, corrupt, empty or not what was declared."""
+    dataset = task.recipe.dataset
+    match dataset:
+        case GrammarDataset():
+            made = _from_grammar(dataset, task.out)
+            pairs: Iterable[dict[str, str]] = (
+                pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs)
+            )
+        case UrlDataset():
+            made = _from_url(dataset, task)
+            pairs = read_pairs(_pair_files(dataset))
+        case FilesDataset():
+            made = _from_files(dataset, task)
+            pairs = read_pairs(_pair_files(dataset))
+    count = _write_pairs(pairs, task.out / PAIRS)
+    description = {
+        "documents": {"train": made.train.documents, "validation": made.validation.documents},
+        "kind": dataset.__struct_config__.tag,
+        "minimal_pairs": count,
+        "name": dataset.name,
+        "sources": made.sources,
+        "text_bytes": {"train": made.train.text_bytes, "validation": made.validation.text_bytes},
+    }
+    (task.out / DESCRIPTION).write_text(
+        json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    return StepResult(
+        kind="corpus",
+        metrics={
+            "minimal_pairs": float(count),
+            "train_bytes": float(made.train.text_bytes),
+            "train_documents": float(made.train.documents),
+            "validation_bytes": float(made.validation.text_bytes),
+            "validation_documents": float(made.validation.documents),
+        },
+    )
+
+
+def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
+    counts = []
+    for split, name, size in (
+        ("train", TRAIN, dataset.train_bytes),
+        ("validation", VALIDATION, dataset.validation_bytes),
+    ):
+        with (out / name).open("wb") as file:
+            writer = SplitWriter(file)
+            for index, text in enumerate(grammar.documents(dataset.seed, split, size)):
+                writer.write(Document(text, dataset.name, {"number": index, "split": split}))
+            counts.append(writer.count())
+    return _Corpus(counts[0], counts[1], {})
+
+
+def _from_url(dataset: UrlDataset, task: Task) -> _Corpus:
+    path = obtain(dataset, task.store, task.work)
+    with path.open("rb") as file:
+        texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
+        documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
+        train, validation = write_divided(documents, task.out, dataset.validation_fraction, where=dataset.url)
+    return _Corpus(train, validation, source_digests(task.recipe))
+
+
+def _from_files(dataset: FilesDataset, task: Task) -> _Corpus:
+    sources = source_digests(task.recipe)
+
+    def documents() -> Iterator[Document]:
+        for file in matched(dataset.globs):
+            yield from read_file(
+                file,
+                dataset.name,
+                text_field=dataset.text_field,
+                split=dataset.split,
+                paragraphs_per_document=dataset.paragraphs_per_document,
+                expected_digest=sources[file.path.as_posix()],
+            )
+
+    train, validation = write_divided(
+        documents(), task.out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
+    )
+    return _Corpus(train, validation, sources)
+
+
+def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
+    """The files of ``minimal_pairs``, a glob that is looked for below MARIN_DATA if there is a folder, then from here."""
+    if dataset.minimal_pairs is None:
+        return []
+    mirror = mirrored(dataset.minimal_pairs)
+    if mirror is not None:
+        return [SourceFile(mirror, mirror.name)]
+    return matched((dataset.minimal_pairs,), what="dataset.minimal_pairs", kinds=(".jsonl",))
+
+
+def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:
+    count = 0
+    with path.open("wb") as file:
+        for count, pair in enumerate(pairs, start=1):
+            file.write(json.dumps(pair, sort_keys=True).encode("ascii") + b"\n")
+    return count
+
+
+CORPUS = StepDefinition(
+    name="corpus",
+    inputs=(),
+    config=config,
+    code=("marin/steps/corpus.py", "marin/corpus", "marin/grammar", "marin/recipe.py"),
+    run=run,
+)

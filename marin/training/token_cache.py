@@ -1,0 +1,184 @@
+"""The token cache: Levanter's own store of token ids (TensorStore, zarr3), built and read here.
+
+Documents are encoded one after another, each ended by the end-of-text token, and written by Levanter's
+``SerialCacheWriter`` in this process: no Ray, no network, no worker pool. Levanter reads it as any cache of its own
+(``TreeCache``, field ``input_ids``).
+
+Two things are done here and not by Levanter's ``BatchTokenizer``. It appends the end as text, after a space, which
+leaves a token for that space before every end; and it takes the characters ``<|endoftext|>`` inside a document for the
+end of one, so that a text could forge a boundary. Here the end is appended as an id, and in a text these characters are
+characters.
+
+The files of a cache are not canonical (compression, chunking, a library's version), so it is named by its content: the
+digest of a state with two tensors per split,
+
+    <split>/tokens    int32[n]    token ids of all documents, one after another
+    <split>/offsets   int64[d+1]  where each document begins; the last is n
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import batched
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from ledger import TensorHasher, state_digest
+from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
+from tokenizers import Tokenizer
+
+from marin.corpus.documents import TRAIN, VALIDATION, read_texts
+from marin.errors import DataError
+from marin.steps import StepResult, Task
+from marin.steps.tokenizer import END_OF_TEXT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
+
+FIELD = "input_ids"
+SPLITS = {"train": TRAIN, "validation": VALIDATION}
+_EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
+_ENCODE_DOCUMENTS = 256
+_WRITE_TOKENS = 1 << 22
+_READ_TOKENS = 1 << 22
+
+
+@dataclass(frozen=True)
+class CacheContent:
+    """What is in a cache: the digests of its two tensors and their sizes."""
+
+    tokens_digest: str
+    offsets_digest: str
+    tokens: int
+    documents: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors."""
+        return 4 * self.tokens + 8 * (self.documents + 1)
+
+
+def build_caches(task: Task) -> StepResult:
+    """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them."""
+    tokenizer = load_tokenizer(task.inputs["tokenizer"])
+    tensors: dict[str, str] = {}
+    metrics: dict[str, float] = {}
+    size = 0
+    for split, name in SPLITS.items():
+        folder = task.out / split
+        written = write_cache(
+            folder, encoded(tokenizer, task.inputs["corpus"] / name, task.recipe.tokens.append_eos)
+        )
+        content = digest_cache(folder)
+        if (content.tokens, content.documents) != written:
+            raise DataError(
+                "token cache does not hold what was written",
+                where=split,
+                expected="{} tokens in {} documents".format(*written),
+                found=f"{content.tokens} tokens in {content.documents} documents",
+                cure="run the stage again",
+            )
+        if content.tokens == 0:
+            raise DataError(
+                "no tokens",
+                where=f"{split} split",
+                expected="at least one token",
+                found="none",
+                cure="give the corpus more text",
+            )
+        tensors |= {f"{split}/tokens": content.tokens_digest, f"{split}/offsets": content.offsets_digest}
+        metrics |= {f"{split}_tokens": float(content.tokens), f"{split}_documents": float(content.documents)}
+        size += content.nbytes
+    return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder, in the state in which documents are encoded: special tokens in a text are text."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def encoded(tokenizer: Tokenizer, path: Path, append_eos: bool) -> Iterator[NDArray[np.int32]]:
+    """The token ids of each document of a split, in order."""
+    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
+    for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):
+        for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
+            yield np.asarray(encoding.ids + end, dtype=np.int32)
+
+
+def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[int, int]:
+    """Write a cache; returns how many tokens and documents it got. Some millions of tokens are held at a time."""
+    tokens = count = held = 0
+    batch: list[dict[str, NDArray[np.int32]]] = []
+    with SerialCacheWriter(str(folder), _EXEMPLAR, metadata=CacheMetadata({}), shard_name="all") as writer:
+        for ids in documents:
+            batch.append({FIELD: ids})
+            held += len(ids)
+            if held >= _WRITE_TOKENS:
+                writer.write_batch(batch)
+                tokens, count, held, batch = tokens + held, count + len(batch), 0, []
+        if batch:
+            writer.write_batch(batch)
+    return tokens + held, count + len(batch)
+
+
+def open_cache(folder: Path) -> TreeCache[dict[str, Any]]:
+    """The cache as Levanter sees it.
+
+    Raises:
+        DataError: there is none, or it was not finished.
+    """
+    try:
+        return TreeCache.load(str(folder), _EXEMPLAR)
+    except (FileNotFoundError, RuntimeError, ValueError, KeyError) as error:
+        raise DataError(
+            "token cache cannot be opened",
+            where=folder.name,
+            expected="a finished cache",
+            found=str(error),
+            cure="make it again: marin stage tokens",
+        ) from error
+
+
+def read_tokens(folder: Path) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The whole cache: the token stream, and the offsets of its documents with the end."""
+    store = open_cache(folder).store.tree[FIELD]
+    tokens = np.asarray(store.data[: store.data_size].read().result(), dtype=np.int32)
+    return tokens, _offsets(store)
+
+
+def digest_cache(folder: Path) -> CacheContent:
+    """The content of a cache, read in pieces: memory does not grow with it."""
+    store = open_cache(folder).store.tree[FIELD]
+    size, offsets = int(store.data_size), _offsets(store)
+    hasher = TensorHasher("int32", (size,))
+    for start in range(0, size, _READ_TOKENS):
+        piece = store.data[start : min(start + _READ_TOKENS, size)].read().result()
+        hasher.update(np.ascontiguousarray(piece, dtype="<i4").tobytes())
+    by_offset = TensorHasher("int64", offsets.shape)
+    by_offset.update(np.ascontiguousarray(offsets, dtype="<i8").tobytes())
+    return CacheContent(hasher.digest(), by_offset.digest(), size, len(offsets) - 1)
+
+
+def _offsets(store: Any) -> NDArray[np.int64]:
+    """Levanter keeps the number of rows in the first place and the ends after it; here the first is the begin, 0."""
+    rows = int(store.num_rows)
+    ends = np.asarray(store.offsets[1 : rows + 1].read().result(), dtype=np.int64)
+    return np.concatenate([np.zeros(1, dtype=np.int64), ends])
+
+
+def document_of(offsets: NDArray[np.int64], position: int) -> int:
+    """Which document the token at ``position`` of the stream belongs to.
+
+    Raises:
+        IndexError: the stream is shorter.
+    """
+    if not 0 <= position < int(offsets[-1]):
+        raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
+    return int(np.searchsorted(offsets, position, side="right")) - 1

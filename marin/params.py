@@ -54,7 +54,7 @@ def load_params(path: Path) -> Recipe:
         raise UsageError("parameters are not UTF-8", where=where, found=f"byte {error.start}: {error.reason}",
                          cure="save the file as UTF-8") from None
     try:
-        data = yaml.load(text, Loader=_Loader)  # a subclass of SafeLoader
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark is not None else where

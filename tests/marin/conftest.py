@@ -1,0 +1,53 @@
+"""Fixtures of the product's tests: a project folder with a root and a key of its own, and the tiny plan."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_module() -> ModuleType:
+    """tests/marin/tiny.py, loaded once."""
+    path = Path(__file__).with_name("tiny.py")
+    spec = importlib.util.spec_from_file_location("tiny_plan", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tiny_plan"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tiny(tiny_module: ModuleType) -> Iterator[ModuleType]:
+    """The tiny plan, with nothing remembered of other tests."""
+    tiny_module.executed.clear()
+    tiny_module.before_upper.clear()
+    yield tiny_module
+    tiny_module.before_upper.clear()
+
+
+@pytest.fixture
+def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration folder of the test's own, so that no test touches the user's keys."""
+    config = tmp_path / "config"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    return config
+
+
+@pytest.fixture
+def project(tmp_path: Path, own_keys: Path) -> Path:
+    """An empty project with a root."""
+    from marin.root import create_root
+
+    folder = tmp_path / "project"
+    folder.mkdir()
+    create_root(str(folder / ".marin"), origin="marin.test/tiny")
+    return folder

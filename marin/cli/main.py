@@ -120,7 +120,7 @@ def marin(verbose: int, quiet: bool) -> None:
     configure_logging(verbose, quiet=quiet)
 
 
-marin.params.append(root_option())
+marin.params.insert(0, root_option())
 
 
 def configure_logging(verbose: int, *, quiet: bool) -> None:
@@ -143,9 +143,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. A failure is one line on stderr, or raised with MARIN_DEBUG=1."""
     debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
     try:
-        status = marin.main(args=arguments, prog_name="marin", standalone_mode=False)
+        status = call(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-        return status if isinstance(status, int) else 0
+        return status
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")
         return EXIT_INTERRUPTED
@@ -164,6 +164,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return report(error)
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Parse and call. Not `click.Command.main`, which has its own ideas of interruptions and closed pipes."""
+    if "_MARIN_COMPLETE" in os.environ:
+        marin.main(prog_name="marin")  # shell completion, which is click's alone
+    try:
+        with marin.make_context("marin", list(arguments)) as context:
+            marin.invoke(context)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    return 0
 
 
 def report(error: Exception) -> int:

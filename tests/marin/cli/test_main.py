@@ -1,0 +1,140 @@
+"""The root of the command line: errors as one line and a status, nothing loaded that is not called."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import click
+import pytest
+from ledger import Conflict, LedgerError, Refused, StorageFailed, Tampered, Unavailable
+
+from marin.cli import main
+from marin.errors import Interrupted, MissingEvidence, Unsupported, UsageError
+
+Trial = Callable[[BaseException], tuple[int, str]]
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Trial:
+    """Run a command that raises; returns the status and what stderr got."""
+    monkeypatch.delenv("MARIN_DEBUG", raising=False)
+
+    def run(error: BaseException) -> tuple[int, str]:
+        @click.command()
+        def trial() -> None:
+            """Raise."""
+            raise error
+
+        module = ModuleType("trial_command")
+        module.trial = trial  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "trial_command", module)
+        monkeypatch.setitem(main.COMMANDS, "trial", main.Lazy("trial_command", "Raise."))
+        status = main.run(["trial"])
+        out, err = capsys.readouterr()
+        assert out == ""
+        return status, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(LedgerError, 1), (Tampered, 1), (Conflict, 1), (StorageFailed, 1), (Refused, 2), (UsageError, 2),
+     (Unavailable, 3), (Unsupported, 3), (MissingEvidence, 3), (Interrupted, 130)],
+)
+def test_an_error_is_one_line_with_all_its_parts(trial: Trial, kind: type[LedgerError], status: int) -> None:
+    error = kind("bytes differ", where="blob 7", expected="aa", found="bb\nTraceback (forged)", cure="put it again")
+    assert trial(error) == (status, "marin: bytes differ: blob 7: expected aa, found bb Traceback (forged); put it again\n")
+
+
+def test_a_defect_is_one_line_and_says_how_to_see_more(trial: Trial) -> None:
+    status, err = trial(ZeroDivisionError("division by zero"))
+    assert status == main.EXIT_DEFECT
+    assert err.count("\n") == 1
+    assert "ZeroDivisionError: division by zero" in err
+    assert "MARIN_DEBUG=1" in err
+
+
+def test_debug_shows_the_traceback(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARIN_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        trial(ZeroDivisionError())
+    with pytest.raises(Tampered):
+        trial(Tampered("bytes differ"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interruption_has_its_own_status(trial: Trial, error: BaseException) -> None:
+    assert trial(error) == (130, "marin: interrupted\n")
+
+
+def test_a_full_disk_is_named_with_a_cure(trial: Trial) -> None:
+    status, err = trial(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/blob"))
+    assert status == 1
+    assert err == "marin: No space left on device: /data/blob; free some space and run the same command again\n"
+
+
+def test_root_is_seen_by_everything_that_is_started_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    @click.command()
+    def trial() -> None:
+        seen.append(os.environ["MARIN_ROOT"])
+
+    module = ModuleType("trial_command")
+    module.trial = trial  # type: ignore[attr-defined]
+    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+    monkeypatch.setitem(sys.modules, "trial_command", module)
+    monkeypatch.setitem(main.COMMANDS, "trial", main.Lazy("trial_command", "Say the root."))
+    assert main.run(["trial"]) == 0
+    assert main.run(["--root", "before", "trial"]) == 0
+    assert main.run(["trial", "--root", "after"]) == 0
+    assert main.run(["--root", "before", "trial", "--root", "after"]) == 0
+    assert seen == ["elsewhere", "before", "after", "after"]
+
+
+def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--root", "", "ls"]) == 2
+    assert main.run(["nonsense"]) == 2
+    assert main.run(["--nonsense"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "No such command 'nonsense'" in err
+    assert "No such option" in err
+
+
+def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "marin.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
+
+
+def test_the_program_prints_help_and_version() -> None:
+    shown = marin("--help")
+    assert shown.returncode == 0
+    assert all(f"\n  {name}" in shown.stdout for name in main.COMMANDS)
+    assert marin("--version").stdout == f"marin {main.__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    program = "import sys\nfrom marin.cli.main import run\nsys.stdin.read()\nsys.exit(run(['--help']))"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == main.EXIT_BROKEN_PIPE
+
+
+def test_a_missing_root_is_one_line(tmp_path: object) -> None:
+    done = marin("ls", "--root", f"{tmp_path}/none", MARIN_DEBUG="")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("marin: there is no root here: ")
+    assert "marin init" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,79 @@
+"""Every command says what it does with an example, and the pages say what the commands say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from marin.cli.main import COMMANDS, marin
+from marin.cli.reference import commands, page
+
+PROJECT = Path(__file__).resolve().parent.parent
+ALL = {path: command for path, command, _ in commands()}
+WORKING = {path: command for path, command in ALL.items() if not isinstance(command, click.Group)}
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_has_help(path: str) -> None:
+    text = ALL[path].help or ""
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    assert first.endswith("."), "the help begins with one sentence on one line"
+    assert len(first) <= 110
+
+
+@pytest.mark.parametrize("path", WORKING)
+def test_every_command_has_an_example_that_parses(path: str) -> None:
+    examples = (WORKING[path].help or "").partition("Examples:")[2]
+    lines = [line.strip() for line in examples.splitlines() if path in line]
+    assert lines, "the help has an example that begins with the command"
+    for line in lines:
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", line.partition(path)[2].partition("|")[0]))
+        known = {name for param in WORKING[path].params for name in (*param.opts, *param.secondary_opts)}
+        assert used <= known | {"--root"}, line
+
+
+@pytest.mark.parametrize("path", WORKING)
+def test_every_option_has_help(path: str) -> None:
+    silent = [param.name for param in WORKING[path].params if isinstance(param, click.Option) and not param.help]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_says_what_the_command_says(name: str) -> None:
+    command = ALL[f"marin {name}"]
+    assert COMMANDS[name].help == (command.help or "").strip().splitlines()[0]
+
+
+def test_every_command_takes_root() -> None:
+    without = [path for path, command in WORKING.items() if not any("--root" in param.opts for param in command.params)]
+    assert without == []
+
+
+def test_the_page_of_commands_is_generated() -> None:
+    committed = (PROJECT / "docs" / "commands.md").read_text("utf-8")
+    assert committed == page(), "run `make docs`"
+    for path in ALL:
+        assert f"## {path}\n" in committed
+
+
+def test_the_readme_names_the_commands_and_only_those() -> None:
+    text = (PROJECT / "README.md").read_text("utf-8")
+    named = {match.strip() for match in re.findall(r"(?:^    |`)marin ((?:ledger |store )?[a-z][a-z-]+)", text, re.M)}
+    assert {"verify", "ui", "log", "ls", "show", "doctor", "ledger fsck"} <= named
+    assert {name for name in named if f"marin {name}" not in ALL} == set()
+    targets = set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text("utf-8"), re.M))
+    assert set(re.findall(r"(?:^    |`)make ([a-z]+)", text, re.M)) <= targets
+
+
+@pytest.mark.parametrize("page_name", ["README.md", "CHANGELOG.md", "docs/commands.md"])
+def test_links_between_files_lead_somewhere(page_name: str) -> None:
+    file = PROJECT / page_name
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", file.read_text("utf-8"))
+    assert [link for link in links if not (file.parent / link).exists()] == []
+
+
+def test_the_root_command_has_an_example() -> None:
+    assert "Examples:" in (marin.help or "")

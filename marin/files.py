@@ -1,14 +1,18 @@
 """Small files of the working folder, written whole or not at all.
 
 These are the files that Git and DVC see (pointers, metrics, tables, receipts). They are views of what the ledger
-says and can be written again from it, so a rename into place is enough: no reader sees half a file.
+says and can be written again from it. A write goes to `.tmp-<name>` beside the file and is renamed into place, so no
+reader sees half a file. The temporary name is fixed and locked while it is used: what a killed process left there is
+overwritten by the next write instead of staying in somebody's `git status`.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ledger import StorageFailed
@@ -20,21 +24,17 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         StorageFailed: the disk is full or the folder cannot be written; what was there before is still there.
     """
-    temporary: str | None = None
     try:
-        if path.is_file() and path.read_bytes() == data:
-            return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        with _temporary(path.with_name(f".tmp-{path.name}")) as (temporary, descriptor):
+            if path.is_file() and path.read_bytes() == data:
+                return
+            with open(descriptor, "wb", closefd=False) as file:
+                file.truncate()
+                file.write(data)
+            os.fsync(descriptor)
+            os.replace(temporary, path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise StorageFailed(
             "disk full" if full else "file not written",
@@ -44,8 +44,27 @@ def write_whole(path: Path, data: bytes) -> None:
         ) from error
 
 
-def _umask() -> int:
-    # The mask can only be read by setting it; this process has one thread at that point, or a stable mask.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
+    """The file ``path``, open and locked; it is gone afterwards, renamed or removed."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is(path, descriptor):
+                continue  # whoever held the lock renamed it: this is another file by now
+            try:
+                yield path, descriptor
+            finally:
+                if _is(path, descriptor):
+                    path.unlink()
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,133 @@
+"""Stages killed with SIGKILL before each of their changes to the disk, in real processes; and asked to stop by signals.
+
+After every kill an ordinary call must end with the files that an undisturbed run has, and with a ledger in which
+each step is completed once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from marin.root import open_root
+from marin.runs import load_all
+
+TINY = Path(__file__).with_name("tiny.py")
+
+
+def call(mode: str, name: str, project: Path, *rest: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(TINY), mode, name, str(project), *rest], capture_output=True, text=True,
+                          timeout=120, check=False)
+
+
+def events(project: Path) -> list[str]:
+    return [event.type.removesuffix("/v1") for _, event in open_root(str(project / ".marin")).reader().events()]
+
+
+def pointers(project: Path) -> dict[str, bytes]:
+    folders = (project / "artifacts", project / ".marin" / "receipts")
+    return {str(path.relative_to(project)): path.read_bytes() for folder in folders for path in folder.rglob("*")
+            if path.is_file()}
+
+
+def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType, project: Path, tmp_path: Path) -> None:
+    """The last stage of the plan, because it also completes the run. Every point would take minutes: each third is
+    killed, at an offset, and the points near the end (where events and files are written) all are."""
+    for name in ("words", "upper"):
+        tiny.run(name, project)
+    whole = tmp_path / "whole"
+    shutil.copytree(project, whole)
+    undisturbed = call("killed", "count", whole, "1000000")
+    done, changes, action = undisturbed.stdout.split()
+    assert (done, action) == ("done", "executed"), undisturbed.stderr
+    expected, total = pointers(whole), int(changes)
+    points = sorted({*range(1, total + 1, 3), *range(max(1, total - 9), total + 1)})
+    for point in points:
+        folder = tmp_path / f"killed-{point}"
+        shutil.copytree(project, folder)
+        killed = call("killed", "count", folder, str(point))
+        assert killed.returncode == -signal.SIGKILL, (point, killed.stdout, killed.stderr)
+        assert tiny.run("count", folder).completed, point
+        assert pointers(folder) == expected, point
+        recorded = events(folder)
+        assert recorded.count("step.completed") == 3, (point, recorded)
+        assert recorded.count("run.completed") == 1, (point, recorded)
+        assert recorded.count("run.started") == 1, (point, recorded)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def waiting(project: Path) -> Iterator[subprocess.Popen[str]]:
+    """The stage `upper` in a process that has said that it is in its step."""
+    process = subprocess.Popen([sys.executable, str(TINY), "blocked", "upper", str(project)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_recorded_and_the_next_call_goes_on(tiny: ModuleType, project: Path, number: signal.Signals) -> None:
+    tiny.run("words", project)
+    with waiting(project) as process:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = errors.strip().splitlines()[-1]
+    assert last == f"interrupted: step upper: found {number.name}; run the same command again: it goes on from here"
+    assert events(project)[-1] == "step.failed"
+    (view,) = load_all(open_root(str(project / ".marin")).history())
+    assert view.failures[0].body.error == last
+    found: list[str] = []
+    tiny.before_upper.append(lambda task: found.append((task.work / "left behind").read_text()))
+    assert tiny.run("upper", project).run == view.run
+    assert found == ["by the first attempt"]
+
+
+def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny: ModuleType, project: Path) -> None:
+    tiny.run("words", project)
+    with waiting(project) as process:
+        (workplace,) = (project / ".marin" / "work").glob("upper-*")
+        (workplace / "out" / "half").write_text("written")
+        process.kill()
+        process.wait()
+    found: list[object] = []
+    tiny.before_upper.append(lambda task: found.extend(
+        [task.attempt, sorted(os.listdir(task.out)), sorted(os.listdir(task.work))]))
+    tiny.run("upper", project)
+    assert found == [2, [], ["left behind"]]
+    assert events(project).count("run.started") == 1
+
+
+def test_a_second_process_waits_for_the_first_and_finds_its_result(tiny: ModuleType, project: Path) -> None:
+    tiny.run("words", project)
+    with waiting(project):
+        second = subprocess.Popen([sys.executable, str(TINY), "stage", "upper", str(project)], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        assert second.stderr is not None
+        line = second.stderr.readline()
+        assert line.startswith("the same step is being executed (held by process ")
+        assert second.poll() is None
+    # The first one is dead now: its lock went with it, and the second one executes.
+    output, errors = second.communicate(timeout=60)
+    assert output.split()[::2] == ["done", "executed"], errors
+
+
+def test_recording_is_possible_while_a_step_runs(tiny: ModuleType, project: Path) -> None:
+    tiny.run("words", project)
+    with waiting(project):
+        tiny.run("words", project, seed=9)
+        assert events(project)[-3:] == ["run.started", "step.started", "step.completed"]

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     )
     from ledger.event import Draft, Event, EventTypes, format_time, parse_time
     from ledger.finding import Finding
+    from ledger.fsck import check
     from ledger.keys import create_key, default_key_path, load_signer
     from ledger.log import Log, Receipt
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.note import Signer, VerifierKey
+    from ledger.projection import Projection
+    from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
     from ledger.reader import LogReader
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
@@ -59,6 +62,7 @@ __all__ = [
     "Locked",
     "Log",
     "LogCheckpoint",
+    "LogProof",
     "LogReader",
     "Malformed",
     "Manifest",
@@ -66,6 +70,8 @@ __all__ = [
     "MemoryStorage",
     "NotFound",
     "PosixStorage",
+    "Projection",
+    "ProvenEntry",
     "Receipt",
     "Refused",
     "Signer",
@@ -81,6 +87,7 @@ __all__ = [
     "VerifierKey",
     "canonical_bytes",
     "canonical_digest",
+    "check",
     "create_key",
     "default_key_path",
     "describe_state",
@@ -88,6 +95,7 @@ __all__ = [
     "digest_stream",
     "format_time",
     "load_signer",
+    "make_proof",
     "open_storage",
     "parse_canonical",
     "parse_digest",
@@ -95,6 +103,7 @@ __all__ = [
     "state_digest",
     "tensor_digest",
     "tensor_info",
+    "verify_proof",
 ]
 
 _ROOMS = {
@@ -102,13 +111,17 @@ _ROOMS = {
     "checkout": "CheckedOut",
     "checkpoint": "LogCheckpoint",
     "digest": "canonical_digest digest_bytes digest_stream parse_digest",
-    "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered Unavailable Unverified",
+    "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
+    " Unavailable Unverified",
     "event": "Draft Event EventTypes format_time parse_time",
     "finding": "Finding",
+    "fsck": "check",
     "keys": "create_key default_key_path load_signer",
     "log": "Log Receipt",
     "manifest": "Manifest ManifestEntry PART_SIZE",
     "note": "Signer VerifierKey",
+    "projection": "Projection",
+    "proof": "LogProof ProvenEntry make_proof verify_proof",
     "reader": "LogReader",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",

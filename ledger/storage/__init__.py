@@ -18,6 +18,11 @@ def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
     scheme, separator, _ = text.partition("://")
     if not separator:
         return PosixStorage(Path(location), readonly=readonly)
+    if scheme in ("http", "https"):
+        # Imported here: the client libraries of http take longer than all the rest of the ledger.
+        from ledger.storage.https import HttpsStorage
+
+        return HttpsStorage(text)
     if scheme == "file":
         return PosixStorage(Path(text.removeprefix("file://")), readonly=readonly)
     raise Refused(

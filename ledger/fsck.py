@@ -1,0 +1,415 @@
+"""Audit of a log: everything is derived again, and every file that does not agree is named.
+
+Works on any tlog-tiles folder. It shares with the writer and the readers only the pure parts (hashes, tiles,
+notes, codecs): it looks at the bytes its own way, and never stops at the first finding.
+
+From below: the entries of each bundle give leaf hashes, 256 of them fold to a hash of the tile above, and so
+on to the root that must be the signed one. Where a stored tile differs from what lies below it, the hash
+above (or the signed root) decides which of the two was changed: whichever still leads there is innocent. With
+events as entries, also: canonical form, ids that occur once, streams without gaps, artifacts that are there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledger.audit import EventAudit
+from ledger.bundle import pack_entries, unpack_entries
+from ledger.checkpoint import LogCheckpoint, open_checkpoint
+from ledger.errors import LedgerError, NotFound, Unavailable
+from ledger.finding import Finding
+from ledger.journal import read_records
+from ledger.layout import (
+    ENTRIES,
+    LOG,
+    checkpoint_path,
+    entries_path,
+    journal_path,
+    lock_path,
+    parse_tile_path,
+    tile_path,
+)
+from ledger.note import VerifierKey, parse_note
+from ledger.storage.port import Storage
+from ledger.store import Store
+from ledger.tlog import HASH_SIZE, TILE_WIDTH, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
+
+
+def check(
+    storage: Storage,
+    verifiers: Sequence[VerifierKey],
+    *,
+    deep: bool = False,
+    log: str = LOG,
+    entries_are_events: bool = True,
+) -> list[Finding]:
+    """What is wrong with the log below `log`; an empty list when it is whole.
+
+    Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes
+    everything in the store again. `entries_are_events=False` audits the log of any other software.
+    """
+    audit = _Audit(storage, verifiers, log, EventAudit(storage) if entries_are_events else None)
+    findings = audit.run()
+    if deep:
+        findings += Store(storage).verify_all()
+    return findings
+
+
+@dataclass
+class _Rival:
+    """A stored tile claims another hash than what lies below it: who is to blame is decided from above."""
+
+    stored: bytes
+    blame_tile: list[Finding]
+    blame_below: list[Finding]
+
+
+@dataclass
+class _Level:
+    """The hashes of one level, derived from below: None where neither side could be read."""
+
+    hashes: list[bytes | None] = field(default_factory=list)
+    rivals: dict[int, _Rival] = field(default_factory=dict)
+
+
+@dataclass
+class _EdgeTile:
+    """A partial tile at the right edge, in its two readings."""
+
+    tile: Tile
+    derived: list[bytes | None]
+    rival: list[bytes] | None
+    blame_tile: list[Finding]
+    blame_below: list[Finding]
+
+
+class _Audit:
+    def __init__(
+        self, storage: Storage, verifiers: Sequence[VerifierKey], log: str, events: EventAudit | None
+    ) -> None:
+        self._storage = storage
+        self._verifiers = verifiers
+        self._log = log
+        self._events = events
+        self._findings: list[Finding] = []
+        self._files: dict[Tile, set[int]] = {}
+        self._edge: list[_EdgeTile] = []
+
+    def run(self) -> list[Finding]:
+        checkpoint = self._checkpoint()
+        if checkpoint is None:
+            return self._findings
+        self._inventory()
+        level = self._leaves(checkpoint.size)
+        for height in itertools.count(1):
+            if not level.hashes:
+                break
+            level = self._tiles(height, level, checkpoint.size)
+        edge = self._decide_edge(checkpoint)
+        self._pending(checkpoint, edge)
+        for tile, widths in sorted(self._files.items()):
+            for width in sorted(widths):
+                path = self._path(Tile(tile.level, tile.index, width))
+                self._find("a file that belongs to no tile of this log", path, found=f"width {width}")
+        if self._events is not None:
+            self._findings += self._events.finish()
+        return self._findings
+
+    # Checkpoint and files
+
+    def _checkpoint(self) -> LogCheckpoint | None:
+        path = checkpoint_path(self._log)
+        try:
+            data = self._storage.read(path)
+        except LedgerError as error:
+            self._report(error, path)
+            return None
+        try:
+            return open_checkpoint(data, self._verifiers)[0]
+        except LedgerError as error:
+            self._report(error, path)
+        try:  # not believed, but its size tells where to look for more
+            return LogCheckpoint.parse(parse_note(data).text)
+        except LedgerError:
+            return None
+
+    def _inventory(self) -> None:
+        """All files that are there, by tile; what is explained is taken out again."""
+        base = f"{self._log}/" if self._log else ""
+        known = {checkpoint_path(self._log), journal_path(self._log), lock_path(self._log)}
+        try:
+            for name in self._storage.list(base or "tile/"):
+                try:
+                    tile = parse_tile_path(name.removeprefix(base))
+                except LedgerError:
+                    if name not in known:
+                        self._find("a file that does not belong to a log", name)
+                else:
+                    self._files.setdefault(Tile(tile.level, tile.index), set()).add(tile.width)
+        except Unavailable:
+            pass  # a published root cannot be listed; what must be there is read by name
+
+    # From the entries up
+
+    def _leaves(self, size: int) -> _Level:
+        """Level 0: bundles against tiles of leaf hashes."""
+        above = _Level()
+        for index in range(-(-size // TILE_WIDTH)):
+            tile = tile_at(0, index, size)
+            entries = self._bundle(tile)
+            derived: list[bytes | None] = [None] * tile.width
+            if entries is not None:
+                derived = [leaf_hash(entry) for entry in entries]
+                if self._events is not None:
+                    for at, entry in enumerate(entries, index * TILE_WIDTH):
+                        self._events.add(at, entry)
+            elif self._events is not None:
+                self._events.skip(tile.width)
+            self._compare(tile, derived, {}, above)
+        return above
+
+    def _bundle(self, tile: Tile) -> list[bytes] | None:
+        data, path = self._read(tile, entries=True)
+        if data is None:
+            return None
+        try:
+            entries = unpack_entries(data)
+        except LedgerError as error:
+            self._report(error, path)
+            return None
+        expected = tile.width if path == entries_path(tile, self._log) else TILE_WIDTH
+        if len(entries) != expected:
+            self._find("a bundle has another number of entries", path, str(expected), str(len(entries)))
+            return None
+        entries = entries[: tile.width]
+        for width in self._take(Tile(ENTRIES, tile.index), tile.width):
+            name = entries_path(Tile(0, tile.index, width), self._log)
+            if name != path and not self._holds(name, pack_entries(entries[:width])):
+                self._find("a partial bundle is not the beginning of the later one", name)
+        return entries
+
+    def _tiles(self, height: int, below: _Level, size: int) -> _Level:
+        """A level above the leaves: folded hashes against the tiles that hold them."""
+        above = _Level()
+        for index in range(-(-len(below.hashes) // TILE_WIDTH)):
+            tile = tile_at(height, index, size)
+            first = index * TILE_WIDTH
+            derived = below.hashes[first : first + tile.width]
+            rivals = {
+                at - first: below.rivals[at] for at in range(first, first + tile.width) if at in below.rivals
+            }
+            self._compare(tile, derived, rivals, above)
+        return above
+
+    def _compare(
+        self, tile: Tile, derived: list[bytes | None], rivals: dict[int, _Rival], above: _Level
+    ) -> None:
+        """One stored tile against what lies below it; the outcome goes to the level above, or to the edge."""
+        stored = self._stored(tile)
+        agreed, differs = list(derived), []
+        for at, value in enumerate(derived):
+            rival = rivals.get(at)
+            if stored is None:
+                if rival is not None:
+                    self._findings += rival.blame_tile + rival.blame_below
+            elif value is None:
+                agreed[at] = stored[at]
+            elif stored[at] == value:
+                self._findings += rival.blame_tile if rival else []
+            elif rival is not None and stored[at] == rival.stored:
+                self._findings += rival.blame_below
+                agreed[at] = stored[at]
+            else:
+                self._findings += rival.blame_tile + rival.blame_below if rival else []
+                differs.append(at)
+        blame_tile = [self._tile_differs(tile, at, agreed[at], stored) for at in differs[:1]]
+        blame_below = [self._below_differs(tile, at, agreed[at], stored) for at in differs]
+        self._check_narrower(tile, stored if not differs else None)
+        if tile.partial:
+            rival_hashes = stored if differs else None
+            self._edge.append(_EdgeTile(tile, agreed, rival_hashes, blame_tile, blame_below))
+            return
+        if differs and stored is not None:
+            above.rivals[tile.index] = _Rival(fold(stored), blame_tile, blame_below)
+        above.hashes.append(_fold_known(agreed))
+
+    def _stored(self, tile: Tile) -> list[bytes] | None:
+        data, path = self._read(tile, entries=False)
+        if data is None:
+            return None
+        width = tile.width if path == self._path(tile) else TILE_WIDTH
+        if len(data) != width * HASH_SIZE:
+            self._find("a tile has another length", path, f"{width * HASH_SIZE} bytes", f"{len(data)} bytes")
+            return None
+        return split_hashes(data)[: tile.width]
+
+    def _check_narrower(self, tile: Tile, hashes: list[bytes] | None) -> None:
+        """Partial tiles of earlier sizes may stay, if they are the beginning of this one (when that is known)."""
+        for width in self._take(Tile(tile.level, tile.index), tile.width):
+            name = self._path(Tile(tile.level, tile.index, width))
+            if hashes is not None and not self._holds(name, b"".join(hashes[:width])):
+                self._find("a partial tile is not the beginning of the later one", name)
+
+    # The right edge and beyond
+
+    def _decide_edge(self, checkpoint: LogCheckpoint) -> TileEdge | None:
+        """Which reading of the partial tiles leads to the signed root; the edge, if one does."""
+        doubtful = [edge for edge in self._edge if edge.rival is not None]
+        readable = all(None not in edge.derived for edge in self._edge)
+        for choice in itertools.product((False, True), repeat=len(doubtful)) if readable else ():
+            believed = {id(edge): take for edge, take in zip(doubtful, choice, strict=True)}
+            found = [(e.tile, _join(e.rival if believed.get(id(e)) else e.derived)) for e in self._edge]
+            tree = TileEdge(checkpoint.size, found)
+            if tree.frontier().root() == checkpoint.root:
+                for edge in doubtful:
+                    self._findings += edge.blame_below if believed[id(edge)] else edge.blame_tile
+                return tree
+        for edge in doubtful:
+            self._findings += edge.blame_tile + edge.blame_below
+        if readable:
+            self._find(
+                "the signed root is not that of the entries",
+                checkpoint_path(self._log),
+                checkpoint.root.hex(),
+                "another root, whichever of the files is believed",
+            )
+        return None
+
+    def _pending(self, published: LogCheckpoint, edge: TileEdge | None) -> None:
+        """Committed entries that only the journal holds, and what is there already of their tiles."""
+        name = journal_path(self._log)
+        complete: list[tuple[Tile, bytes]] = []
+        entries: list[bytes] = []
+        for record in read_records(self._storage, name):
+            if record.old_size < published.size:
+                continue
+            try:
+                signed, _ = open_checkpoint(record.note, self._verifiers, origin=published.origin)
+            except LedgerError as error:
+                self._report(error, name)
+                return
+            if record.old_size != published.size + len(entries):
+                self._find(
+                    "a record of the journal does not continue the log", name, found=f"size {record.old_size}"
+                )
+                return
+            for entry in record.entries:
+                if self._events is not None:
+                    self._events.add(published.size + len(entries), entry)
+                entries.append(entry)
+                if edge is not None:
+                    complete += edge.append(leaf_hash(entry))
+            if edge is not None and (signed.size, signed.root) != (edge.size, edge.frontier().root()):
+                self._find(
+                    "a record of the journal does not lead to its signed root", name, signed.root.hex()
+                )
+                return
+        if edge is not None and entries:
+            self._check_early(published.size, entries, [*complete, *edge.partial()])
+
+    def _check_early(self, start: int, entries: list[bytes], tiles: list[tuple[Tile, bytes]]) -> None:
+        """Files of the next publication: not needed yet, but what is there must be right."""
+        for tile, data in tiles:
+            self._check_early_file(Tile(tile.level, tile.index), tile.width, self._path(tile), data)
+        end = start + len(entries)
+        for index in range(start // TILE_WIDTH, -(-end // TILE_WIDTH)):
+            first = index * TILE_WIDTH
+            width = min(TILE_WIDTH, end - first)
+            data = pack_entries(entries[max(0, first - start) : first + width - start])
+            if first < start:
+                old, _ = self._read(Tile(0, index, start - first), entries=True)
+                data = (old or b"") + data
+            path = entries_path(Tile(0, index, width), self._log)
+            self._check_early_file(Tile(ENTRIES, index), width, path, data)
+
+    def _check_early_file(self, tile: Tile, width: int, path: str, data: bytes) -> None:
+        widths = self._files.get(tile, set())
+        if width in widths:
+            widths.discard(width)
+            if not self._holds(path, data):
+                self._find("a file of the next publication differs from the journal", path)
+
+    # Reading and reporting
+
+    def _read(self, tile: Tile, *, entries: bool) -> tuple[bytes | None, str]:
+        """The bytes of a tile or bundle, and their path; a complete one stands in for a partial one."""
+        path_of = entries_path if entries else tile_path
+        key = Tile(ENTRIES if entries else tile.level, tile.index)
+        path = path_of(tile, self._log)
+        for candidate in dict.fromkeys((tile, Tile(tile.level, tile.index))):
+            try:
+                data = self._storage.read(path_of(candidate, self._log))
+            except NotFound:
+                continue
+            except LedgerError as error:
+                self._report(error, path)
+                return None, path
+            self._files.get(key, set()).discard(candidate.width)
+            return data, path_of(candidate, self._log)
+        self._find("a file of the log is missing", path)
+        return None, path
+
+    def _take(self, tile: Tile, width: int) -> list[int]:
+        """The narrower partial files of this tile; they count as explained."""
+        widths = self._files.get(tile, set())
+        narrower = sorted(found for found in widths if found < width)
+        widths.difference_update(narrower)
+        return narrower
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        try:
+            return self._storage.read(name) == data
+        except LedgerError:
+            return False
+
+    def _path(self, tile: Tile) -> str:
+        return (
+            entries_path(Tile(0, tile.index, tile.width), self._log)
+            if tile.level == ENTRIES
+            else tile_path(tile, self._log)
+        )
+
+    def _tile_differs(
+        self, tile: Tile, at: int, derived: bytes | None, stored: list[bytes] | None
+    ) -> Finding:
+        what = (
+            "a leaf hash is not that of its entry"
+            if tile.level == 0
+            else "a hash is not that of the tile below"
+        )
+        return Finding(
+            what, f"{self._path(tile)}, hash {at}", _hex(derived), _hex(stored[at] if stored else None)
+        )
+
+    def _below_differs(
+        self, tile: Tile, at: int, derived: bytes | None, stored: list[bytes] | None
+    ) -> Finding:
+        index = tile.index * TILE_WIDTH + at
+        expected, found = _hex(stored[at] if stored else None), _hex(derived)
+        if tile.level:
+            path = tile_path(Tile(tile.level - 1, index), self._log)
+            return Finding("a tile does not fold to its hash in the tree", path, expected, found)
+        path = entries_path(tile, self._log)
+        return Finding("an entry does not hash to its leaf", f"{path}, entry {index}", expected, found)
+
+    def _find(self, what: str, where: str, expected: str = "", found: str = "") -> None:
+        self._findings.append(Finding(what, where, expected, found))
+
+    def _report(self, error: LedgerError, path: str) -> None:
+        where = path if error.where in ("", path) else f"{path}, {error.where}"
+        self._find(error.what, where, error.expected, error.found)
+
+
+def _fold_known(hashes: list[bytes | None]) -> bytes | None:
+    known = [value for value in hashes if value is not None]
+    return fold(known) if len(known) == len(hashes) else None
+
+
+def _join(hashes: Sequence[bytes | None] | None) -> bytes:
+    return b"".join(value for value in hashes or () if value is not None)
+
+
+def _hex(value: bytes | None) -> str:
+    return "" if value is None else value.hex()

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ledger import NotFound, Store, Tampered
-
 from marin.corpus.local import SourceFile
 from marin.errors import DataError
 from marin.progress import Report, bar

@@ -56,18 +56,13 @@ class _Corpus:
 def run(task: Task) -> StepResult:
     """Write the corpus. Raises ``DataError`` for data that is missing, corrupt, empty or not what was declared."""
     dataset = task.recipe.dataset
-    match dataset:
-        case GrammarDataset():
-            made = _from_grammar(dataset, task.out)
-            pairs: Iterable[dict[str, str]] = (
-                pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs)
-            )
-        case UrlDataset():
-            made = _from_url(dataset, task)
-            pairs = read_pairs(_pair_files(dataset))
-        case FilesDataset():
-            made = _from_files(dataset, task)
-            pairs = read_pairs(_pair_files(dataset))
+    pairs: Iterable[dict[str, str]]
+    if isinstance(dataset, GrammarDataset):
+        made = _from_grammar(dataset, task.out)
+        pairs = (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+    else:
+        made = _from_url(dataset, task) if isinstance(dataset, UrlDataset) else _from_files(dataset, task)
+        pairs = read_pairs(_pair_files(dataset))
     count = _write_pairs(pairs, task.out / PAIRS)
     description = {
         "documents": {"train": made.train.documents, "validation": made.validation.documents},
@@ -148,8 +143,9 @@ def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
 def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:
     count = 0
     with path.open("wb") as file:
-        for count, pair in enumerate(pairs, start=1):
+        for pair in pairs:
             file.write(json.dumps(pair, sort_keys=True).encode("ascii") + b"\n")
+            count += 1
     return count
 
 

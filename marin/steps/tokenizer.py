@@ -11,12 +11,16 @@ import json
 from collections.abc import Iterator
 from itertools import batched
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marin import recipe as recipes
 from marin.corpus.documents import TRAIN, VALIDATION, read_texts
 from marin.errors import DataError
 from marin.recipe import Recipe
 from marin.steps import StepDefinition, StepResult, Task
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"
 _BATCH = 256

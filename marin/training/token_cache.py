@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ledger import TensorHasher, state_digest
 from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
 from tokenizers import Tokenizer
 
+from ledger import TensorHasher, state_digest
 from marin.corpus.documents import TRAIN, VALIDATION, read_texts
 from marin.errors import DataError
 from marin.steps import StepResult, Task

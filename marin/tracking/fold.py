@@ -36,10 +36,12 @@ from marin.tracking.intents import (
 )
 from marin.tracking.record import RunRecord, StepRecord, milliseconds
 
-LOSS = "train/loss"
-TOKENS = "train/tokens"
+LOSS = "loss"
+TOKENS = "tokens"
 VERIFIED = "verified"
 DATA_STEPS = ("corpus", "tokens")
+MODEL_STEPS = ("train", "evaluate")
+"""Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
@@ -111,11 +113,11 @@ class Fold:
         except MarinError:
             self.skipped += 1
             return []
-        if not isinstance(body, types.RunStarted) and vars_run(body) not in self.runs:
+        if not isinstance(body, types.RunStarted) and _run_in(body) not in self.runs:
             self.skipped += 1
             return []
         intents = list(handler(_Told(index, event, milliseconds(event.time)), body))
-        self.runs[vars_run(body)].last_index = index
+        self.runs[_run_in(body)].last_index = index
         return intents
 
     def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
@@ -155,7 +157,7 @@ class Fold:
         }
         if isinstance(commit := body.code.get("commit"), str) and commit:
             tags["mlflow.source.git.commit"] = commit
-        tags |= {f"marin.code.{key}": value for key, value in flatten(body.code).items() if len(value) <= 500}
+        tags |= {f"marin.code.{key}": value for key, value in flatten(body.code).items() if key != "digest" and len(value) <= 500}
         tags |= {f"marin.environment.{key}": value for key, value in flatten(body.environment).items()}
         yield Tags(run, tags)
 
@@ -188,7 +190,7 @@ class Fold:
         self._completed[told.index] = body.run
         run, parent = self.run_id(body.run, body.step), self.run_id(body.run)
         yield Tags(run, {"marin.state": "completed", **_output_tags(body.output)})
-        yield Points(run, "seconds", told.time, [(record.trained, body.seconds)])
+        yield Points(run, "seconds", told.time, [(0, body.seconds)])
         yield from self._step_metrics(told, record, step)
         yield Tags(parent, {f"marin.output.{body.step}": body.output.digest})
         yield from self._data(record, body.step, body.inputs, body.output)
@@ -249,7 +251,7 @@ class Fold:
         record = self.runs[body.run]
         record.evaluation = {name: _number(value) for name, value in body.metrics.items()}
         for name, value in record.evaluation.items():
-            yield Points(self.run_id(body.run), f"evaluate/{name}", told.time, [(record.trained, value)])
+            yield Points(self.run_id(body.run), f"evaluate.{name}", told.time, [(record.trained, value)])
 
     def _model_exported(self, told: _Told, body: types.ModelExported) -> Iterator[Intent]:
         record = self.runs[body.run]
@@ -302,10 +304,11 @@ class Fold:
             yield Points(run, TOKENS, told.time, [(step, float((step + 1) * per_step)) for step in new])
 
     def _step_metrics(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
+        at = record.trained if step.name in MODEL_STEPS else 0
         for name, value in step.metrics.items():
-            yield Points(self.run_id(record.run, step.name), name, told.time, [(record.trained, value)])
+            yield Points(self.run_id(record.run, step.name), name, told.time, [(at, value)])
             if not (step.name == "evaluate" and record.evaluation.get(name) == value):
-                yield Points(self.run_id(record.run), f"{step.name}/{name}", told.time, [(record.trained, value)])
+                yield Points(self.run_id(record.run), f"{step.name}.{name}", told.time, [(at, value)])
 
     def _take_over(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
         """A result that came from an earlier run brings that run's curve, measurements and model along."""
@@ -319,7 +322,7 @@ class Fold:
         if step.name == "evaluate":
             record.evaluation = dict(source.evaluation)
             for name, value in record.evaluation.items():
-                yield Points(self.run_id(record.run), f"evaluate/{name}", told.time, [(record.trained, value)])
+                yield Points(self.run_id(record.run), f"evaluate.{name}", told.time, [(record.trained, value)])
         if step.name == "export":
             record.exports = list(source.exports)
         step.metrics = dict(source.steps[step.name].metrics) if step.name in source.steps else {}
@@ -339,7 +342,7 @@ class Fold:
                                "input", {"kind": made.kind, "size": made.size})
 
 
-def vars_run(body: types.Body) -> str:
+def _run_in(body: types.Body) -> str:
     """The run that a body speaks of: every type of this product has the field."""
     return str(getattr(body, "run"))  # noqa: B009 - the base class does not declare it
 

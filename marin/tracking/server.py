@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -83,7 +84,9 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
     if SCHEME not in repositories.get_registered_artifact_repositories():
         repositories.register(SCHEME, MarinArtifactRepository)  # a source tree on the path, without its entry points
     handlers.initialize_backend_stores(uri, uri, f"{SCHEME}://mlflow")
-    from mlflow.server.fastapi_app import app
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
+        from mlflow.server.fastapi_app import app
 
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on")
     server = uvicorn.Server(config)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ledger import LedgerError
-
 from marin import arithmetic, environment
 from marin.code import LOCK, lock_digest
 from marin.recipe import Arithmetic, Execution

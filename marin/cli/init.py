@@ -11,7 +11,8 @@ from marin.root import Root, create_root, key_path
 
 
 @click.command()
-@click.option("--origin", metavar="NAME", help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]")
+@click.option("--origin", metavar="NAME",
+              help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]")
 @click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def init(origin: str | None, quiet: bool, as_json: bool) -> None:

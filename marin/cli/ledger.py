@@ -5,13 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import click
-from ledger import Draft, Receipt, Refused
 
-from marin.cli.output import print_json
+from ledger import (
+    Draft,
+    LogCheckpoint,
+    LogProof,
+    Receipt,
+    Refused,
+    VerifierKey,
+    digest_bytes,
+    make_proof,
+    verify_proof,
+)
+from marin.audit import audit_log
+from marin.cli.output import describe_finding, print_json
 from marin.errors import UsageError
+from marin.files import write_whole
 from marin.root import open_root
 
 DRAFT_FIELDS = {"type": str, "stream": str, "body": dict, "id": str, "expect_seq": int, "actor": str, "time": str}
@@ -131,7 +144,89 @@ def checkpoint(as_json: bool) -> None:
     reader = open_root().reader()
     newest = reader.checkpoint()
     if as_json:
-        print_json({"origin": newest.origin, "size": newest.size, "root": newest.root.hex()})
+        print_json(_describe_checkpoint(newest))
     else:
         sys.stdout.buffer.write(reader.note())
         sys.stdout.buffer.flush()
+
+
+@ledger.command()
+@click.option("--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
+@click.option("--log-only", is_flag=True, help="Do not hash the artifacts of the store.")
+@click.option("--foreign", is_flag=True, help="The root is any C2SP tlog-tiles log: its entries need not be events.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
+def fsck(vkeys: tuple[str, ...], log_only: bool, foreign: bool, as_json: bool) -> None:
+    """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
+
+    Never stops at the first finding; each is one line, and then the exit status is 1. Nothing is changed.
+
+    \b
+    Examples:
+      marin ledger fsck
+      marin ledger fsck --log-only --json
+      marin ledger fsck --root mirror/ --foreign --vkey example.org/log+1a2b3c4d+AQ...
+    """
+    if foreign and not vkeys:
+        raise UsageError("a foreign log needs a key", expected="--vkey KEY", found="none",
+                         cure="its operator publishes the verifier key")
+    audit = audit_log(vkeys, log_only=log_only, foreign=foreign)
+    if as_json:
+        print_json({"whole": audit.whole, "findings": [describe_finding(finding) for finding in audit.findings],
+                    "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None})
+    else:
+        for finding in audit.findings:
+            click.echo(str(finding))
+        if audit.whole and audit.checkpoint:
+            held = "" if audit.artifacts is None else f", {audit.artifacts} artifacts"
+            click.echo(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
+    if not audit.whole:
+        click.get_current_context().exit(1)
+
+
+@ledger.command()
+@click.argument("index", type=click.IntRange(min=0))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there.")
+def proof(index: int, output: Path | None) -> None:
+    """Print the proof that entry INDEX is in the log (C2SP tlog-proof): a text that can be checked offline.
+
+    It carries the entry, the inclusion proof and the signed checkpoint.
+
+    \b
+    Examples:
+      marin ledger proof 41 > 41.tlog-proof
+      marin ledger proof 41 --output 41.tlog-proof
+    """
+    data = str(make_proof(open_root().reader(), index)).encode()
+    if output is not None:
+        write_whole(output, data)
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@ledger.command("verify-proof")
+@click.argument("file", type=click.File("rb"))
+@click.option("--vkey", "vkeys", multiple=True, required=True, metavar="KEY", help="A verifier key that must have signed.")
+@click.option("--entry", type=click.File("rb"), metavar="FILE", help="The entry, where the proof does not carry it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify_proof_(file: BinaryIO, vkeys: tuple[str, ...], entry: BinaryIO | None, as_json: bool) -> None:
+    """Check a proof offline against verifier keys; - reads it from stdin. Needs no root.
+
+    Exit status 1 when it does not hold.
+
+    \b
+    Examples:
+      marin ledger verify-proof 41.tlog-proof --vkey "$(cat .marin/vkey)"
+    """
+    keys = [VerifierKey.parse(key.strip()) for key in vkeys]
+    shown = verify_proof(LogProof.parse(file.read()), keys, entry=entry.read() if entry else None)
+    if as_json:
+        print_json({"index": shown.index, "entry": digest_bytes(shown.entry), "signers": list(shown.signers),
+                    "log_checkpoint": _describe_checkpoint(shown.checkpoint)})
+    else:
+        click.echo(f"entry {shown.index} is in {shown.checkpoint.origin} of {shown.checkpoint.size} entries, "
+                   f"signed by {', '.join(shown.signers)}")
+
+
+def _describe_checkpoint(checkpoint: LogCheckpoint) -> dict[str, object]:
+    return {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}

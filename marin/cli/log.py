@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 
 import click
-from ledger import Event, LogReader
 
+from ledger import Event, LogReader
 from marin.cli.output import print_json
 from marin.root import Root, open_root
 
@@ -36,21 +37,35 @@ def log(stream: str | None, type_: str | None, last: int | None, follow: bool, a
       marin log --follow
     """
     root = open_root()
-    size = root.reader().checkpoint().size
-    events = [item for item in root.history().events(stream=stream, type=type_) if item[0] < size]
-    for item in events[-last:] if last else events:
+    reader = root.reader()
+    size = reader.checkpoint().size
+    for item in selected(root, reader, stream, type_, last):
         _print(item, as_json=as_json)
     if follow:
-        for item in appended(root, size):
+        sys.stdout.flush()
+        for item in appended(reader, size):
             if stream in (None, item[1].stream) and type_ in (None, item[1].type):
                 _print(item, as_json=as_json)
+                sys.stdout.flush()
 
 
-def appended(root: Root, size: int) -> Iterator[Indexed]:
+def selected(
+    root: Root, reader: LogReader, stream: str | None, type_: str | None, last: int | None
+) -> Iterator[Indexed]:
+    """The events that match, each read through the verified reader; the projection only says where they are."""
+    size = reader.checkpoint().size
+    if stream is None and type_ is None:
+        yield from reader.events(max(0, size - last) if last else 0, size)
+        return
+    places = [index for index, _ in root.history().events(stream=stream, type=type_) if index < size]
+    for index in places[-last:] if last else places:
+        yield index, reader.event(index)
+
+
+def appended(reader: LogReader, size: int) -> Iterator[Indexed]:
     """The events from index ``size`` on, as they come; ends never."""
     while True:
-        reader: LogReader = root.reader()
-        newest = reader.checkpoint().size
+        newest = reader.refresh().size
         if newest > size:
             yield from reader.events(size, newest)
             size = newest

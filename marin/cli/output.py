@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import click
 
+from ledger import Finding
+
 
 def print_json(value: object) -> None:
     """`value` as one line of JSON."""
@@ -58,3 +60,8 @@ def human_size(count: int) -> str:
             return f"{int(value)} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def describe_finding(finding: Finding) -> dict[str, str]:
+    """A finding as JSON shows it."""
+    return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}

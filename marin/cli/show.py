@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 import msgspec
-from ledger import NotFound, parse_digest
 
+from ledger import NotFound, parse_digest
 from marin import runs
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from ledger import LogCheckpoint
 
+from ledger import LogCheckpoint
 from marin.cli.output import print_fields
 from marin.runs import RunView
 

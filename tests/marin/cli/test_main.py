@@ -11,8 +11,8 @@ from types import ModuleType
 
 import click
 import pytest
-from ledger import Conflict, LedgerError, Refused, StorageFailed, Tampered, Unavailable
 
+from ledger import Conflict, LedgerError, Refused, StorageFailed, Tampered, Unavailable
 from marin.cli import main
 from marin.errors import Interrupted, MissingEvidence, Unsupported, UsageError
 

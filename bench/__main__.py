@@ -1,0 +1,31 @@
+"""`python -m bench [--quick] [--json]`: the figures that README and notes quote.
+
+Every row is measured in a folder of its own with a key of its own; the main job runs in a fresh clone of HEAD with
+this environment. `--quick` leaves the main job out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from bench import commands, pipeline, record
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave the main job out")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args()
+    groups = [record.measure, commands.measure] + ([] if options.quick else [pipeline.measure])
+    for measure in groups:
+        for row in measure():
+            line = json.dumps({"what": row.what, "value": row.value, "unit": row.unit}) if options.json else str(row)
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

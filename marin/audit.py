@@ -1,0 +1,93 @@
+"""What the log, the store and the events say about each other, checked as one.
+
+The ledger's own check re-derives the log, hashes the artifacts, and looks for those that events name. What is added
+here: every file that a tree names is there, and what garbage collection must keep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ledger import Finding, LedgerError, LogCheckpoint, LogReader, Store, VerifierKey, check, open_storage
+from marin.root import open_root, root_location
+from marin.runs import Indexed
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found. ``checkpoint`` is None when no trusted key signed one; ``artifacts`` None when none were hashed."""
+
+    findings: tuple[Finding, ...]
+    checkpoint: LogCheckpoint | None
+    artifacts: int | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+def audit_log(vkeys: Sequence[str] = (), *, log_only: bool = False, foreign: bool = False) -> Audit:
+    """Check the root that is in use, under its own key unless others are given.
+
+    ``foreign``: the root itself is a tlog-tiles folder, without a store and without events.
+    """
+    if vkeys:
+        storage = open_storage(root_location(), readonly=True)
+        keys = [VerifierKey.parse(key.strip()) for key in vkeys]
+    else:
+        root = open_root()
+        storage, keys = root.storage, [root.verifier]
+    hashing = not (log_only or foreign)
+    places = {"log": ""} if foreign else {}
+    findings = check(storage, keys, deep=hashing, entries_are_events=not foreign, **places)
+    held = None
+    if hashing:
+        store = Store(storage)
+        findings += absent_files(store)
+        held = sum(1 for _ in store.digests())
+    try:
+        newest = LogReader(storage, keys, **places).checkpoint()
+    except LedgerError:
+        newest = None  # the findings say why
+    return Audit(tuple(findings), newest, held)
+
+
+def absent_files(store: Store) -> Iterator[Finding]:
+    """Files that trees name and the store does not have."""
+    for digest, kind in store.digests():
+        if kind == "tree":
+            yield from _absent_files(store, digest)
+
+
+def _absent_files(store: Store, digest: str) -> Iterator[Finding]:
+    try:
+        manifest = store.manifest(digest)
+    except LedgerError:
+        return  # a damaged manifest is a finding of its own
+    for entry in manifest.entries:
+        if not store.has(entry.digest):
+            yield Finding("a file of a tree is not in the store", f"{digest}, file {entry.path}", entry.digest, "nothing")
+
+
+def named_digests(events: Iterable[Indexed]) -> Iterator[str]:
+    """Every digest in the bodies of these events, of whatever it may be: what collection must keep, and a little more."""
+    for _, event in events:
+        yield from _digests(event.body)
+
+
+def _digests(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if _DIGEST.match(value):
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _digests(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _digests(item)

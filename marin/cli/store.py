@@ -1,0 +1,170 @@
+"""`marin store`: artifacts in and out, checked and collected."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from ledger import Artifact, Finding, LedgerError, Store, parse_digest
+from marin.audit import named_digests
+from marin.cli.output import human_size, print_json, print_table
+from marin.errors import UsageError
+from marin.root import open_root
+
+CHUNK = 1 << 20
+
+
+@click.group()
+def store() -> None:
+    """Work on the artifact store: put, get, verify, collect.
+
+    An artifact is a file or a folder, named by the digest of its bytes. Whatever is read is hashed first.
+    """
+
+
+@store.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--link", is_flag=True, help="Share the files by hard links where possible; they become read-only.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def put(path: Path, link: bool, as_json: bool) -> None:
+    """Keep a file, a folder, or what comes on stdin (-), and print its digest.
+
+    \b
+    Examples:
+      marin store put corpus/
+      marin store put notes.txt --json
+      tar c corpus | marin store put -
+    """
+    artifacts = open_root().store()
+    if str(path) == "-":
+        artifact = artifacts.put_bytes(sys.stdin.buffer.read())
+    elif path.is_dir():
+        artifact = artifacts.put_tree(path, link=link)
+    elif path.is_file():
+        artifact = artifacts.put_file(path, link=link)
+    else:
+        raise UsageError("nothing to put", where=str(path), expected="a file or a folder", found="neither",
+                         cure="name one that is there")
+    if as_json:
+        print_json({"digest": artifact.digest, "kind": artifact.kind, "size": artifact.size})
+    else:
+        click.echo(artifact.digest)
+
+
+@store.command()
+@click.argument("digest")
+@click.argument("dest", type=click.Path(path_type=Path), required=False)
+@click.option("--replace", is_flag=True, help="Replace what stands at DEST.")
+def get(digest: str, dest: Path | None, replace: bool) -> None:
+    """Write an artifact to DEST, all of it or nothing; a file without DEST goes to stdout.
+
+    \b
+    Examples:
+      marin store get sha256:DIGEST corpus/
+      marin store get sha256:DIGEST | head
+    """
+    artifacts = open_root().store()
+    parse_digest(digest)
+    if dest is not None:
+        artifacts.checkout(digest, dest, how="copy", replace=replace)
+    elif artifacts.kind(digest) == "tree":
+        raise UsageError("a folder does not fit on stdout", where=digest, expected="DEST", found="none",
+                         cure=f"name a folder: marin store get {digest} FOLDER")
+    else:
+        with artifacts.open(digest) as stream:
+            shutil.copyfileobj(stream, sys.stdout.buffer, CHUNK)
+        sys.stdout.buffer.flush()
+
+
+@store.command("ls")
+@click.argument("digest", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def list_(digest: str | None, as_json: bool) -> None:
+    """List the artifacts of the store, or the files of one tree.
+
+    \b
+    Examples:
+      marin store ls
+      marin store ls sha256:DIGEST --json
+    """
+    artifacts = open_root().store()
+    if digest is not None:
+        parse_digest(digest)
+        entries = artifacts.manifest(digest).entries
+        if as_json:
+            for entry in entries:
+                print_json({"path": entry.path, "size": entry.size, "digest": entry.digest})
+        else:
+            rows = [(entry.path, human_size(entry.size), entry.digest) for entry in entries]
+            print_table(("path", "size", "digest"), rows, empty="an empty tree")
+        return
+    held = _held(artifacts)
+    if as_json:
+        for artifact in held:
+            print_json({"digest": artifact.digest, "kind": artifact.kind, "size": artifact.size})
+    else:
+        rows = [(artifact.digest, artifact.kind, human_size(artifact.size)) for artifact in held]
+        print_table(("digest", "kind", "size"), rows, empty="the store is empty")
+
+
+def _held(artifacts: Store) -> Iterator[Artifact]:
+    for digest, _ in artifacts.digests():
+        yield artifacts.artifact(digest)
+
+
+@store.command()
+@click.argument("digests", metavar="[DIGEST]...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a finding.")
+def verify(digests: tuple[str, ...], as_json: bool) -> None:
+    """Hash artifacts again, all of the store when none is named; exit status 1 with a line per finding.
+
+    \b
+    Examples:
+      marin store verify
+      marin store verify sha256:DIGEST
+    """
+    artifacts = open_root().store()
+    for digest in digests:
+        parse_digest(digest)
+    findings = _findings(artifacts, digests) if digests else artifacts.verify_all()
+    if report_findings(findings, as_json=as_json):
+        click.get_current_context().exit(1)
+
+
+def _findings(artifacts: Store, digests: Iterable[str]) -> Iterator[Finding]:
+    for digest in digests:
+        yield from artifacts.verify(digest)
+
+
+def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
+    """Print each finding on a line as it is found, and return their number."""
+    count = 0
+    for finding in findings:
+        count += 1
+        if as_json:
+            print_json({"what": finding.what, "where": finding.where, "expected": finding.expected,
+                        "found": finding.found})
+        else:
+            click.echo(str(finding))
+    return count
+
+
+@store.command()
+@click.option("--min-age", type=click.FloatRange(min=0), default=7.0, show_default=True, metavar="DAYS",
+              help="Leave alone what was put or renewed within so many days.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
+    """Set aside what no event of the ledger names; it is deleted by a later collection.
+
+    \b
+    Examples:
+      marin store gc --dry-run
+      marin store gc --min-age 30
+    """
+    root = open_root()
+    raise NotImplementedError(root, min_age, dry_run, as_json, LedgerError, named_digests)

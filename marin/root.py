@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from ledger import (
     LogReader,
     Malformed,
     NotFound,
+    Projection,
     Receipt,
     Refused,
     Signer,
@@ -34,6 +35,7 @@ from ledger import (
     VerifierKey,
     create_key,
     default_key_path,
+    digest_bytes,
     load_signer,
     open_storage,
 )
@@ -86,19 +88,43 @@ class Root:
             return writer.append(drafts)
 
     def history(self) -> LedgerHistory:
-        """The events so far, verified."""
-        return LedgerHistory(self.reader())
+        """The events so far. The read model finds them; each that is given out is verified in the log itself."""
+        reader = self.reader()
+        path = self._projection_path()
+        if path is not None:
+            with Projection(path, reader) as projection:
+                projection.catch_up()
+        return LedgerHistory(reader, path)
+
+    def _projection_path(self) -> Path | None:
+        """Where the read model is kept: below ``local``; nowhere when that may not be written."""
+        if not self.local.is_dir() or not os.access(self.local, os.W_OK):
+            return None
+        if "://" not in self.location:
+            return self.local / "projections" / "events.sqlite"
+        name = digest_bytes(self.location.encode()).removeprefix("sha256:")
+        return self.local / "projections" / f"remote-{name[:32]}.sqlite"
 
 
-@dataclass(frozen=True)
 class LedgerHistory:
-    """:class:`marin.runs.History` over the log of a root."""
+    """:class:`marin.runs.History` over the log of a root, as it was when this was made."""
 
-    reader: LogReader
+    def __init__(self, reader: LogReader, path: Path | None) -> None:
+        self._reader, self._path = reader, path
+        self._size = reader.checkpoint().size
 
-    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterable[tuple[int, Event]]:
+    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterator[tuple[int, Event]]:
         """The events of one stream, of one type, or of both."""
-        for index, event in self.reader.events():
+        if self._path is None:
+            yield from self._scan(stream, type)
+            return
+        with Projection(self._path, self._reader) as projection:
+            found = [index for index, _ in projection.events(stream=stream, type=type) if index < self._size]
+        for index in found:
+            yield index, self._reader.event(index)
+
+    def _scan(self, stream: str | None, type: str | None) -> Iterator[tuple[int, Event]]:
+        for index, event in self._reader.events():
             if stream in (None, event.stream) and type in (None, event.type):
                 yield index, event
 

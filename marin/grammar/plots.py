@@ -58,7 +58,7 @@ PLOTS: tuple[Plot, ...] = (
         "lost",
         (
             ("one morning {^P.name} [can:not] find {O}", "one day {^P.name} [lose] {O}", "one evening {O} [be:one] gone"),
-            ("{^P} [need] {O.it} very much", "{^P} [love] {O.it} more than anything", "{^O.it} [belong] to {P.his} family"),
+            ("{^P} [need] {O.it} very much", "{^P} [love] {O.it} more than gold", "{^O.it} [belong] to {P.his} family"),
             ("{^P} [look] {H} and {X}, but {^O.it} [be] not there", "{^P} [search] {H.the}, but {P.he} [find] nothing"),
             ("~{^P} [begin] to cry", "~{^P} [ask] {C}, but nobody [know:one] anything",
              "~{^C} [help] {P.him}, but {C.they} [find] nothing"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
+
 from marin import grammar
 from marin.grammar import lexicon
 from marin.grammar.lexicon import PRONOUNS, Gender
@@ -113,11 +113,12 @@ def test_no_word_outside_of_lexicon_and_plots_but_names(stories: list[str]) -> N
 
 @pytest.mark.parametrize(
     ("determiners", "numbers", "other"),
-    [({"these", "those", "many", "several", "both"}, PLURALS, SINGULARS), ({"this", "every", "each", "another"}, SINGULARS, PLURALS)],
-)  # fmt: skip
+    [
+        ({"these", "those", "many", "several", "both"}, PLURALS, SINGULARS),
+        ({"this", "every", "each", "another"}, SINGULARS, PLURALS),
+    ],
+)
 def test_determiners_agree(
-    sentences: list[list[str]], determiners: set[str], numbers: set[str], other: set[str]
-) -> None:
     sentences: list[list[str]], determiners: set[str], numbers: set[str], other: set[str]
 ) -> None:
     heads = list(heads_after(sentences, determiners))

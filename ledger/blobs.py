@@ -45,6 +45,9 @@ class Blobs:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        here = storage.local_path(STORE + "x")
+        # Names of the store are made from digests, so they are safe to append to a path as they are.
+        self._base = None if here is None else f"{here.parent.parent}{os.sep}"
 
     # Writing
 
@@ -57,7 +60,7 @@ class Blobs:
         except Conflict:
             self._warn_replaced(name)
             self._storage.replace(name, data)
-        self._written(name)
+        self.touch(name)
         self._record_parts(hashed)
         return hashed
 
@@ -70,7 +73,7 @@ class Blobs:
             for digest, data in blobs.items():
                 self.put_bytes(data, Hashed(digest, len(data), None))
         for name in named:
-            self._written(name)
+            self.touch(name)
 
     def put_file(self, path: Path, *, link: bool = False) -> Hashed:
         """Keep the bytes of a local file of any size."""
@@ -81,7 +84,7 @@ class Blobs:
                 cure="open it for writing",
             )
         with _explained(path):
-            if self._storage.local_path(STORE + "x") is None:
+            if self._base is None:
                 return self._put_remote(path)
             with self._staged(path, link) as (staged, hashed):
                 self._adopt(blob_name(hashed.digest), staged)
@@ -93,17 +96,20 @@ class Blobs:
         return self.touch(blob_name(digest))
 
     def touch(self, name: str) -> bool:
-        """Make something in the store young for garbage collection; False if it is not there."""
-        path = self._storage.local_path(name)
-        if path is None:
+        """Make something in the store young for garbage collection, and read-only; False if it is not there."""
+        if self._base is None:
             return self._storage.exists(name)
+        path = self._base + name
         try:
-            if abs(time.time() - path.stat().st_mtime) > RENEW_SECONDS:
+            status = os.stat(path)
+            if status.st_mode & 0o222:
+                os.chmod(path, READ_ONLY)
+            if abs(time.time() - status.st_mtime) > RENEW_SECONDS:
                 os.utime(path)
         except FileNotFoundError:
             return self._restore(name)
         except PermissionError:
-            _log.warning("%s belongs to another user: its age for garbage collection stays", name)
+            _log.warning("%s belongs to another user: its mode and its age stay", name)
         return True
 
     # Reading
@@ -114,15 +120,8 @@ class Blobs:
 
     def has_name(self, name: str) -> bool:
         """As `has`, for anything in the store."""
-        return self._storage.exists(name) or self._restore(name)
-
-    def holds(self, digest: str, data: bytes) -> bool:
-        """Whether a blob is there with these very bytes; it is young again then."""
-        name = blob_name(digest)
-        try:
-            return self._storage.read(name) == data and self.touch(name)
-        except NotFound:
-            return False
+        there = self._storage.exists(name) if self._base is None else os.path.isfile(self._base + name)
+        return there or self._restore(name)
 
     def size(self, digest: str) -> int:
         """How long a blob is, by its file."""
@@ -190,14 +189,14 @@ class Blobs:
             raise self._other_root(digest, root or digest, recorded)
         return recorded
 
-    def local(self, digest: str) -> Path | None:
+    def local(self, digest: str) -> str | None:
         """The file of a blob on a local disk, for those who share it and hash it themselves."""
         name = blob_name(digest)
-        path = self._storage.local_path(name)
-        if path is None:
+        if self._base is None:
             return None
-        self.size(digest)
-        return path
+        if not self.has_name(name):
+            raise self._missing(digest)
+        return self._base + name
 
     def names(self) -> Iterator[str]:
         """Every name in the area of blobs."""
@@ -273,10 +272,9 @@ class Blobs:
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
-        anchor = self._storage.local_path(STORE + "x")
-        assert anchor is not None, "only local storages stage files"
-        anchor.parent.mkdir(parents=True, exist_ok=True)
-        staged = anchor.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        folder = Path(self._base or "", STORE)
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
             yield staged
         finally:
@@ -297,13 +295,6 @@ class Blobs:
         except Conflict:
             self._warn_replaced(name)
             self._storage.replace(name, hashed.parts.encode())
-
-    def _written(self, name: str) -> None:
-        path = self._storage.local_path(name)
-        if path is not None:
-            with suppress(PermissionError):  # another user's blob: his mode is as good as ours
-                os.chmod(path, READ_ONLY)
-            self.touch(name)
 
     def _restore(self, name: str) -> bool:
         """Bring back what garbage collection set aside under this name."""
@@ -328,7 +319,10 @@ class Blobs:
         except NotFound:
             if self._restore(name):
                 return get(name)
-        raise NotFound(
+        raise self._missing(digest)
+
+    def _missing(self, digest: str) -> NotFound:
+        return NotFound(
             "no such artifact",
             where=f"{digest} in {self._storage.describe()}",
             cure="pull it from a remote, or run the step that makes it",

@@ -26,12 +26,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from ledger.blobs import READ_ONLY, Blobs
+from ledger.digest import digest_bytes
 from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
 from ledger.manifest import Manifest, ManifestEntry
-from ledger.parts import hash_bytes, hash_stream
+from ledger.parts import hash_stream
 from ledger.reflink import clone
 from ledger.storage.port import TEMPORARY
 from ledger.treescan import scan
@@ -117,7 +118,7 @@ class _Placer:
                 return
             self._copy(digest, target, executable, self._blobs.size(digest) if size is None else size)
 
-    def _reflink(self, blob: Path, digest: str, target: Path, executable: bool) -> bool:
+    def _reflink(self, blob: str, digest: str, target: Path, executable: bool) -> bool:
         with open(blob, "rb") as source, open(target, "x+b") as sink:
             cloned = clone(source, sink)
             if cloned:
@@ -130,7 +131,7 @@ class _Placer:
         self._counts["reflinked"] += 1
         return True
 
-    def _hardlink(self, blob: Path, digest: str, target: Path) -> bool:
+    def _hardlink(self, blob: str, digest: str, target: Path) -> bool:
         try:
             os.link(blob, target)
         except OSError as error:
@@ -140,10 +141,11 @@ class _Placer:
                 self._links = self._must("hardlink", target)
             return False
         # Hashed under the new name: what is checked is what is given out.
-        self._check(digest, _hash_file(target))
-        if target.stat().st_mode & 0o222:
-            with suppress(PermissionError):
-                os.chmod(target, READ_ONLY)
+        with open(target, "rb") as stream:
+            self._check(digest, _hash(stream))
+            if os.fstat(stream.fileno()).st_mode & 0o222:
+                with suppress(PermissionError):
+                    os.fchmod(stream.fileno(), READ_ONLY)
         self._counts["hardlinked"] += 1
         return True
 
@@ -188,14 +190,18 @@ def _is_tree(folder: Path, manifest: Manifest) -> bool:
 
 
 def _same(location: str, entry: ManifestEntry) -> bool:
-    return not os.path.islink(location) and _hash_file(Path(location)) == entry.digest
+    return not os.path.islink(location) and _hash_file(location) == entry.digest
 
 
-def _hash_file(path: Path) -> str:
+def _hash_file(path: str | Path) -> str:
     with open(path, "rb") as stream:
-        if os.fstat(stream.fileno()).st_size <= _SMALL:
-            return hash_bytes(stream.read()).digest
-        return hash_stream(stream).digest
+        return _hash(stream)
+
+
+def _hash(stream: BinaryIO) -> str:
+    if os.fstat(stream.fileno()).st_size <= _SMALL:
+        return digest_bytes(stream.read())
+    return hash_stream(stream).digest
 
 
 def _may_replace(dest: Path, replace: bool) -> None:

@@ -29,6 +29,7 @@ from ledger.errors import Malformed, Tampered
 from ledger.manifest import PART_SIZE
 
 _BUFFERS: Final = 3
+_HEAD: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,16 @@ def hash_bytes(data: bytes) -> Hashed:
 
 def hash_stream(source: BinaryIO, sink: Callable[[memoryview], object] | None = None) -> Hashed:
     """Digest, and part hashes above 8 MiB, of what `source` still holds; each piece is shown to `sink` as well."""
+    head = bytearray(_HEAD)  # most files are small: for them no buffer of a whole part is made
+    filled = _fill(source, memoryview(head))
+    if filled < _HEAD:
+        view = memoryview(head)[:filled]
+        if sink is not None:
+            sink(view)
+        return Hashed(f"sha256:{hashlib.sha256(view).hexdigest()}", filled, None)
     first = bytearray(PART_SIZE)
-    filled = _fill(source, first)
+    first[:_HEAD] = head
+    filled = _HEAD + _fill(source, memoryview(first)[_HEAD:])
     if filled < PART_SIZE:
         view = memoryview(first)[:filled]
         if sink is not None:
@@ -178,15 +187,15 @@ def _hash_large(source: BinaryIO, first: bytearray, sink: Callable[[memoryview],
             if waiting is not None:  # its buffer is filled again only when both are done with it
                 waiting[0].result()
                 waiting[1].result()
-            filled = _fill(source, buffers[turn])
+            filled = _fill(source, memoryview(buffers[turn]))
     digest = f"sha256:{whole.hexdigest()}"
     parts = PartHashes(digest, size, tuple(leaf.result() for leaf in leaves)) if size > PART_SIZE else None
     return Hashed(digest, size, parts)
 
 
-def _fill(source: BinaryIO, buffer: bytearray) -> int:
+def _fill(source: BinaryIO, view: memoryview) -> int:
     """Read until the buffer is full or the source is at its end."""
-    view, filled = memoryview(buffer), 0
+    filled = 0
     while filled < len(view):
         count = source.readinto(view[filled:])  # type: ignore[attr-defined]
         if not count:

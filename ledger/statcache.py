@@ -23,10 +23,11 @@ from typing import Final
 
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SCHEMA: Final = """
+create table if not exists tree (listing text primary key, digest text not null) without rowid;
 create table if not exists seen (
     path text primary key, device integer, inode integer, size integer, mtime integer, ctime integer,
     digest text not null, parts text
-) without rowid
+) without rowid;
 """
 _log = logging.getLogger(__name__)
 
@@ -108,6 +109,24 @@ class StatCache:
         if rows:
             self._use(insert, None)
 
+    def tree(self, listing: str) -> str | None:
+        """The digest of the tree whose files and digests have this fingerprint, if it was made before."""
+
+        def row(database: sqlite3.Connection) -> str | None:
+            found = database.execute("select digest from tree where listing = ?", (listing,)).fetchone()
+            return str(found[0]) if found else None
+
+        return self._use(row, None)
+
+    def remember_tree(self, listing: str, digest: str) -> None:
+        """Keep the digest of a tree by the fingerprint of its files."""
+
+        def insert(database: sqlite3.Connection) -> None:
+            with database:
+                database.execute("insert or replace into tree values (?, ?)", (listing, digest))
+
+        self._use(insert, None)
+
     def _use[T](self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         if self._path is None:
             return otherwise
@@ -116,7 +135,7 @@ class StatCache:
             with closing(sqlite3.connect(self._path, timeout=5)) as database:
                 database.execute("pragma journal_mode = wal")
                 database.execute("pragma synchronous = normal")
-                database.execute(_SCHEMA)
+                database.executescript(_SCHEMA)
                 return work(database)
         except (sqlite3.Error, OSError) as error:
             _log.info("stat cache %s cannot be used: %s", self._path, error)

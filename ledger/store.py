@@ -16,10 +16,11 @@ place of them. Where the bytes lie is told by `ledger.storelayout`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -90,27 +91,32 @@ class Store:
         started = time.time_ns()
         root = folder.absolute()
         found = scan(root)
-        check_tree(file.path for file in found)  # before the first byte is written
         known = self._seen.below(str(root))
-        hashes: dict[str, tuple[str, int, str | None]] = {}
+        old: dict[str, Seen] = {}
         fresh: list[Found] = []
         for file in found:
             seen = known.get(file.location)
-            if seen is not None and seen.still(file.status) and self.blobs.renew(seen.digest):
-                hashes[file.path] = (seen.digest, seen.size, seen.parts)
+            if seen is not None and seen.still(file.status) and self.blobs.has(seen.digest):
+                old[file.path] = seen
             else:
                 fresh.append(file)
-        new = self._put_fresh(fresh, link)
-        hashes.update(
-            (path, (h.digest, h.size, h.parts.root if h.parts else None)) for path, h in new.items()
+        if fresh or not found:
+            check_tree(file.path for file in found)  # before the first byte is written
+            new = self._put_fresh(fresh, link)
+            old.update((file.path, _as_seen(file.status, new[file.path])) for file in fresh)
+        listing = _fingerprint(found, old)
+        tree = self._seen.tree(listing)
+        if tree is not None and self.blobs.touch(tree_name(tree)):
+            return Artifact(tree, sum(seen.size for seen in old.values()), "tree")
+        artifact = self._publish(
+            Manifest.of(
+                ManifestEntry(file.path, seen.size, seen.digest, file.executable, seen.parts)
+                for file in found
+                for seen in (old[file.path],)
+            )
         )
-        manifest = Manifest.of(
-            ManifestEntry(file.path, size, digest, file.executable, parts)
-            for file in found
-            for digest, size, parts in (hashes[file.path],)
-        )
-        artifact = self.put_manifest(manifest)
-        self._seen.remember({file.location: _as_seen(file.status, new[file.path]) for file in fresh}, started)
+        self._seen.remember({file.location: old[file.path] for file in fresh}, started)
+        self._seen.remember_tree(listing, artifact.digest)
         return artifact
 
     def put_manifest(self, manifest: Manifest) -> Artifact:
@@ -123,6 +129,9 @@ class Store:
                     expected="every blob before its manifest",
                     cure="put the file first",
                 )
+        return self._publish(manifest)
+
+    def _publish(self, manifest: Manifest) -> Artifact:
         data, name = manifest.encode(), tree_name(manifest.digest)
         try:
             self.storage.ensure(name, data)
@@ -250,7 +259,7 @@ class Store:
             data = _read(file.location)
             hashed = hash_bytes(data)
             done[file.path] = hashed
-            if hashed.digest not in batch and not self.blobs.holds(hashed.digest, data):
+            if hashed.digest not in batch:
                 batch[hashed.digest] = data
                 held += len(data)
             if held >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
@@ -272,7 +281,7 @@ class Store:
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
         try:
             hashed = self.blobs.verified(digest)
-            recorded = self.blobs.parts(digest)
+            recorded = self.blobs.parts(digest) if hashed.size > PART_SIZE else None
         except LedgerError as error:
             return [_finding(error, where)]
         findings = []
@@ -281,7 +290,7 @@ class Store:
         root = hashed.parts.root if hashed.parts else None
         if entry is not None and entry.parts != root:
             findings.append(Finding("root of a file's parts", where, str(entry.parts), str(root)))
-        if hashed.size > PART_SIZE and recorded is not None and recorded != hashed.parts:
+        if recorded is not None and recorded != hashed.parts:
             findings.append(Finding("part hashes recorded beside a blob", where, str(root), recorded.root))
         return findings
 
@@ -289,6 +298,16 @@ class Store:
 def _finding(error: LedgerError, where: str) -> Finding:
     place = where if not error.where or error.where == where else f"{where} ({error.where})"
     return Finding(error.what, place, error.expected, error.found)
+
+
+def _fingerprint(files: Iterable[Found], seen: Mapping[str, Seen]) -> str:
+    """A key for the content of a manifest that costs less than the manifest. It never leaves the stat cache."""
+    hasher = hashlib.sha256()
+    for file in files:
+        known = seen[file.path]
+        line = f"{file.path}\0{known.digest}{known.size}{'x' if file.executable else '-'}{known.parts}\n"
+        hasher.update(line.encode("utf-8", "surrogateescape"))
+    return hasher.hexdigest()
 
 
 def _as_seen(status: os.stat_result, hashed: Hashed) -> Seen:

@@ -62,5 +62,5 @@ def digest_of(name: str, prefix: str) -> str:
 
 
 def _spread(digest: str) -> str:
-    text = parse_digest(digest).hex()
-    return f"{text[:2]}/{text[2:]}"
+    parse_digest(digest)
+    return f"{digest[7:9]}/{digest[9:]}"

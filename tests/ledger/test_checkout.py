@@ -57,7 +57,7 @@ def leftovers(folder: Path) -> list[Path]:
 def blob(store: Store, tree: str, path: str) -> Path:
     found = store.blobs.local(store.manifest(tree).entry(path).digest)
     assert found is not None
-    return found
+    return Path(found)
 
 
 @pytest.mark.parametrize("how", ["auto", "hardlink", "copy"])
@@ -196,7 +196,7 @@ def test_a_reflink_is_taken_where_there_is_one(
 def test_a_blob_with_too_many_names_is_copied(
     store: Store, tree: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*args, **kwargs):
+    def full(*names: object, **options: object) -> None:
         raise OSError(31, os.strerror(31))
 
     monkeypatch.setattr(module.os, "link", full)

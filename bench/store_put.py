@@ -1,0 +1,215 @@
+"""How fast the artifact store is, beside plain sha256 and beside DVC, in one run on one machine.
+
+    python bench/store_put.py [--size-mib 1024] [--files 20000] [--many 100000] [--without-dvc] [--folder DIR] [--json]
+
+Absolute times move with the machine; the ratios are what docs/store.md quotes. Every figure is taken once on files
+written just before (so they are in the page cache, as after a step has produced them); the folder and everything in it
+is removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ledger import Store, describe_state, open_storage
+
+MIB = 1024 * 1024
+DVC = Path(sys.executable).with_name("dvc")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured thing: how long it took, and how it stands to another."""
+
+    what: str
+    seconds: float
+    ratio: str = ""
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def hash_serial(path: Path) -> None:
+    hasher = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while chunk := stream.read(8 * MIB):
+            hasher.update(chunk)
+
+
+def hash_threads(path: Path, threads: int = 2) -> None:
+    """The machine's rate for hashing with two threads: each takes a half of the file."""
+    size = path.stat().st_size
+
+    def part(index: int) -> None:
+        hasher = hashlib.sha256()
+        with open(path, "rb") as stream:
+            stream.seek(index * size // threads)
+            left = size // threads
+            while left and (chunk := stream.read(min(8 * MIB, left))):
+                hasher.update(chunk)
+                left -= len(chunk)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, range(threads)))
+
+
+class Dvc:
+    """A DVC project beside the store, driven as its users drive it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.run("init", "--no-scm", "-q")
+        self.run("config", "core.analytics", "false")
+        self.run("config", "core.check_update", "false")
+        # Hard links where they can be had: the fastest setting of DVC that copies nothing.
+        self.run("config", "cache.type", "reflink,hardlink,copy")
+
+    def run(self, *arguments: str) -> None:
+        subprocess.run([DVC, *arguments], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def large_file(base: Path, mib: int, dvc: Dvc | None) -> list[Figure]:
+    path = base / "large"
+    block = os.urandom(16 * MIB)
+    with open(path, "wb") as stream:
+        for index in range(mib // 16):
+            stream.write(index.to_bytes(8) + block[8:])
+        os.fsync(stream.fileno())
+    one, two = timed(lambda: hash_serial(path)), timed(lambda: hash_threads(path))
+    store = Store(open_storage(base / "large-root"))
+    copied = timed(lambda: store.put_file(path))
+    linking = Store(open_storage(base / "large-link"))
+    linked = timed(lambda: linking.put_file(path, link=True))
+    digest = linking.put_file(path, link=True).digest
+    verified = timed(lambda: linking.verify(digest))
+    out = timed(lambda: store.checkout(digest, base / "large-out"))
+    ranged = timed(lambda: store.open_range(digest, mib * MIB // 2, 4096))
+    figures = [
+        Figure(f"sha256 of {mib} MiB, one thread", one, f"{mib / 1024 / one:.2f} GiB/s"),
+        Figure("sha256, two threads", two, f"{mib / 1024 / two:.2f} GiB/s"),
+        Figure("put, linked (digest and part hashes)", linked, f"{one / linked:.2f} of one thread, {two / linked:.2f} of two"),
+        Figure("put, copied and synced", copied, f"{one / copied:.2f} of one thread"),
+        Figure("verify", verified, f"{one / verified:.2f} of one thread"),
+        Figure("checkout, hard link or reflink, verified", out, f"{one / out:.2f} of one thread"),
+        Figure("verified range of 4 KiB", ranged),
+    ]
+    if dvc is not None:
+        shutil.copyfile(path, dvc.folder / "large")
+        added = timed(lambda: dvc.run("add", "large"))
+        figures.append(Figure("dvc add", added, f"put linked {added / linked:.1f}x, copied {added / copied:.1f}x faster"))
+    return figures
+
+
+def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
+    write_tree(base / "tree", count)
+    store = Store(open_storage(base / "tree-root"))
+    put = timed(lambda: store.put_tree(base / "tree"))
+    digest = store.put_tree(base / "tree").digest
+    out = timed(lambda: store.checkout(digest, base / "tree-out"))
+    again = timed(lambda: store.checkout(digest, base / "tree-out"))
+    copied = timed(lambda: store.checkout(digest, base / "tree-copy", how="copy"))
+    verified = timed(lambda: store.verify(digest))
+    figures = [
+        Figure(f"put of {count} files of 1 KB", put, f"{count / put:.0f} files/s"),
+        Figure("checkout, hard links or reflinks", out, f"{count / out:.0f} files/s"),
+        Figure("checkout again, nothing to do", again),
+        Figure("checkout, copies", copied, f"{count / copied:.0f} files/s"),
+        Figure("verify", verified, f"{count / verified:.0f} files/s"),
+    ]
+    if dvc is not None:
+        shutil.copytree(base / "tree", dvc.folder / "tree")
+        added = timed(lambda: dvc.run("add", "tree"))
+        shutil.rmtree(dvc.folder / "tree")
+        checked = timed(lambda: dvc.run("checkout", "tree.dvc"))
+        figures.append(Figure("dvc add", added, f"put {added / put:.1f}x faster"))
+        figures.append(Figure("dvc checkout", checked, f"checkout {checked / out:.1f}x faster, copies {checked / copied:.1f}x"))
+    return figures
+
+
+def unchanged_files(base: Path, count: int) -> list[Figure]:
+    write_tree(base / "many", count)
+    store = Store(open_storage(base / "many-root"))
+    time.sleep(2.5)  # the stat cache takes no file that is younger than two seconds: an edit of it might not show
+    first = timed(lambda: store.put_tree(base / "many"))
+    second = timed(lambda: store.put_tree(base / "many"))
+    return [
+        Figure(f"put of {count} files of 1 KB", first, f"{count / first:.0f} files/s"),
+        Figure("put again, nothing changed", second, f"{first / second:.1f}x faster"),
+    ]
+
+
+def state_in_memory(mib: int) -> list[Figure]:
+    rng = np.random.default_rng(0)
+    arrays = {f"layer/{index}": rng.integers(0, 2**32, 16 * MIB // 4, dtype=np.uint32) for index in range(mib // 16)}
+
+    def both() -> None:
+        def half(index: int) -> None:
+            hasher = hashlib.sha256()
+            for array in list(arrays.values())[index::2]:
+                hasher.update(memoryview(array).cast("B"))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(half, range(2)))
+
+    plain, state = timed(both), timed(lambda: describe_state(arrays))
+    return [
+        Figure(f"sha256 of {mib} MiB in memory, two threads", plain, f"{mib / 1024 / plain:.2f} GiB/s"),
+        Figure("digest of it as a state", state, f"{plain / state:.2f} of two threads"),
+    ]
+
+
+def write_tree(folder: Path, count: int) -> None:
+    for index in range(count):
+        path = folder / f"{index % 100:02d}"
+        if index < 100:
+            path.mkdir(parents=True)
+        (path / f"{index}.txt").write_bytes(f"{index}:".encode() + b"x" * 1016)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--size-mib", type=int, default=1024)
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--many", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, help="where to work; default: the folder for temporary files")
+    parser.add_argument("--without-dvc", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    base = Path(tempfile.mkdtemp(prefix="store-bench-", dir=options.folder))
+    try:
+        dvc = None if options.without_dvc else Dvc(base / "dvc")
+        figures = [
+            *large_file(base, options.size_mib, dvc),
+            *small_files(base, options.files, dvc),
+            *unchanged_files(base, options.many),
+            *state_in_memory(options.size_mib),
+        ]
+    finally:
+        shutil.rmtree(base)
+    if options.json:
+        sys.stdout.write(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+        return
+    for figure in figures:
+        sys.stdout.write(f"{figure.what:48} {figure.seconds:8.3f} s   {figure.ratio}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -105,9 +105,12 @@ class Model(Section):
 
 
 class Optimizer(Section):
-    """AdamW with decoupled weight decay, clipping by global norm, warm-up and decay of the rate."""
+    """An element-wise optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
 
-    name: Literal["adamw"] = "adamw"
+    Optimizers that look across a tensor (Muon, Adafactor, Shampoo) would need fixed orders of their own and are refused.
+    """
+
+    name: Literal["adamw", "lion"] = "adamw"
     learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 3e-3
     min_lr_ratio: Rate = 0.1
     warmup_steps: Count = 10

@@ -24,7 +24,8 @@ from ledger import StateManifest
 from marin.errors import Diverged
 from marin.recipe import Execution, Recipe
 from marin.training.data import Batch, batches
-from marin.training.state import TrainState, initial_state, load, manifest_of
+from marin.training.slices import SlicedState
+from marin.training.state import initial_state, leaves, load, manifest_of, save
 from marin.training.step import StepOutcome, TrainStep, mesh_of
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,19 @@ def step_fingerprint(outcome: StepOutcome) -> str:
     hasher = hashlib.sha256(np.asarray([outcome.loss, outcome.grad_norm], dtype="<f4").tobytes())
     hasher.update(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
     return "sha256:" + hasher.hexdigest()
+
+
+class NotFinite(Diverged):
+    """A train step found a loss or a gradient that is not a finite number and left the state as it was: ``state`` is the
+    one before the step, to be saved for inspection."""
+
+    def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState) -> None:
+        super().__init__(
+            "loss or gradient is not finite", where=f"train step {number} (sequences {batch.indices.tolist()})",
+            expected="finite numbers", found=f"loss {outcome.loss}, gradient norm {outcome.grad_norm}",
+            cure="lower optimizer.learning_rate or raise optimizer.warmup_steps")
+        self.number = number
+        self.state = state
 
 
 class StopSignal:
@@ -88,34 +102,38 @@ class Training:
         self.mesh = mesh_of(execution.devices)
         self._cache = cache
         self._first = initial_state(recipe, vocab_size)
+        self.names = [name for name, _ in leaves(self._first)]
         self.step = TrainStep(recipe, self.mesh, self._first)
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
-    def start(self) -> tuple[TrainState, StateManifest]:
+    def start(self) -> tuple[SlicedState, StateManifest]:
         """The state before the first train step, and its digest."""
         return self.step.place(self._first), manifest_of(self._first)
 
-    def resume(self, folder: Path, expected: str, *, where: str) -> tuple[TrainState, StateManifest]:
+    def resume(self, folder: Path, expected: str, *, where: str) -> tuple[SlicedState, StateManifest]:
         """The state in a checkpoint folder; raises ``Tampered`` when its tensors are not those of ``expected``."""
         state, manifest = load(folder, self.recipe, self.vocab_size, expected, where=where)
         return self.step.place(state), manifest
 
-    def segment(self, state: TrainState, before: StateManifest, start: int, end: int, *, stop: StopSignal | None = None,
-                progress: Progress | None = None) -> tuple[TrainState, SegmentRecord]:
+    def save(self, state: SlicedState, folder: Path) -> None:
+        """A training checkpoint of ``state`` in ``folder``, which must not exist."""
+        save(self.step.collect(state), folder)
+
+    def segment(self, state: SlicedState, before: StateManifest, start: int, end: int, *, stop: StopSignal | None = None,
+                progress: Progress | None = None) -> tuple[SlicedState, SegmentRecord]:
         """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
 
         Raises:
-            Diverged: a loss is not finite; the message names the step.
+            NotFinite: loss or gradient is not a finite number; the error names the step and holds the state before it.
         """
         record = SegmentRecord(start, start, before, before)
         traces: list[bytes] = []
         for number in range(start, end):
             batch = self._batch(number)
             state, outcome = self.step.run(state, batch.tokens, batch.weights)
-            if not np.isfinite(outcome.loss):
-                raise Diverged("loss is not finite", where=f"train step {number}", expected="a finite number",
-                               found=str(outcome.loss), cure="lower optimizer.learning_rate or raise optimizer.warmup_steps")
+            if not outcome.finite:
+                raise NotFinite(number, outcome, batch, state)
             record.losses.append(float(outcome.loss))
             record.grad_norms.append(float(outcome.grad_norm))
             record.batches.append(batch.digest)
@@ -127,7 +145,7 @@ class Training:
             if stop is not None and stop.received is not None:
                 break
         record.trace = b"".join(traces)
-        record.end_state = manifest_of(state)
+        record.end_state = manifest_of(self.step.collect(state))
         return state, record
 
     def _batch(self, number: int) -> Batch:

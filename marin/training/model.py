@@ -13,7 +13,7 @@ import optax
 from levanter.layers.attention import AttentionBackend
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
-from levanter.optim.config import AdamConfig
+from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.recipe import Model, Optimizer, Recipe
@@ -46,16 +46,34 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
-    """Levanter's AdamW for ``recipe``: global-norm clipping, Adam, masked decoupled decay, scheduled rate."""
-    return _adam(recipe.optimizer).build(recipe.trainer.num_steps)
+    """Levanter's optimizer for ``recipe``: element-wise moments, masked decoupled decay, scheduled rate.
+
+    Without clipping: the gradient's global norm is a sum across tensors and devices, whose order the train step fixes
+    (``step.slice_update``).
+    """
+    steps = recipe.trainer.num_steps
+    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps)).build(steps)
 
 
-def _adam(config: Optimizer) -> AdamConfig:
-    return AdamConfig(
-        learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
-        warmup=config.warmup_steps, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
-        epsilon=config.epsilon, max_grad_norm=config.max_grad_norm, nesterov=False,
-    )
+def _warmup(steps: int, num_steps: int) -> float:
+    """Levanter takes 1 for the fraction 1.0, the whole run; one step is said as a fraction that rounds to it."""
+    return steps if steps != 1 else min(1.0, 1.5 / num_steps)
+
+
+def _levanter_optimizer(config: Optimizer, warmup: float) -> OptimizerConfig:
+    match config.name:
+        case "adamw":
+            return AdamConfig(
+                learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
+                warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
+                epsilon=config.epsilon, max_grad_norm=None, nesterov=False,
+            )
+        case "lion":
+            return LionConfig(
+                learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
+                warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
+                epsilon=config.epsilon, max_grad_norm=None,
+            )
 
 
 def compute_dtype(recipe: Recipe) -> jnp.dtype:

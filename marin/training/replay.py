@@ -20,7 +20,6 @@ from marin.replay import compare
 from marin.replay.compare import Divergence, FoundSegment
 from marin.training.loop import SegmentRecord, Training, use_compilation_cache
 from marin.training.run import program_identity, vocabulary_size
-from marin.training.state import leaves
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
     use_compilation_cache(compilation_cache())
     training = Training(recipe, tokens / "train", vocabulary_size(tokenizer), execution)
     state, manifest = training.start()
-    names = [name for name, _ in leaves(state)]
     program = dict(program_identity(training))
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
@@ -56,7 +54,7 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
     for done, recorded in enumerate(segments):
         state, record = training.segment(state, manifest, recorded.start, recorded.end,
                                          progress=lambda step, loss: report(step + 1, f"loss {loss:.3f}"))
-        divergence = compare.segment(recorded, found(record), _blob(store, recorded.trace), names)
+        divergence = compare.segment(recorded, found(record), _blob(store, recorded.trace), training.names)
         if divergence is not None:
             return ended(done + 1, divergence)
         manifest = record.end_state

@@ -27,7 +27,7 @@ from marin.progress import bar
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
 from marin.training.loop import SegmentRecord, StopSignal, Training, use_compilation_cache
-from marin.training.state import TrainState, save
+from marin.training.slices import SlicedState
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ def train(task: Task) -> StepResult:
             end = min(recipe.trainer.num_steps, (at // length + 1) * length)
             state, record = training.segment(state, manifest, at, end, stop=stop,
                                              progress=lambda step, loss: progress(step + 1, f"loss {loss:.3f}"))
-            save_segment(task, state, record, folder)
+            save_segment(task, training, state, record, folder)
             at, manifest = record.end, record.end_state
             if stop.received is not None and at < recipe.trainer.num_steps:
                 raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
                                   found=stop.received.name, cure="run the same command again: it goes on from here")
     if not folder.exists():
-        save(state, folder)
+        training.save(state, folder)
     shutil.copytree(folder, task.out / "checkpoint")
     (task.out / "state.json").write_bytes(manifest.encode())
     return result_of(task, manifest.digest, sum(tensor.nbytes for tensor in manifest.tensors))
@@ -123,10 +123,10 @@ def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
     return None
 
 
-def save_segment(task: Task, state: TrainState, record: SegmentRecord, folder: Path) -> None:
+def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:
     """Bytes first, then the events that name them."""
     shutil.rmtree(folder, ignore_errors=True)
-    save(state, folder)
+    training.save(state, folder)
     artifact = task.store.put_tree(folder)
     manifest = task.store.put_bytes(record.end_state.encode())
     trace = task.store.put_bytes(record.trace)

@@ -110,7 +110,7 @@ def manifest_of(state: TrainState) -> StateManifest:
 def save(state: TrainState, folder: Path) -> None:
     """Write ``state`` with Levanter's checkpoint writer and wait until it is complete. ``folder`` must not exist."""
     manager = GlobalAsyncCheckpointManager()
-    host = jax.tree.map(lambda x: jax.device_put(local(x), jax.devices()[0]) if is_jax_array_like(x) else x, state)
+    host = jax.tree.map(lambda x: jax.device_put(local(x), jax.local_devices()[0]) if is_jax_array_like(x) else x, state)
     levanter.checkpoint.save_checkpoint(host, int(local(state.step)), str(folder), manager, is_temporary=False)
     manager.wait_until_finished()
 
@@ -125,7 +125,8 @@ def load(folder: Path, recipe: Recipe, vocab_size: int, expected: str, *, where:
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     exemplar = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device) if isinstance(x, jax.ShapeDtypeStruct) else x, shape)
-    state = levanter.checkpoint.load_checkpoint(exemplar, str(folder))
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    state = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
     manifest = manifest_of(state)
     if manifest.digest != expected:
         raise Tampered("training checkpoint holds another state", where=where, expected=expected, found=manifest.digest,

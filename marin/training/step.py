@@ -1,24 +1,29 @@
 """One train step whose arithmetic does not depend on how many devices execute it.
 
-The batch is cut into L logical shards. Four kinds of compiled programs, never merged (a compiler that sees two of them
-together may contract a product of the one with a sum of the other, differently for each number of devices):
+The batch is cut into L logical shards and the state into L logical slices (:mod:`marin.training.slices`); a device has
+L/D of both. Every multiplication happens in a program whose shapes are those of one shard or of one slice, so that
+what is compiled is the same for every number of devices D:
 
-1. ``gradient``: loss sum, weight sum and gradient *sum* of one logical shard, in microbatches; the same for every shard;
-2. ``add``: one node of the binary tree that folds the shards. A device folds its own subtree depth first, so that it
-   holds at most log2(L / D) partial sums;
-3. ``exchange``: one level of the same tree across devices, by a butterfly: every device adds its partner's partial sum
-   to its own. Addition of two floats commutes bit for bit, so all devices hold the same sum;
-4. ``update``: division by the token count, clipping, optimizer, on every device.
+1. ``gradient``: loss sum, weight sum and gradient *sum* of one logical shard, in microbatches;
+2. ``square``: sum of squares of one slice of the gradient;
+3. ``update``: clipping, optimizer and fingerprint of one slice of the state.
 
-Every program runs under ``shard_map``, so what a device compiles are local shapes that do not mention the number of
-devices. ``fingerprint`` adds, per tensor, integer sums of the state's bits weighted by position: the same for every
-sharding, and cheap enough for every step.
+Between them are programs that only move and add, along one fixed binary tree over the shards (the slices):
+
+4. ``add``: one node of the tree; a device folds its own shards depth first, holding at most log2(L/D) + 1 sums;
+5. ``exchange``: every device gets the other devices' sums of its own slices and folds them along the same tree;
+6. ``total``: the same fold for the sums of squares;
+7. ``gather``: whole parameters from their slices.
+
+They are never merged with the first three: a compiler that sees both together may contract a product of the one with a
+sum of the other into a fused multiply-add, differently for each D.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,8 +41,10 @@ from levanter.models.lm_model import LmExample
 
 from marin.errors import UsageError
 from marin.recipe import Recipe
+from marin.training import fingerprint
 from marin.training.model import compute_dtype, optimizer
-from marin.training.state import TrainState, leaves
+from marin.training.slices import Layout, Leaves, SlicedState, unnamed
+from marin.training.state import TrainState
 
 DATA = "data"
 Arrays = Any
@@ -47,11 +54,16 @@ Arrays = Any
 @dataclass(frozen=True)
 class StepOutcome:
     """``loss``: mean over the batch's weighted tokens, float32. ``grad_norm``: before clipping, float32.
-    ``fingerprint``: uint32[tensors, 2] over the state after the step."""
+    ``fingerprint``: uint32[tensors, 2] over the state after the step, in the order of ``state.leaves``."""
 
     loss: np.float32
     grad_norm: np.float32
     fingerprint: np.ndarray
+
+    @property
+    def finite(self) -> bool:
+        """Whether the update took place: loss and gradient were finite. Otherwise the state is still the one before."""
+        return bool(np.isfinite(self.loss) and np.isfinite(self.grad_norm))
 
 
 def mesh_of(devices: int) -> Mesh:
@@ -79,7 +91,7 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
         example = LmExample(tokens=hax.named(tokens, (Batch, Pos)), loss_weight=hax.named(weights, (Batch, Pos)),
                             attn_mask=AttentionMask.causal())
         per_token = model.compute_next_token_loss(example, reduction=None)
-        return hax.sum(per_token).array.astype(jnp.float32)
+        return hax.sum(per_token.astype(jnp.float32)).array
 
     grad = jax.value_and_grad(loss_sum)
     count = tokens.shape[0] // micro
@@ -97,44 +109,48 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
     return grads, loss, jnp.sum(weights)
 
 
-def apply_update(recipe: Recipe, arrays: Arrays, moments: Arrays, sums: tuple[Arrays, jax.Array, jax.Array]
-                 ) -> tuple[Arrays, Arrays, jax.Array, jax.Array]:
-    """New parameters and moments, mean loss and gradient norm, from the batch's sums."""
-    grads, loss, weight = sums
-    grads = jax.tree.map(lambda g: g / weight, grads)
-    norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
-    updates, moments = optimizer(recipe).update(grads, moments, arrays)
-    updated = jax.tree.map(jnp.add, arrays, updates)
-    return updated, moments, loss / weight, norm
+def slice_square(grads: Leaves) -> jax.Array:
+    """Sum of squares of one slice of the gradient sum, tensor after tensor."""
+    return sum((jnp.sum(jnp.square(g)) for g in grads), jnp.zeros((), jnp.float32))
 
 
-def tensor_fingerprint(x: jax.Array) -> jax.Array:
-    """uint32[2]: sums of the tensor's 32-bit words times pseudo-random odd weights of their C-order index, modulo 2^32.
+def fold(x: jax.Array) -> jax.Array:
+    """Sum over the first axis, whose length is a power of two, by the fixed binary tree: neighbours first."""
+    while x.shape[0] > 1:
+        x = x[0::2] + x[1::2]
+    return x[0]
 
-    An odd weight makes every change of a single word visible; the position makes permutations visible; integer sums
-    do not depend on their order, hence not on sharding. Not collision-resistant against an adversary: the sha256 state
-    digest at every recorded boundary is.
+
+def slice_update(recipe: Recipe, layout: Layout, params: Leaves, moments: Leaves, grads: Leaves, square: jax.Array,
+                 loss: jax.Array, weight: jax.Array, number: jax.Array) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
+    """One slice after the step: parameters, moments, fingerprint uint32[tensors, 2]; and mean loss and gradient norm.
+
+    ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares,
+    ``number`` the slice. Clipping by global norm is the one part of the optimizer that looks across tensors, so it is
+    here. If loss or norm is not finite, the slice stays as it is.
     """
-    words = jax.lax.bitcast_convert_type(x, jnp.uint32) if x.dtype.itemsize == 4 else x.astype(jnp.uint32)
-    words = words.reshape(-1)
-    index = jax.lax.iota(jnp.uint32, words.shape[0])
-    mixed = (index ^ (index >> 16)) * jnp.uint32(0x9E3779B1)
-    mixed = mixed ^ (mixed >> 15)
-    first = mixed | jnp.uint32(1)
-    second = (mixed * jnp.uint32(0x85EBCA77)) | jnp.uint32(1)
-    return jnp.stack([jnp.sum(words * first, dtype=jnp.uint32), jnp.sum(words * second, dtype=jnp.uint32)])
+    mean_loss = loss / weight
+    norm = jnp.sqrt(square) / weight
+    limit = recipe.optimizer.max_grad_norm
+    factor = jnp.where(norm < limit, 1.0, limit / norm) / weight
+    finite = jnp.isfinite(mean_loss) & jnp.isfinite(norm)
+    tree = jax.tree.unflatten(layout.tree, params)
+    scaled = jax.tree.unflatten(layout.tree, [g * factor for g in grads])
+    updates, after = optimizer(recipe).update(scaled, jax.tree.unflatten(layout.moments_tree, moments), tree)
+    changed = [*(p + u for p, u in zip(params, jax.tree.leaves(updates), strict=True)), *jax.tree.leaves(after)]
+    kept = [jnp.where(finite, new, old) for new, old in zip(changed, [*params, *moments], strict=True)]
+    prints = [_slice_print(x, like.shape, number) for x, like in zip(kept, layout.params + layout.moments, strict=True)]
+    return tuple(kept[: len(params)]), tuple(kept[len(params) :]), jnp.stack(prints), mean_loss, norm
 
 
-def fingerprint_program(tensors: list[jax.Array]) -> jax.Array:
-    """uint32[tensors, 2] of a list of tensors."""
-    return jnp.stack([tensor_fingerprint(x) for x in tensors])
+def _slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array) -> jax.Array:
+    if not shape:
+        return jnp.where(number == 0, fingerprint.words_sum(x), 0).astype(jnp.uint32)
+    return fingerprint.words_sum(x, number * x.shape[0], math.prod(shape))
 
 
 class TrainStep:
-    """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step.
-
-    ``state`` lives replicated on all devices of the mesh.
-    """
+    """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step."""
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         self.recipe = recipe
@@ -147,87 +163,140 @@ class TrainStep:
                              cure="use a power of two up to the number of logical shards")
         self.local_shards = shards // self.devices
         self.shard_size = recipe.trainer.batch_size // shards
-        self._arrays, self._static = eqx.partition(example.model, eqx.is_inexact_array)
-        self.replicated = NamedSharding(mesh, P())
+        self.layout = Layout(example, optimizer(recipe), shards)
         self.by_batch = NamedSharding(mesh, P(DATA))
-        over = partial(jax.shard_map, mesh=mesh, check_vma=False)
+        self._shard_numbers = [np.int32(j) for j in range(self.local_shards)]
+        self._slice_numbers = [self._per_device([d * self.local_shards + j for d in range(self.devices)])
+                               for j in range(self.local_shards)]
+        self._compile()
 
-        def first(tree: Any) -> Any:
+    def _per_device(self, values: list[int]) -> jax.Array:
+        rows = np.asarray(values, np.uint32)
+        return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
+
+    def _compile(self) -> None:
+        over = partial(jax.shard_map, mesh=self.mesh, check_vma=False)
+        each, same = P(DATA), P()
+        recipe, layout, local, size = self.recipe, self.layout, self.local_shards, self.shard_size
+
+        def mine(tree: Any) -> Any:
             return jax.tree.map(lambda x: x[0], tree)
 
         def lifted(tree: Any) -> Any:
             return jax.tree.map(lambda x: x[None], tree)
 
-        def select(batch: jax.Array, index: jax.Array) -> jax.Array:
-            return jax.lax.dynamic_slice_in_dim(batch, index * self.shard_size, self.shard_size, axis=0)
+        def select(tokens: jax.Array, weights: jax.Array, index: jax.Array) -> tuple[jax.Array, ...]:
+            return tuple(jax.lax.dynamic_slice_in_dim(x, index * size, size, axis=0) for x in (tokens, weights))
 
         def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
-            return lifted(shard_sums(self._static, recipe, arrays, tokens, weights))
+            return lifted(shard_sums(layout.static, recipe, arrays, tokens, weights))
 
-        def update(arrays: Arrays, moments: Arrays, sums: Any) -> Any:
-            return apply_update(recipe, arrays, moments, first(sums))
+        def exchange(sums: Any) -> tuple[tuple[Leaves, ...], jax.Array, jax.Array]:
+            grads, loss, weight = mine(sums)
+            slices = []
+            for grad in jax.tree.leaves(unnamed(grads)):
+                rows = layout.rows(grad).reshape(self.devices, local, -1)
+                theirs = jax.lax.all_to_all(rows, DATA, 0, 0) if self.devices > 1 else rows
+                slices.append(fold(theirs))
+            pieces = tuple(tuple(rows[j][None] for rows in slices) for j in range(local))
+            return pieces, across(loss), across(weight)
 
-        def exchange(distance: int, sums: Any) -> Any:
-            pairs = [(d, d ^ distance) for d in range(self.devices)]
-            return jax.tree.map(lambda x: x + jax.lax.ppermute(x, DATA, pairs), sums)
+        def across(value: jax.Array) -> jax.Array:
+            return fold(jax.lax.all_gather(value, DATA))
 
-        self._select = jax.jit(over(select, in_specs=(P(DATA), P()), out_specs=P(DATA)))
-        self._gradient = jax.jit(over(gradient, in_specs=(P(), P(DATA), P(DATA)), out_specs=P(DATA)))
-        self._add = jax.jit(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=P(DATA), out_specs=P(DATA)),
-                            donate_argnums=(0,))
-        self._exchange: list[Callable[[Any], Any]] = [
-            jax.jit(over(partial(exchange, 1 << level), in_specs=(P(DATA),), out_specs=P(DATA)), donate_argnums=(0,))
-            for level in range(self.devices.bit_length() - 1)
-        ]
-        self._update = jax.jit(over(update, in_specs=(P(), P(), P(DATA)), out_specs=P()), donate_argnums=(0, 1))
-        self._fingerprint = jax.jit(fingerprint_program)
+        def square(grads: Leaves) -> jax.Array:
+            return slice_square(mine(grads))[None]
 
-    def place(self, state: TrainState) -> TrainState:
-        """``state`` replicated over the mesh."""
-        return jax.tree.map(lambda x: jax.device_put(x, self.replicated) if eqx.is_array(x) else x, state)
+        def total(squares: Leaves) -> jax.Array:
+            return fold(jax.lax.all_gather(jnp.concatenate(squares), DATA, tiled=True))
 
-    def fold(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
-        """The batch's sums on every device: own subtree first, depth first, then across devices."""
+        def update(params: Leaves, moments: Leaves, grads: Leaves, number: jax.Array, square: jax.Array,
+                   loss: jax.Array, weight: jax.Array) -> Any:
+            params, moments, grads, number = mine((params, moments, grads, number))
+            params, moments, prints, loss, norm = slice_update(recipe, layout, params, moments, grads, square, loss, weight, number)
+            return lifted((params, moments, prints)), loss, norm
+
+        def gather(params: tuple[Leaves, ...]) -> Arrays:
+            stacked = [jnp.concatenate([piece[i] for piece in params]) for i in range(len(layout.params))]
+            return layout.whole_params([jax.lax.all_gather(rows, DATA, tiled=True) for rows in stacked])
+
+        def prints(pieces: tuple[jax.Array, ...]) -> jax.Array:
+            return jax.lax.psum(jnp.sum(jnp.concatenate(pieces), axis=0, dtype=jnp.uint32), DATA)
+
+        self._select = jax.jit(over(select, in_specs=(each, each, same), out_specs=each))
+        self._gradient = jax.jit(over(gradient, in_specs=(same, each, each), out_specs=each))
+        self._add = jax.jit(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each), donate_argnums=(0,))
+        self._exchange = jax.jit(over(exchange, in_specs=(each,), out_specs=(each, same, same)))
+        self._square = jax.jit(over(square, in_specs=(each,), out_specs=each))
+        self._total = jax.jit(over(total, in_specs=(each,), out_specs=same))
+        self._update = jax.jit(over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)), donate_argnums=(0, 1))
+        self._gather = jax.jit(over(gather, in_specs=(each,), out_specs=same))
+        self._prints = jax.jit(over(prints, in_specs=(each,), out_specs=same))
+
+    def place(self, state: TrainState) -> SlicedState:
+        """``state`` on the mesh."""
+        return self.layout.cut(state, self.by_batch)
+
+    def collect(self, state: SlicedState) -> TrainState:
+        """The whole state on this host."""
+        return self.layout.join(state)
+
+    def batch(self, rows: np.ndarray) -> jax.Array:
+        """A host array [batch, ...] sharded over the batch axis; every host gives the whole array."""
+        return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
+
+    def sums(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
+        """Each device's sums over its own logical shards, depth first."""
         pending: list[tuple[int, Any]] = []
-        for index in range(self.local_shards):
-            position = np.int32(index)
-            part = self._gradient(arrays, self._select(tokens, position), self._select(weights, position))
+        for number in self._shard_numbers:
+            part = self._gradient(arrays, *self._select(tokens, weights, number))
             level = 0
             while pending and pending[-1][0] == level:
                 part = self._add(pending.pop()[1], part)
                 level += 1
             pending.append((level, part))
-        ((_, total),) = pending
-        for exchange in self._exchange:
-            total = exchange(total)
-        return total
+        ((_, folded),) = pending
+        return folded
 
-    def run(self, state: TrainState, tokens: jax.Array, weights: jax.Array) -> tuple[TrainState, StepOutcome]:
+    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
         """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis.
 
-        ``state`` is donated: use the returned one.
+        ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
         """
-        arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
-        total = self.fold(arrays, tokens, weights)
-        arrays, moments, loss, norm = self._update(arrays, state.moments, total)
-        after = TrainState(
-            step=state.step + 1, cursor=state.cursor + np.uint32(self.recipe.trainer.batch_size), key=state.key,
-            model=eqx.combine(arrays, static), moments=moments)
-        prints = self._fingerprint([value.addressable_data(0) for _, value in leaves(after)])
-        return after, StepOutcome(np.float32(loss.addressable_data(0)), np.float32(norm.addressable_data(0)),
-                                  np.asarray(prints))
+        grads, loss, weight = self._exchange(self.sums(self._gather(state.params), tokens, weights))
+        square = self._total(tuple(self._square(piece) for piece in grads))
+        outputs = [self._update(params, moments, piece, number, square, loss, weight) for params, moments, piece, number
+                   in zip(state.params, state.moments, grads, self._slice_numbers, strict=True)]
+        prints = self._prints(tuple(output[0][2] for output in outputs))
+        (_, mean_loss, norm) = outputs[0]
+        values = np.float32(_scalar(mean_loss)), np.float32(_scalar(norm))
+        done = int(np.isfinite(values).all())
+        step = np.asarray(state.step + np.int32(done))
+        cursor = np.asarray(state.cursor + np.uint32(done * self.recipe.trainer.batch_size))
+        after = SlicedState(step, cursor, state.key, tuple(o[0][0] for o in outputs), tuple(o[0][1] for o in outputs))
+        own = np.stack([fingerprint.of(x) for x in (step, cursor, state.key)])
+        whole = np.concatenate([own, np.asarray(prints.addressable_data(0))])
+        return after, StepOutcome(*values, whole)
 
     def program(self) -> Mapping[str, str]:
-        """sha256 of the StableHLO of each arithmetic program, lowered for one device: the same on any mesh."""
+        """sha256 of the StableHLO of each program that multiplies, and of ``add``, lowered for one device: the same on
+        any mesh."""
+        layout = self.layout
         shape = (self.shard_size, self.recipe.model.seq_len)
-        tokens = jax.ShapeDtypeStruct(shape, jnp.int32)
-        weights = jax.ShapeDtypeStruct(shape, jnp.float32)
-        arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self._arrays)
-        moments = jax.eval_shape(optimizer(self.recipe).init, self._arrays)
-        sums = (arrays, jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32))
-        texts = {
-            "gradient": jax.jit(partial(shard_sums, self._static, self.recipe)).lower(arrays, tokens, weights).as_text(),
-            "add": jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b)).lower(sums, sums).as_text(),
-            "update": jax.jit(partial(apply_update, self.recipe)).lower(arrays, moments, sums).as_text(),
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        tokens, weights = jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
+        params = tuple(jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in layout.params)
+        moments = tuple(jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in layout.moments)
+        sums = (layout.named, scalar, scalar)
+        lowered = {
+            "gradient": jax.jit(partial(shard_sums, layout.static, self.recipe)).lower(layout.named, tokens, weights),
+            "add": jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b)).lower(sums, sums),
+            "square": jax.jit(slice_square).lower(params),
+            "update": jax.jit(partial(slice_update, self.recipe, layout)).lower(
+                params, moments, params, scalar, scalar, scalar, jax.ShapeDtypeStruct((), jnp.uint32)),
         }
-        return {name: "sha256:" + hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+        return {name: "sha256:" + hashlib.sha256(program.as_text().encode()).hexdigest() for name, program in lowered.items()}
+
+
+def _scalar(array: jax.Array) -> np.ndarray:
+    return np.asarray(array.addressable_data(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -127,12 +128,7 @@ def test_determiners_agree(
 
 
 def test_articles_go_with_sounds(sentences: list[list[str]]) -> None:
-    pairs = [
-        (a.lower(), b)
-        for words in sentences
-        for a, b in zip(words, words[1:], strict=False)
-        if a.lower() in ("a", "an")
-    ]
+    pairs = [(a.lower(), b) for words in sentences for a, b in pairwise(words) if a.lower() in ("a", "an")]
     assert len(pairs) > 500
     vowels = tuple("aeiou")
     silent = {"honest", "useless"}

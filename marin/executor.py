@@ -146,9 +146,10 @@ class _Stage:
                 return present
         situation = self.read()
         hit = None if self.force else situation.settling.hit(self.step, situation.identity)
-        if hit is not None:
-            return self._take(situation, hit)
-        return self._execute(situation)
+        workplace = Workplace.of(self.root.local, self.step.name, situation.identity)
+        outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
+        workplace.clear()
+        return outcome
 
     # Where we are
 
@@ -199,7 +200,7 @@ class _Stage:
 
     # Executing
 
-    def _execute(self, situation: _Situation) -> StageOutcome:
+    def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome:
         name, run = self.step.name, situation.run_id
         attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
@@ -208,19 +209,23 @@ class _Stage:
             inputs=situation.digests(self.step), code=self.code.steps[name], attempt=attempt,
         ))])
         log.info("%s: run %s, attempt %d", name, run, attempt)
-        workplace = Workplace.of(self.root.local, name, situation.identity)
         with Interruption() as interruption:
             try:
                 begun = time.monotonic()
                 made = self._attempt(situation, workplace, attempt)
                 seconds = time.monotonic() - begun
-            except (LedgerError, KeyboardInterrupt) as error:
+            except LedgerError as error:
                 with interruption.shield():
-                    raise self._failed(situation, error) from error
+                    self._record_failure(situation, error)
+                raise
+            except KeyboardInterrupt as signal:
+                stopped = Interrupted("interrupted", where=f"step {name}", found=str(signal),
+                                      cure="run the same command again: it goes on from here")
+                with interruption.shield():
+                    self._record_failure(situation, stopped)
+                raise stopped from signal
             with interruption.shield():
-                outcome = self._completed(situation, made, seconds)
-        workplace.clear()
-        return outcome
+                return self._completed(situation, made, seconds)
 
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
         store = situation.settling.store
@@ -247,20 +252,14 @@ class _Stage:
         self._write_files(result)
         return StageOutcome(run, "executed", result, completed)
 
-    def _failed(self, situation: _Situation, error: LedgerError | KeyboardInterrupt) -> LedgerError:
-        """Record why the attempt ended, as far as the ledger still takes it, and return what to raise."""
-        if isinstance(error, LedgerError):
-            failure = error
-        else:
-            failure = Interrupted("interrupted", where=f"step {self.step.name}", found=str(error),
-                                  cure="run the same command again: it goes on from here")
+    def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
+        """Record why the attempt ended, as far as the ledger still takes it."""
         try:
             self.root.append([_draft(situation.run_id, events.STEP_FAILED, events.StepFailed(
                 run=situation.run_id, step=self.step.name, identity=situation.identity, error=str(failure)[:4000],
             ))])
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
-        return failure
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
         for fact in completions(situation.settling.history, step=self.step.name, identity=situation.identity):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         tensor_digest,
         tensor_info,
     )
+    from ledger.treescan import describe_tree
 
 __all__ = [
     "PART_SIZE",
@@ -91,6 +92,7 @@ __all__ = [
     "create_key",
     "default_key_path",
     "describe_state",
+    "describe_tree",
     "digest_bytes",
     "digest_stream",
     "format_time",
@@ -126,6 +128,7 @@ _ROOMS = {
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
+    "treescan": "describe_tree",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}
 

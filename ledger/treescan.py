@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.errors import NotFound, Refused, StorageFailed
+from ledger.manifest import Manifest, ManifestEntry
+from ledger.parts import hash_stream
 from ledger.storage.port import TEMPORARY
 
 
@@ -43,6 +45,17 @@ def scan(folder: Path) -> list[Found]:
         ) from error
     found.sort(key=lambda file: file.path.encode("utf-8", "surrogateescape"))
     return found
+
+
+def describe_tree(folder: Path) -> Manifest:
+    """The manifest that putting `folder` would publish. Every byte is hashed; nothing is stored or remembered."""
+    entries = []
+    for file in scan(folder):
+        with open(file.location, "rb") as stream:
+            hashed = hash_stream(stream)
+        root = hashed.parts.root if hashed.parts else None
+        entries.append(ManifestEntry(file.path, hashed.size, hashed.digest, file.executable, root))
+    return Manifest.of(entries)
 
 
 def _walk(folder: str, base: str, root: str) -> Iterator[Found]:

@@ -7,7 +7,6 @@ installed code (never code that a ledger names) on the recorded recipe, which is
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,14 +14,24 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ledger import Draft, LedgerError, Manifest, NotFound, StateManifest, Store, Unavailable, VerifierKey, check
+from ledger import (
+    Draft,
+    LedgerError,
+    Manifest,
+    NotFound,
+    StateManifest,
+    Store,
+    Unavailable,
+    VerifierKey,
+    check,
+    describe_tree,
+)
 from marin import environment
 from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest, provenance
 from marin.errors import DataError, MissingEvidence, Unsupported
 from marin.events import REPLAY_COMPLETED, Output, ReplayCompleted, write
 from marin.pipeline import PIPELINE
-from marin.plan import code_identity
 from marin.progress import bar
 from marin.recipe import Execution
 from marin.replay import compare
@@ -208,11 +217,12 @@ class Verification:
         """What is wrong with a re-executed output, or None."""
         if digest is not None:
             return None if digest == expected.digest else f"{step}: expected {expected.digest}, found {digest}"
-        if self.store.matches(expected.artifact, folder):
+        found = describe_tree(folder)
+        if found.digest == expected.artifact == expected.digest:
             return None
         try:
-            files = _differing_files(self.store.manifest(expected.artifact), folder)
-        except LedgerError:
+            files = _differing_files(self.store.manifest(expected.artifact), found)
+        except LedgerError:  # the recorded list is gone: that they differ is known, where is not
             files = []
         return f"{step}: executed again it differs from {expected.digest}" + (f" in {', '.join(files[:5])}" if files else "")
 
@@ -262,8 +272,6 @@ def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
         return Verdict("FAIL", (str(error),))
 
 
-def _differing_files(manifest: Manifest, folder: Path) -> list[str]:
-    expected = {entry.path: entry.digest for entry in manifest}
-    present = {path.relative_to(folder).as_posix(): "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
-               for path in sorted(folder.rglob("*")) if path.is_file()}
-    return sorted(path for path in expected.keys() | present.keys() if expected.get(path) != present.get(path))
+def _differing_files(recorded: Manifest, found: Manifest) -> list[str]:
+    mine, theirs = ({entry.path: entry.digest for entry in manifest} for manifest in (recorded, found))
+    return sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))

@@ -37,7 +37,7 @@ class Body(Struct, frozen=True, kw_only=True):
     """Base of all bodies. Unknown fields are allowed: a reader keeps what a later minor writer adds."""
 
 
-class Output(Body):
+class Output(Body, frozen=True):
     """What a step made. ``digest`` names the content; ``artifact`` the stored bytes (equal where the bytes are canonical)."""
 
     kind: str
@@ -46,7 +46,7 @@ class Output(Body):
     artifact: Digest
 
 
-class RunStarted(Body):
+class RunStarted(Body, frozen=True):
     """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits."""
 
     run: str
@@ -58,7 +58,7 @@ class RunStarted(Body):
     environment: Json
 
 
-class StepStarted(Body):
+class StepStarted(Body, frozen=True):
     """A node of the plan begins. ``identity`` decides a hit: config, inputs, code, seeds."""
 
     run: str
@@ -71,7 +71,7 @@ class StepStarted(Body):
     attempt: int
 
 
-class StepCompleted(Body):
+class StepCompleted(Body, frozen=True):
     """A node of the plan has its output. ``metrics`` are hex floats by name, ``tables`` stored texts by name, so that a
     hit can write both files again; ``seconds`` is wall time (not evidence)."""
 
@@ -85,7 +85,7 @@ class StepCompleted(Body):
     tables: dict[str, Digest] = {}
 
 
-class StepCached(Body):
+class StepCached(Body, frozen=True):
     """The result of an equal step is taken over. ``completed_at`` is the index of its step.completed."""
 
     run: str
@@ -96,7 +96,7 @@ class StepCached(Body):
     completed_at: int
 
 
-class StepFailed(Body):
+class StepFailed(Body, frozen=True):
     """A node of the plan stopped with an error (its one line, no traceback)."""
 
     run: str
@@ -105,7 +105,7 @@ class StepFailed(Body):
     error: str
 
 
-class TrainStarted(Body):
+class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
     digests of the StableHLO of each function, XLA flags, versions; ``devices`` is how it is executed. ``manifest`` is
     the stored list of the state's tensors."""
@@ -121,7 +121,7 @@ class TrainStarted(Body):
     attempt: int
 
 
-class TrainSegment(Body):
+class TrainSegment(Body, frozen=True):
     """Train steps ``[start, end)`` between two recorded states. Lists have one item per train step.
 
     ``losses``: hex floats. ``batches``: digest of each step's token ids and sequence indices. ``fingerprints``: digest
@@ -141,7 +141,7 @@ class TrainSegment(Body):
     trace: Digest
 
 
-class CheckpointSaved(Body):
+class CheckpointSaved(Body, frozen=True):
     """A training checkpoint is in the store. ``state`` digests its tensors, ``artifact`` the stored tree,
     ``manifest`` the blob with the sorted list of (path, dtype, shape, digest)."""
 
@@ -153,7 +153,7 @@ class CheckpointSaved(Body):
     size: int
 
 
-class EvalCompleted(Body):
+class EvalCompleted(Body, frozen=True):
     """What the evaluation measured; metrics are hex floats by name."""
 
     run: str
@@ -161,7 +161,7 @@ class EvalCompleted(Body):
     metrics: dict[str, HexFloat]
 
 
-class ModelExported(Body):
+class ModelExported(Body, frozen=True):
     """A model left in a public format. ``model`` is the state it was made from."""
 
     run: str
@@ -170,7 +170,7 @@ class ModelExported(Body):
     output: Output
 
 
-class RunCompleted(Body):
+class RunCompleted(Body, frozen=True):
     """All steps of the plan have an output."""
 
     run: str
@@ -178,7 +178,7 @@ class RunCompleted(Body):
     metrics: dict[str, HexFloat]
 
 
-class ReplayCompleted(Body):
+class ReplayCompleted(Body, frozen=True):
     """A reproducer's verdicts on a run, over the log checkpoint it verified."""
 
     run: str

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from ledger.digest import canonical_digest
 from msgspec import Meta, Struct
 
+from ledger.digest import canonical_digest
 from marin.errors import UsageError
 
 RECIPE_VERSION = 1
@@ -36,7 +36,7 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every part of a recipe: immutable, keyword-only, no unknown keys."""
 
 
-class GrammarDataset(Section, tag="grammar", tag_field="kind"):
+class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
     """Text from the embedded probabilistic grammar (:mod:`marin.grammar`): no download, any size, seeded."""
 
     name: Name = "grammar"
@@ -46,7 +46,7 @@ class GrammarDataset(Section, tag="grammar", tag_field="kind"):
     minimal_pairs: Annotated[int, Meta(ge=0, le=100_000)] = 300
 
 
-class UrlDataset(Section, tag="url", tag_field="kind", kw_only=True):
+class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True):
     """One public text file, pinned by sha256. ``MARIN_DATA/<mirror>`` is tried before the network."""
 
     name: Name
@@ -60,7 +60,7 @@ class UrlDataset(Section, tag="url", tag_field="kind", kw_only=True):
     minimal_pairs: str | None = None
 
 
-class FilesDataset(Section, tag="files", tag_field="kind", kw_only=True):
+class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt."""
 
     name: Name = "files"
@@ -75,20 +75,20 @@ class FilesDataset(Section, tag="files", tag_field="kind", kw_only=True):
 Dataset = GrammarDataset | UrlDataset | FilesDataset
 
 
-class Tokenizer(Section):
+class Tokenizer(Section, frozen=True):
     """Byte-level BPE, trained on the train split of this recipe's own corpus."""
 
     vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
     min_frequency: Positive = 2
 
 
-class Tokens(Section):
+class Tokens(Section, frozen=True):
     """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
 
     append_eos: bool = True
 
 
-class Model(Section):
+class Model(Section, frozen=True):
     """A decoder-only language model of Levanter, by architecture and sizes."""
 
     architecture: Literal["llama", "gpt2"] = "llama"
@@ -104,7 +104,7 @@ class Model(Section):
     gradient_checkpointing: bool = False
 
 
-class Optimizer(Section):
+class Optimizer(Section, frozen=True):
     """An element-wise optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
 
     Optimizers that look across a tensor (Muon, Adafactor, Shampoo) would need fixed orders of their own and are refused.
@@ -122,7 +122,7 @@ class Optimizer(Section):
     max_grad_norm: Annotated[float, Meta(gt=0.0)] = 1.0
 
 
-class Trainer(Section):
+class Trainer(Section, frozen=True):
     """How long, how much at a time, and how often the whole state is recorded."""
 
     num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 120
@@ -130,7 +130,7 @@ class Trainer(Section):
     steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
 
 
-class Arithmetic(Section):
+class Arithmetic(Section, frozen=True):
     """The arithmetic contract: what fixes the order and the kind of every floating-point operation.
 
     The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
@@ -154,7 +154,7 @@ class Arithmetic(Section):
     )
 
 
-class Evaluation(Section):
+class Evaluation(Section, frozen=True):
     """What is measured on the held-out split."""
 
     batch_size: Positive = 16
@@ -162,14 +162,14 @@ class Evaluation(Section):
     minimal_pairs: Annotated[int, Meta(ge=0)] = 300
 
 
-class Export(Section):
+class Export(Section, frozen=True):
     """How the trained model leaves: a Hugging Face folder."""
 
     format: Literal["huggingface"] = "huggingface"
     dtype: Literal["float32"] = "float32"
 
 
-class Recipe(Section):
+class Recipe(Section, frozen=True):
     """A whole pipeline, raw text to exported model. ``params.yaml`` is one of these."""
 
     seed: Seed | None = 0
@@ -184,7 +184,7 @@ class Recipe(Section):
     export: Export = Export()
 
 
-class Execution(Section):
+class Execution(Section, frozen=True):
     """How this machine executes a recipe. Never part of an identity."""
 
     devices: Positive = 1
@@ -296,8 +296,9 @@ def check(recipe: Recipe, *, where: str) -> None:
 
     def divides(small: int, large: int, small_name: str, large_name: str) -> None:
         if large % small:
-            raise UsageError("sizes do not divide", where=f"{where}: {large_name}", expected=f"a multiple of {small_name} ({small})",
-                             found=str(large), cure=f"change {large_name} or {small_name}")
+            raise UsageError("sizes do not divide", where=f"{where}: {large_name}",
+                             expected=f"a multiple of {small_name} ({small})", found=str(large),
+                             cure=f"change {large_name} or {small_name}")
 
     divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
     divides(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "model.num_heads")
@@ -305,5 +306,6 @@ def check(recipe: Recipe, *, where: str) -> None:
     divides(arithmetic.microbatch_size, trainer.batch_size // arithmetic.logical_shards, "arithmetic.microbatch_size",
             "trainer.batch_size / arithmetic.logical_shards")
     if model.architecture == "llama" and (model.hidden_dim // model.num_heads) % 2:
-        raise UsageError("odd head size", where=f"{where}: model.hidden_dim", expected="hidden_dim / num_heads to be even (rotary)",
+        raise UsageError("odd head size", where=f"{where}: model.hidden_dim",
+                         expected="hidden_dim / num_heads to be even (rotary)",
                          found=str(model.hidden_dim // model.num_heads), cure="change model.hidden_dim or model.num_heads")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from ledger import LedgerError, VerifierKey
 
+from ledger import LedgerError, VerifierKey
 from marin.cli.output import print_json, print_table
 from marin.errors import UsageError
 from marin.recipe import Execution
@@ -17,7 +17,8 @@ from marin.replay.verdict import NAMES, Report
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(NAMES)}.")
-@click.option("--devices", type=click.IntRange(min=1), default=1, show_default=True, help="Devices to replay on; virtual on a CPU.")
+@click.option("--devices", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Devices to replay on; virtual on a CPU.")
 @click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as one self-contained page.")
 @click.option("--no-record", is_flag=True, help="Do not append the verdicts to the ledger.")

@@ -58,18 +58,21 @@ def chain(segments: Sequence[TrainSegment], num_steps: int, final_state: str) ->
                               "a segment starts from another state than the one before it ended in")
         length = segment.end - segment.start
         if length < 1 or {len(segment.losses), len(segment.batches), len(segment.fingerprints)} != {length}:
-            return Divergence(segment.start, (), f"{length} records of each kind",
-                              f"{len(segment.losses)} losses, {len(segment.batches)} batches, {len(segment.fingerprints)} fingerprints",
+            found = f"{len(segment.losses)} losses, {len(segment.batches)} batches, {len(segment.fingerprints)} fingerprints"
+            return Divergence(segment.start, (), f"{length} records of each kind", found,
                               "a segment does not hold one record per train step")
         at, state = segment.end, segment.end_state
     if at != num_steps:
-        return Divergence(at, (), f"segments up to step {num_steps}", f"up to step {at}", "train steps are missing from the record")
+        return Divergence(at, (), f"segments up to step {num_steps}", f"up to step {at}",
+                          "train steps are missing from the record")
     if state != final_state:
-        return Divergence(num_steps - 1, (), final_state, str(state), "the last segment ends in another state than the step's output")
+        return Divergence(num_steps - 1, (), final_state, str(state),
+                          "the last segment ends in another state than the step's output")
     return None
 
 
-def segment(recorded: TrainSegment, found: FoundSegment, recorded_trace: bytes | None, tensors: Sequence[str]) -> Divergence | None:
+def segment(recorded: TrainSegment, found: FoundSegment, recorded_trace: bytes | None,
+            tensors: Sequence[str]) -> Divergence | None:
     """The first train step of a segment that differs, or None. ``tensors``: paths in the order of the traces."""
     if recorded.start_state != found.start_state:
         return Divergence(recorded.start, (), recorded.start_state, found.start_state, "the segment starts from another state")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from ledger import Store
-
 from marin.events import Body
 from marin.recipe import Execution, Recipe
 
@@ -44,7 +43,7 @@ class Task:
     work: Path
     store: Store
     journal: Journal
-    execution: Execution = Execution()
+    execution: Execution = field(default_factory=Execution)
     attempt: int = 1
 
 

@@ -10,7 +10,8 @@ from marin.steps import StepDefinition, StepResult, Task
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the measured numbers."""
-    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in ("model", "evaluation", "arithmetic")}
+    parts = ("model", "evaluation", "arithmetic")
+    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in parts}
 
 
 def run(task: Task) -> StepResult:

@@ -28,6 +28,7 @@ from levanter.utils.thread_utils import blocking_wait
 from tokenizers import Tokenizer
 
 from ledger import StateManifest
+from marin.cache import compilation_cache
 from marin.errors import DataError
 from marin.events import EVAL_COMPLETED, EvalCompleted
 from marin.recipe import Recipe
@@ -36,7 +37,6 @@ from marin.training.data import token_dataset
 from marin.training.loop import use_compilation_cache
 from marin.training.run import vocabulary_size
 from marin.training.state import load, named_key
-from marin.cache import compilation_cache
 
 END_OF_TEXT = "<|endoftext|>"
 SAMPLE_TOKENS = 96

@@ -18,7 +18,7 @@ from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.recipe import Model, Optimizer, Recipe
 
-LevanterModel = LlamaConfig | Gpt2Config
+type LevanterModel = LlamaConfig | Gpt2Config
 
 
 def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:

@@ -8,7 +8,7 @@ tensors (``ledger.state_digest``) and never by its folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import equinox as eqx
@@ -68,7 +68,7 @@ def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
     return eqx.filter_eval_shape(_make(recipe, vocab_size))
 
 
-def _make(recipe: Recipe, vocab_size: int):  # noqa: ANN202 - a closure over static configuration
+def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     seed = recipe.seed if recipe.seed is not None else 0
 
     def make() -> TrainState:
@@ -79,7 +79,7 @@ def _make(recipe: Recipe, vocab_size: int):  # noqa: ANN202 - a closure over sta
     return make
 
 
-def _initializer(recipe: Recipe, vocab_size: int):  # noqa: ANN202
+def _initializer(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     return eqx.filter_jit(_make(recipe, vocab_size))
 
 

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from ledger.event import Draft, Event, EventTypes, format_time, parse_time
     from ledger.finding import Finding
     from ledger.fsck import check
+    from ledger.gc import Collected, Swept, collect_garbage, named_digests
     from ledger.keys import create_key, default_key_path, load_signer
+    from ledger.leases import Lease, lease, list_leases
     from ledger.log import Log, Receipt
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.note import Signer, VerifierKey
     from ledger.projection import Projection
     from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
     from ledger.reader import LogReader
+    from ledger.scrub import Scrubbed, scrub_store
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
     from ledger.tensors import (
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         tensor_digest,
         tensor_info,
     )
+    from ledger.transfer import Copied, Progress, copy_artifacts
     from ledger.treescan import describe_tree
 
 __all__ = [
@@ -54,11 +58,14 @@ __all__ = [
     "AlreadyExists",
     "Artifact",
     "CheckedOut",
+    "Collected",
     "Conflict",
+    "Copied",
     "Draft",
     "Event",
     "EventTypes",
     "Finding",
+    "Lease",
     "LedgerError",
     "Locked",
     "Log",
@@ -71,15 +78,18 @@ __all__ = [
     "MemoryStorage",
     "NotFound",
     "PosixStorage",
+    "Progress",
     "Projection",
     "ProvenEntry",
     "Receipt",
     "Refused",
+    "Scrubbed",
     "Signer",
     "StateManifest",
     "Storage",
     "StorageFailed",
     "Store",
+    "Swept",
     "Tampered",
     "TensorHasher",
     "TensorInfo",
@@ -89,6 +99,8 @@ __all__ = [
     "canonical_bytes",
     "canonical_digest",
     "check",
+    "collect_garbage",
+    "copy_artifacts",
     "create_key",
     "default_key_path",
     "describe_state",
@@ -96,12 +108,16 @@ __all__ = [
     "digest_bytes",
     "digest_stream",
     "format_time",
+    "lease",
+    "list_leases",
     "load_signer",
     "make_proof",
+    "named_digests",
     "open_storage",
     "parse_canonical",
     "parse_digest",
     "parse_time",
+    "scrub_store",
     "state_digest",
     "tensor_digest",
     "tensor_info",
@@ -129,6 +145,10 @@ _ROOMS = {
     "store": "Artifact Store",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
     "treescan": "describe_tree",
+    "gc": "Collected Swept collect_garbage named_digests",
+    "leases": "Lease lease list_leases",
+    "scrub": "Scrubbed scrub_store",
+    "transfer": "Copied Progress copy_artifacts",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}
 

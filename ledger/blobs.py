@@ -87,9 +87,13 @@ class Blobs:
             if self._base is None:
                 return self._put_remote(path)
             with self._staged(path, link) as (staged, hashed):
-                self._adopt(blob_name(hashed.digest), staged)
-        self._record_parts(hashed)
+                self.take(hashed, staged)
         return hashed
+
+    def take(self, hashed: Hashed, file: Path, *, link: bool = True) -> None:
+        """Keep a file whose bytes are known to be these; with `link` it is the caller's to give away."""
+        self._adopt(blob_name(hashed.digest), file, link)
+        self._record_parts(hashed)
 
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""
@@ -233,7 +237,7 @@ class Blobs:
             before = _state(source)
             hashed = hash_stream(source)
         name = blob_name(hashed.digest)
-        self._adopt(name, path)
+        self._adopt(name, path, link=False)
         with open(path, "rb") as source:
             if _state(source) != before:
                 self._storage.remove(name)
@@ -241,13 +245,13 @@ class Blobs:
         self._record_parts(hashed)
         return hashed
 
-    def _adopt(self, name: str, staged: Path) -> None:
+    def _adopt(self, name: str, file: Path, link: bool) -> None:
         try:
-            self._storage.adopt(name, staged, link=True)
+            self._storage.adopt(name, file, link=link)
         except Conflict:
             self._warn_replaced(name)
             self._storage.remove(name)
-            self._storage.adopt(name, staged, link=True)
+            self._storage.adopt(name, file, link=link)
         self.touch(name)
 
     @contextmanager

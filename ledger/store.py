@@ -108,20 +108,21 @@ class Store:
         tree = self._seen.tree(listing)
         if tree is not None and self.blobs.touch(tree_name(tree)):
             return Artifact(tree, sum(seen.size for seen in old.values()), "tree")
-        artifact = self._publish(
+        artifact = self.put_manifest(
             Manifest.of(
                 ManifestEntry(file.path, seen.size, seen.digest, file.executable, seen.parts)
                 for file in found
                 for seen in (old[file.path],)
-            )
+            ),
+            check=False,
         )
         self._seen.remember({file.location: old[file.path] for file in fresh}, started)
         self._seen.remember_tree(listing, artifact.digest)
         return artifact
 
-    def put_manifest(self, manifest: Manifest) -> Artifact:
+    def put_manifest(self, manifest: Manifest, *, check: bool = True) -> Artifact:
         """Publish a tree whose blobs are here already; NotFound names the first that is not."""
-        for entry in manifest:
+        for entry in manifest if check else ():
             if not self.blobs.has(entry.digest):
                 raise NotFound(
                     "a file of the tree is not in the store",
@@ -129,9 +130,6 @@ class Store:
                     expected="every blob before its manifest",
                     cure="put the file first",
                 )
-        return self._publish(manifest)
-
-    def _publish(self, manifest: Manifest) -> Artifact:
         data, name = manifest.encode(), tree_name(manifest.digest)
         try:
             self.storage.ensure(name, data)
@@ -228,9 +226,20 @@ class Store:
     def verify_all(self) -> Iterator[Finding]:
         """Hash everything that the store holds, and report each thing wrong as it is found."""
         for name in self.storage.list(TREES):
-            yield from self._verify_named(name, TREES)
+            yield from self.verify_name(name)
         for name in self.blobs.names():
-            yield from self._verify_named(name, BLOBS)
+            yield from self.verify_name(name)
+
+    def verify_name(self, name: str) -> list[Finding]:
+        """Hash what lies under one name of the areas of blobs and trees (for a tree, its manifest only)."""
+        try:
+            if name.startswith(TREES):
+                self.manifest(digest_of(name, TREES))
+                return []
+            digest = digest_of(name, BLOBS)
+        except LedgerError as error:
+            return [_finding(error, name)]
+        return self._verify_blob(digest, None, digest)
 
     def digests(self) -> Iterator[tuple[str, Kind]]:
         """Every artifact in the store, trees first. Files that do not belong there are left to `verify_all`."""
@@ -267,16 +276,6 @@ class Store:
                 batch, held = {}, 0
         self.blobs.put_many(batch)
         return done
-
-    def _verify_named(self, name: str, area: str) -> list[Finding]:
-        try:
-            digest = digest_of(name, area)
-            if area == BLOBS:
-                return self._verify_blob(digest, None, digest)
-            self.manifest(digest)
-        except LedgerError as error:
-            return [_finding(error, name)]
-        return []
 
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
         try:

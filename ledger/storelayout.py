@@ -5,6 +5,7 @@
     store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
     store/leases/<id>.json             a writer at work, whose puts are kept
     store/quarantine/<seconds>/…       what garbage collection set aside at that time, below its old name
+    store/incoming/<64 hex>            a large blob on its way here, resumed after a break
     store/gc.lock                      held while garbage is collected
     projections/store-stat.sqlite      stat cache; may be deleted at any time
     projections/scrub.json             how far the last scrub came; may be deleted at any time
@@ -26,6 +27,7 @@ PARTS: Final = "store/parts/sha256/"
 TREES: Final = "store/trees/sha256/"
 LEASES: Final = "store/leases/"
 QUARANTINE: Final = "store/quarantine/"
+INCOMING: Final = "store/incoming/"
 GC_LOCK: Final = "store/gc.lock"
 STAT_CACHE: Final = "projections/store-stat.sqlite"
 SCRUB_CURSOR: Final = "projections/scrub.json"

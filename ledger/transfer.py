@@ -1,0 +1,312 @@
+"""Push and pull: artifacts from one store to another, over whatever storages the two lie on.
+
+    copy_artifacts(local, bucket, [digest])     push
+    copy_artifacts(bucket, local, [digest])     pull
+
+What the target has already is asked first and not sent. Blobs go in parallel, their manifests last, so a tree that is
+there can be read. Bytes are hashed where they arrive; what a remote serves in place of them is never kept. A break costs
+little: blobs that arrived stay, and a large one resumes from the parts of it that arrived, each checked against its
+hash. Failures of the storage are retried a few times, with growing pauses, before one error says what failed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ledger.errors import NotFound, StorageFailed, Tampered
+from ledger.manifest import PART_SIZE, Manifest
+from ledger.parts import Hashed, PartHashes, hash_stream
+from ledger.store import Store
+from ledger.storelayout import INCOMING, blob_name
+
+DEFAULT_WORKERS: Final = 8
+_PAUSES: Final = (0.5, 1.0, 2.0)
+_BATCH_BYTES: Final = 32 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a transfer is."""
+
+    blobs: int
+    of_blobs: int
+    size: int
+    of_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a transfer did: blobs sent with their bytes, blobs that were there, trees published."""
+
+    blobs: int
+    size: int
+    there: int
+    trees: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    digest: str
+    size: int
+    parts: str | None
+
+
+def copy_artifacts(
+    source: Store,
+    target: Store,
+    digests: Iterable[str],
+    *,
+    workers: int = DEFAULT_WORKERS,
+    progress: Callable[[Progress], None] | None = None,
+    pause: Callable[[float], None] = time.sleep,
+    even_if_there: bool = False,
+) -> Copied:
+    """Bring artifacts, with everything that trees name, from one store to the other.
+
+    ``even_if_there`` sends blobs that the target has by name, to replace what may have rotted there.
+    """
+    transfer = _Transfer(source, target, workers, pause)
+    blobs, trees = transfer.plan(digests)
+    absent = list(blobs.values()) if even_if_there else transfer.missing(blobs.values())
+    counter = _Counter(len(absent), sum(blob.size for blob in absent), progress)
+    transfer.send(absent, counter)
+    for manifest in trees:
+        transfer.retried(target, partial(target.put_manifest, manifest, check=False))
+    return Copied(len(absent), counter.size, len(blobs) - len(absent), len(trees))
+
+
+class _Counter:
+    """Counts from several threads and tells whoever wants to know."""
+
+    def __init__(self, of_blobs: int, of_size: int, tell: Callable[[Progress], None] | None) -> None:
+        self._mutex = threading.Lock()
+        self._of_blobs, self._of_size, self._tell = of_blobs, of_size, tell
+        self.blobs = self.size = 0
+
+    def add(self, blobs: int, size: int) -> None:
+        with self._mutex:
+            self.blobs += blobs
+            self.size += size
+            if self._tell is not None:
+                self._tell(Progress(self.blobs, self._of_blobs, self.size, self._of_size))
+
+
+class _Transfer:
+    """One transfer between two stores."""
+
+    def __init__(self, source: Store, target: Store, workers: int, pause: Callable[[float], None]) -> None:
+        self._source, self._target = source, target
+        self._workers, self._pause = max(1, workers), pause
+
+    def plan(self, digests: Iterable[str]) -> tuple[dict[str, _Wanted], list[Manifest]]:
+        """Every blob that is needed, and the trees that need them."""
+        blobs: dict[str, _Wanted] = {}
+        trees: list[Manifest] = []
+        for digest in dict.fromkeys(digests):
+            manifest = self.retried(self._source, partial(self._manifest, digest))
+            if manifest is None:
+                size = self.retried(self._source, partial(self._source.blobs.size, digest))
+                blobs.setdefault(digest, _Wanted(digest, size, None))
+                continue
+            trees.append(manifest)
+            for entry in manifest:
+                blobs[entry.digest] = _Wanted(entry.digest, entry.size, entry.parts)
+        return blobs, trees
+
+    def missing(self, blobs: Iterable[_Wanted]) -> list[_Wanted]:
+        """Those that the target has not."""
+        wanted = list(blobs)
+        with ThreadPoolExecutor(self._workers) as pool:
+            there = list(pool.map(self._there, wanted))
+        return [blob for blob, has in zip(wanted, there, strict=True) if not has]
+
+    def send(self, blobs: list[_Wanted], counter: _Counter) -> None:
+        """Send blobs; small ones in batches, large ones each by itself."""
+        small = [blob for blob in blobs if blob.size <= PART_SIZE]
+        with ThreadPoolExecutor(self._workers) as pool:
+            jobs = [pool.submit(self._send_batch, batch, counter) for batch in _batches(small, self._workers)]
+            large = (blob for blob in blobs if blob.size > PART_SIZE)
+            jobs.extend(pool.submit(self._send_large, blob, counter) for blob in large)
+            done, waiting = wait(jobs, return_when=FIRST_EXCEPTION)
+            for job in waiting:
+                job.cancel()
+            for job in done:
+                job.result()
+
+    def retried[T](self, store: Store, work: Callable[[], T]) -> T:
+        """What `work` gives; after some more tries if it uses a remote that fails or serves what it should not."""
+        pauses = () if store.storage.local_path(INCOMING + "x") else _PAUSES
+        for seconds in pauses:
+            try:
+                return work()
+            except (StorageFailed, Tampered) as error:
+                _log.warning("%s; trying again in %g s", error, seconds)
+                self._pause(seconds)
+        return work()
+
+    # The parts
+
+    def _there(self, blob: _Wanted) -> bool:
+        return self.retried(self._target, partial(self._target.blobs.renew, blob.digest))
+
+    def _manifest(self, digest: str) -> Manifest | None:
+        try:
+            return self._source.manifest(digest)
+        except NotFound:
+            return None
+
+    def _send_batch(self, batch: list[_Wanted], counter: _Counter) -> None:
+        read = {
+            blob.digest: self.retried(self._source, partial(self._source.blobs.read, blob.digest))
+            for blob in batch
+        }
+        self.retried(self._target, partial(self._target.blobs.put_many, read))
+        counter.add(len(read), sum(map(len, read.values())))
+
+    def _send_large(self, blob: _Wanted, counter: _Counter) -> None:
+        path = self._source.blobs.local(blob.digest)
+        if path is not None:
+            hashed = self._source.blobs.verified(blob.digest)
+            # Copied and not linked: two stores that share a file would rot together.
+            self.retried(self._target, partial(self._target.blobs.take, hashed, Path(path), link=False))
+            counter.add(1, hashed.size)
+            return
+        with self._partial(blob.digest) as (stream, staged):
+            hashed = self._receive(blob, stream, counter)
+            self.retried(self._target, partial(self._target.blobs.take, hashed, staged))
+        counter.add(1, 0)
+
+    def _receive(self, blob: _Wanted, stream: BinaryIO, counter: _Counter) -> Hashed:
+        """Bring a large blob into a local file, from the parts that are there already."""
+        parts = self.retried(self._source, partial(self._parts, blob))
+        if parts is None:
+            self.retried(self._source, partial(self._receive_whole, blob, stream))
+            counter.add(0, blob.size)
+        else:
+            stream.truncate(parts.size)
+            for index in range(len(parts.leaves)):
+                start, end = parts.span(index)
+                if not _holds(stream, parts, index):
+                    self.retried(self._source, partial(self._receive_part, blob, parts, index, stream))
+                counter.add(0, end - start)
+        stream.flush()
+        stream.seek(0)
+        hashed = hash_stream(stream)
+        if hashed.digest != blob.digest:
+            stream.truncate(
+                0
+            )  # the remote's own part hashes vouched for other bytes: none of it is worth keeping
+            raise self._wrong(blob, hashed.digest)
+        return hashed
+
+    def _parts(self, blob: _Wanted) -> PartHashes | None:
+        try:
+            return self._source.blobs.parts(blob.digest, blob.parts)
+        except Tampered:
+            if blob.parts is not None:
+                raise
+            return None
+
+    def _receive_part(self, blob: _Wanted, parts: PartHashes, index: int, stream: BinaryIO) -> None:
+        start, end = parts.span(index)
+        data = self._source.storage.read_range(blob_name(blob.digest), start, end - start)
+        parts.check(index, data)
+        os.pwrite(stream.fileno(), data, start)
+
+    def _receive_whole(self, blob: _Wanted, stream: BinaryIO) -> None:
+        stream.seek(0)
+        stream.truncate(0)
+        with self._source.storage.open(blob_name(blob.digest)) as remote:
+            hashed = hash_stream(remote, stream.write)
+        if hashed.digest != blob.digest:
+            raise self._wrong(blob, hashed.digest)
+
+    def _wrong(self, blob: _Wanted, found: str) -> Tampered:
+        return Tampered(
+            "a remote served other bytes than were asked for",
+            where=f"{self._source.storage.describe()}: {blob_name(blob.digest)}",
+            expected=blob.digest,
+            found=found,
+            cure="nothing of it was kept; verify the remote, or pull from another",
+        )
+
+    @contextmanager
+    def _partial(self, digest: str) -> Iterator[tuple[BinaryIO, Path]]:
+        """A file for a blob on its way. After a break it stays, and whoever asks for the blob next goes on with it."""
+        name = self._target.storage.local_path(INCOMING + digest.removeprefix("sha256:"))
+        with _explained(digest):
+            if name is not None:
+                name.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                with open(descriptor, "r+b") as stream:
+                    if _mine(stream, name):
+                        yield stream, name
+                        name.unlink(missing_ok=True)
+                        return
+            with tempfile.NamedTemporaryFile(dir=name.parent if name else None) as private:
+                yield private.file, Path(private.name)
+
+
+def _mine(stream: BinaryIO, name: Path) -> bool:
+    """Whether nobody else writes this file, and it has not become a blob between being opened and being locked."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(stream.fileno())
+        return status.st_nlink == 1 and os.path.samestat(status, os.stat(name))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+@contextmanager
+def _explained(digest: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        cure = (
+            "the disk is full: free some space and repeat"
+            if error.errno == errno.ENOSPC
+            else "check the disk, then repeat"
+        )
+        raise StorageFailed(
+            "could not receive a blob",
+            where=digest,
+            found=error.strerror or str(error),
+            cure=f"{cure}; what arrived is kept",
+        ) from error
+
+
+def _holds(stream: BinaryIO, parts: PartHashes, index: int) -> bool:
+    """Whether a file that was left by a break has a part already."""
+    start, end = parts.span(index)
+    with suppress(Tampered):
+        parts.check(index, os.pread(stream.fileno(), end - start, start))
+        return True
+    return False
+
+
+def _batches(blobs: Iterable[_Wanted], workers: int) -> Iterator[list[_Wanted]]:
+    """Small blobs in portions that fit into memory and share the cost of durability."""
+    batch: list[_Wanted] = []
+    held = 0
+    for blob in blobs:
+        batch.append(blob)
+        held += blob.size
+        if held >= _BATCH_BYTES // workers or len(batch) >= 1024:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch

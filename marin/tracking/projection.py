@@ -156,16 +156,16 @@ class MlflowProjection:
         """The database, how many events it holds, and why it had to begin anew (None when it had not)."""
         if self._sink is not None and self._identity == _identity(self.database):
             cursor = self._sink.read_cursor()
-            reason = self._unfit(cursor, position)
-            if reason is None and cursor is not None:
-                return self._sink, int(cursor["size"]), None
+            reason = self._unfit(self._sink, cursor, position)
+            if reason is None:
+                return self._sink, int(cursor["size"]) if cursor else 0, None
         self.close()
         reason = None
         if self.database.exists():
             try:
                 sink = Sink(self.folder)
                 cursor = sink.read_cursor()
-                reason = self._unfit(cursor, position)
+                reason = self._unfit(sink, cursor, position)
                 if reason is None:
                     self._sink, self._identity = sink, _identity(self.database)
                     return sink, int(cursor["size"]) if cursor else 0, None
@@ -181,10 +181,10 @@ class MlflowProjection:
         self._identity = _identity(self.database)
         return self._sink, 0, reason or "there was none"
 
-    def _unfit(self, cursor: dict[str, Any] | None, position: Position) -> str | None:
-        """Why a database with this cursor does not belong to this log, or None. No cursor: a first round was killed."""
+    def _unfit(self, sink: Sink, cursor: dict[str, Any] | None, position: Position) -> str | None:
+        """Why a database with this cursor does not belong to this log, or None. No cursor: a first round did not end."""
         if cursor is None:
-            return None
+            return "the log was empty when it was made" if position.size and sink.created == 0 else None
         if cursor.get("version") != VERSION:
             return f"it was made by another version of Marin ({cursor.get('version')})"
         if cursor.get("origin") != position.origin:
@@ -234,20 +234,29 @@ class Follower(threading.Thread):
         self._projection = projection
         self._interval = interval
         self._ended = threading.Event()
-        self.rounds = 0
+        self._moved = threading.Condition()
+        self._size = 0
 
     def run(self) -> None:
         complaint = ""
         while not self._ended.is_set():
             try:
-                self._projection.catch_up()
+                progress = self._projection.catch_up()
                 complaint = ""
             except (LedgerError, DatabaseError, MlflowException, OSError) as error:
                 if str(error) != complaint:
                     complaint = str(error)
                     _log.warning("what is shown lags behind the ledger: %s", _first_line(error))
-            self.rounds += 1
+            else:
+                with self._moved:
+                    self._size = progress.size
+                    self._moved.notify_all()
             self._ended.wait(self._interval)
+
+    def wait_for(self, size: int, *, timeout: float) -> bool:
+        """Wait until the projection shows ``size`` events; False when it does not within ``timeout`` seconds."""
+        with self._moved:
+            return self._moved.wait_for(lambda: self._size >= size, timeout)
 
     def stop(self) -> None:
         """Finish the round in progress and end."""

@@ -11,11 +11,14 @@ Durability is nobody's concern here, the ledger has it: sqlite runs with a write
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import sqlite3
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +84,9 @@ def database_uri(folder: Path) -> str:
 
 @dataclass
 class _Batch:
-    """What waits to be written for one run."""
+    """What waits to be written for one run. ``opened`` when the run itself has to be made first."""
 
+    opened: OpenRun | None = None
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     metrics: list[Metric] = field(default_factory=list)
@@ -96,16 +100,27 @@ class Sink:
         self.folder = folder
         uri = database_uri(folder)
         with identity.derived(identity.mlflow_id("experiment", "Default"), created), _explained(folder):
+            _check(folder / "mlflow.db")
+            for store in (tracking_module.SqlAlchemyStore, registry_module.SqlAlchemyStore):
+                _prepare(store._get_or_create_engine(uri))
             self._tracking = tracking_module.SqlAlchemyStore(uri, f"{SCHEME}://mlflow")
             self._registry = registry_module.SqlAlchemyStore(uri)
-            _relax(self._tracking.engine)
         self._experiments: dict[str, str] = {}
         self._runs: set[str] = set()
+        self._waiting_experiments: dict[str, OpenExperiment] = {}
         self._batches: dict[str, _Batch] = {}
+        self._waiting: list[Intent] = []
 
     def close(self) -> None:
         """Let go of the database, also on behalf of a server in this process: its next query connects anew."""
         self._tracking.engine.dispose()
+        self._registry.engine.dispose()
+
+    @property
+    def created(self) -> int:
+        """The time that was given when the database was made."""
+        with _explained(self.folder):
+            return int(self._tracking.get_experiment("0").creation_time)
 
     def read_cursor(self) -> dict[str, Any] | None:
         """What :meth:`write_cursor` wrote last, or None in a new database."""
@@ -123,35 +138,66 @@ class Sink:
             self._tracking.set_experiment_tag("0", ExperimentTag(CURSOR_TAG, json.dumps(cursor, sort_keys=True)))
 
     def apply(self, intents: Iterable[Intent]) -> None:
-        """Take intents in; those that can wait are gathered until :meth:`flush`."""
-        handlers: dict[type, Callable[[Any], None]] = {
-            OpenExperiment: self._open_experiment, OpenRun: self._open_run, Params: self._params, Tags: self._tags,
-            Points: self._points, Status: self._status, DataUsed: self._data_used, ModelMade: self._model_made,
-            ModelRegistered: self._model_registered, AliasSet: self._alias_set,
-        }
-        with _explained(self.folder):
-            for intent in intents:
-                handlers[type(intent)](intent)
+        """Gather intents until :meth:`flush`."""
+        for intent in intents:
+            match intent:
+                case OpenExperiment():
+                    self._waiting_experiments[intent.name] = intent
+                case OpenRun():
+                    if intent.run not in self._runs:
+                        self._runs.add(intent.run)
+                        self._batch(intent.run).opened = intent
+                case Params():
+                    self._batch(intent.run).params.update(intent.values)
+                case Tags():
+                    self._batch(intent.run).tags.update(intent.values)
+                case Points():
+                    points = (Metric(intent.key, value, intent.time, step) for step, value in intent.points)
+                    self._batch(intent.run).metrics.extend(points)
+                case Status():
+                    self._batch(intent.run).status = intent
+                case _:
+                    self._waiting.append(intent)
 
     def flush(self) -> None:
-        """Write everything that was gathered."""
+        """Write everything that was gathered: experiments, runs with what they hold, data sets and models, states."""
         with _explained(self.folder):
+            for experiment in self._waiting_experiments.values():
+                self._open_experiment(experiment)
             for run, batch in self._batches.items():
                 self._write(run, batch)
+            for intent in self._waiting:
+                self._attach(intent)
+            for run, batch in self._batches.items():
+                if batch.status is not None:
+                    self._tracking.update_run_info(run, RunStatus.from_string(batch.status.status), batch.status.ended, None)
+        self._waiting_experiments.clear()
         self._batches.clear()
+        self._waiting.clear()
 
     def _write(self, run: str, batch: _Batch) -> None:
-        params = [Param(key, value) for key, value in batch.params.items()]
         tags = [RunTag(key, value) for key, value in batch.tags.items()]
-        for chunk in _chunks(params, OTHERS_PER_BATCH):
-            self._tracking.log_batch(run, metrics=[], params=chunk, tags=[])
-        for chunk in _chunks(tags, OTHERS_PER_BATCH):
-            self._tracking.log_batch(run, metrics=[], params=[], tags=chunk)
-        for chunk in _chunks(batch.metrics, METRICS_PER_BATCH):
-            self._tracking.log_batch(run, metrics=chunk, params=[], tags=[])
-        if batch.status is not None:
-            status = RunStatus.from_string(batch.status.status)
-            self._tracking.update_run_info(run, status, batch.status.ended, None)
+        if batch.opened is not None and self._open_run(batch.opened, tags):
+            tags = []
+        columns = (_chunks(batch.metrics, METRICS_PER_BATCH), _chunks([Param(*item) for item in batch.params.items()], OTHERS_PER_BATCH),
+                   _chunks(tags, OTHERS_PER_BATCH))
+        for metrics, params, others in zip_longest(*columns, fillvalue=()):
+            # MLflow takes 1,000 things of all kinds in one call.
+            head = METRICS_PER_BATCH - len(params) - len(others)
+            self._tracking.log_batch(run, metrics=list(metrics[:head]), params=list(params), tags=list(others))
+            if metrics[head:]:
+                self._tracking.log_batch(run, metrics=list(metrics[head:]), params=[], tags=[])
+
+    def _attach(self, intent: Intent) -> None:
+        match intent:
+            case DataUsed():
+                self._data_used(intent)
+            case ModelMade():
+                self._model_made(intent)
+            case ModelRegistered():
+                self._model_registered(intent)
+            case AliasSet():
+                self._alias_set(intent)
 
     def _batch(self, run: str) -> _Batch:
         return self._batches.setdefault(run, _Batch())
@@ -162,7 +208,7 @@ class Sink:
         with identity.derived(identity.mlflow_id("experiment", intent.name), intent.time):
             if existing is None:
                 self._experiments[intent.name] = self._tracking.create_experiment(
-                    intent.name, f"{SCHEME}://mlflow/{len(self._experiments) + 1}", tags)
+                    intent.name, tags=tags)
                 return
             self._experiments[intent.name] = existing.experiment_id
             for tag in tags:
@@ -177,28 +223,14 @@ class Sink:
             self._experiments[name] = existing.experiment_id
         return self._experiments[name]
 
-    def _open_run(self, intent: OpenRun) -> None:
-        if intent.run in self._runs:
-            return
-        self._runs.add(intent.run)
-        tags = [RunTag("mlflow.user", intent.user)]
+    def _open_run(self, intent: OpenRun, tags: Sequence[RunTag]) -> bool:
+        """Make a run with its first tags; False when an interrupted round had made it."""
+        own = [RunTag("mlflow.user", intent.user)]
         if intent.parent is not None:
-            tags.append(RunTag("mlflow.parentRunId", intent.parent))
+            own.append(RunTag("mlflow.parentRunId", intent.parent))
+        experiment = self._experiment(intent.experiment)
         with identity.derived(intent.run, intent.time):
-            self._once(lambda: self._tracking.create_run(self._experiment(intent.experiment), intent.user, intent.time, tags,
-                                                         intent.name))
-
-    def _params(self, intent: Params) -> None:
-        self._batch(intent.run).params.update(intent.values)
-
-    def _tags(self, intent: Tags) -> None:
-        self._batch(intent.run).tags.update(intent.values)
-
-    def _points(self, intent: Points) -> None:
-        self._batch(intent.run).metrics.extend(Metric(intent.key, value, intent.time, step) for step, value in intent.points)
-
-    def _status(self, intent: Status) -> None:
-        self._batch(intent.run).status = intent
+            return self._once(lambda: self._tracking.create_run(experiment, intent.user, intent.time, [*own, *tags], intent.name))
 
     def _data_used(self, intent: DataUsed) -> None:
         source = json.dumps({"uri": artifact_uri(intent.artifact)})
@@ -240,26 +272,40 @@ class Sink:
         if version is not None:
             self._registry.set_registered_model_alias(intent.name, intent.alias, version)
 
-    def _once(self, create: Callable[[], object]) -> None:
-        """Create, or find that an interrupted round had created it."""
+    def _once(self, create: Callable[[], object]) -> bool:
+        """Create; False where an interrupted round had created it."""
         try:
             create()
         except IntegrityError:
-            return
+            return False
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS" and "UNIQUE constraint failed" not in str(error):
                 raise
+            return False
+        return True
 
 
-def _relax(engine: sqlalchemy.Engine) -> None:
-    """Settings of sqlite itself, on every connection: readers do not wait for the writer, nothing waits for the disk."""
+def _check(database: Path) -> None:
+    """Raise sqlite's own error for a file that is damaged or is no database: MLflow would retry on it for minutes."""
+    if not database.exists():
+        return
+    with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(str(database))}?mode=rw", uri=True)) as connection:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
 
-    @sqlalchemy.event.listens_for(engine, "connect")
-    def settings(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=OFF")
 
+def _prepare(engine: sqlalchemy.Engine) -> None:
+    """MLflow keeps one engine per address and process. Connections to a file that is gone by now are dropped; new ones get
+    settings of sqlite itself: readers do not wait for the writer, and nothing waits for the disk."""
+    if not sqlalchemy.event.contains(engine, "connect", _settings):
+        sqlalchemy.event.listen(engine, "connect", _settings)
     engine.dispose()
+
+
+def _settings(connection: Any, _: Any) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 def _chunks[T](items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -1,0 +1,227 @@
+"""The fold alone: events in, intents out, no MLflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from marin import events as types
+from marin.tracking.fold import LOSS, TOKENS, Fold, flatten, text
+from marin.tracking.intents import (
+    AliasSet,
+    DataUsed,
+    Intent,
+    ModelMade,
+    ModelRegistered,
+    OpenRun,
+    Params,
+    Points,
+    Status,
+    Tags,
+)
+from marin.tracking.record import overall
+
+from .story import ORIGIN, STEPS, Log, begin_step, complete_step, digest, loss, output, replay, segment, start, whole_run
+
+
+def folded(log: Log) -> tuple[Fold, list[Intent]]:
+    fold = Fold(ORIGIN)
+    return fold, list(fold.apply_all(log.events()))
+
+
+def tags_of(intents: list[Intent], run: str) -> dict[str, str]:
+    return {key: value for item in intents if isinstance(item, Tags) and item.run == run for key, value in item.values.items()}
+
+
+def points_of(intents: list[Intent], run: str, key: str) -> list[tuple[int, float]]:
+    return [point for item in intents if isinstance(item, Points) and (item.run, item.key) == (run, key) for point in item.points]
+
+
+def status_of(intents: list[Intent], run: str) -> str:
+    return [item.status for item in intents if isinstance(item, Status) and item.run == run][-1]
+
+
+def test_a_run_becomes_a_run_with_a_nested_run_per_step():
+    log = Log()
+    whole_run(log, "abcd2345")
+    fold, intents = folded(log)
+    opened = {item.run: item for item in intents if isinstance(item, OpenRun)}
+    parent = fold.run_id("abcd2345")
+    assert opened[parent].parent is None
+    assert [item.name for item in opened.values() if item.parent == parent] == list(STEPS)
+    assert all(status_of(intents, run) == "FINISHED" for run in opened)
+
+
+def test_the_curve_has_every_train_step_once_with_the_exact_loss():
+    log = Log()
+    whole_run(log, "abcd2345", steps=100)
+    fold, intents = folded(log)
+    parent = fold.run_id("abcd2345")
+    assert points_of(intents, parent, LOSS) == [(step, loss(step)) for step in range(100)]
+    assert points_of(intents, parent, TOKENS)[-1] == (99, 100 * 16 * 128)
+    assert points_of(intents, parent, "evaluate.loss") == [(100, 2.25)]
+
+
+def test_a_segment_that_is_recorded_again_adds_nothing_and_a_different_one_is_told():
+    log = Log()
+    start(log, "abcd2345")
+    begin_step(log, "abcd2345", "train")
+    segment(log, "abcd2345", 0, 30)
+    segment(log, "abcd2345", 0, 60)
+    fold, intents = folded(log)
+    parent = fold.run_id("abcd2345")
+    assert points_of(intents, parent, LOSS) == [(step, loss(step)) for step in range(60)]
+    assert "marin.disagreement" not in tags_of(intents, parent)
+    forged = {**log.entries[2].body, "losses": [(9.0).hex()] * 30}
+    again = fold.apply(len(log.entries), replace(log.entries[2], body=forged))
+    assert "train step 0 " in tags_of(again, parent)["marin.disagreement"]
+
+
+def test_params_are_the_flattened_recipe_with_floats_that_people_can_read():
+    log = Log()
+    start(log, "abcd2345")
+    _, intents = folded(log)
+    params = next(item for item in intents if isinstance(item, Params)).values
+    assert params == {"seed": "0", "dataset.kind": "grammar", "dataset.name": "grammar", "model.seq_len": "128",
+                      "model.layers": "[1, 2]", "trainer.batch_size": "16", "optimizer.learning_rate": "0.003"}
+
+
+def test_tags_say_what_where_and_whether_verified():
+    log = Log()
+    whole_run(log, "abcd2345")
+    fold, intents = folded(log)
+    tags = tags_of(intents, fold.run_id("abcd2345"))
+    assert tags["marin.run"] == "abcd2345"
+    assert tags["marin.recipe"] == digest("recipe")
+    assert tags["marin.code"] == digest("code")
+    assert (tags["marin.event"], tags["marin.root"], tags["marin.verified"]) == ("0", ORIGIN, "never")
+    replay(log, "abcd2345")
+    fold, intents = folded(log)
+    tags = tags_of(intents, fold.run_id("abcd2345"))
+    assert tags["marin.verified"] == f"PASS {log.entries[-1].time[:10]}"
+    assert (tags["marin.verdict.training"], tags["marin.verified.by"]) == ("PASS", "bob")
+
+
+@pytest.mark.parametrize(("verdicts", "word"), [
+    ({"ledger": "PASS", "training": "PASS"}, "PASS"),
+    ({"ledger": "PASS", "training": "FAIL"}, "FAIL"),
+    ({"ledger": "UNAVAILABLE", "training": "FAIL"}, "FAIL"),
+    ({"ledger": "PASS", "training": "NOT_RUN"}, "PARTIAL"),
+    ({"ledger": "UNSUPPORTED", "training": "UNSUPPORTED"}, "UNSUPPORTED"),
+    ({}, "NOT_RUN"),
+])
+def test_five_verdicts_as_one_word(verdicts: dict[str, str], word: str):
+    assert overall(verdicts) == word
+
+
+@pytest.mark.parametrize(("verdicts", "aliased"), [(None, True), ({"ledger": "PASS", "training": "FAIL"}, False),
+                                                   ({"ledger": "PASS", "training": "NOT_RUN"}, False)])
+def test_only_a_full_pass_moves_the_alias_of_the_verified_model(verdicts: dict[str, str] | None, aliased: bool):
+    log = Log()
+    whole_run(log, "abcd2345")
+    whole_run(log, "efgh6723")
+    replay(log, "abcd2345", verdicts)
+    fold, intents = folded(log)
+    made = {item.run: item.model for item in intents if isinstance(item, ModelMade)}
+    registered = [item.model for item in intents if isinstance(item, ModelRegistered)]
+    assert registered == [made[fold.run_id("abcd2345")], made[fold.run_id("efgh6723")]]
+    aliases = [item.model for item in intents if isinstance(item, AliasSet)]
+    assert aliases == ([made[fold.run_id("abcd2345")]] if aliased else [])
+
+
+def test_data_sets_carry_their_whole_digest():
+    log = Log()
+    whole_run(log, "abcd2345")
+    fold, intents = folded(log)
+    used = {(item.name, item.context): item.digest for item in intents
+            if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345")}
+    assert used == {("grammar/corpus", "corpus"): output("abcd2345", "corpus").digest,
+                    ("grammar/tokens", "tokens"): output("abcd2345", "tokens").digest}
+    read = {item.name for item in intents if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345", "train")}
+    assert read == {"grammar/tokens"}
+
+
+def test_a_failed_step_fails_the_run_until_it_is_tried_again():
+    log = Log()
+    start(log, "abcd2345")
+    begin_step(log, "abcd2345", "corpus")
+    log.append(types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error="disk full"))
+    fold, intents = folded(log)
+    parent, child = fold.run_id("abcd2345"), fold.run_id("abcd2345", "corpus")
+    assert (status_of(intents, parent), status_of(intents, child)) == ("FAILED", "FAILED")
+    assert tags_of(intents, child)["marin.error"] == "disk full"
+    begin_step(log, "abcd2345", "corpus", attempt=2)
+    fold, intents = folded(log)
+    assert (status_of(intents, parent), status_of(intents, child)) == ("RUNNING", "RUNNING")
+    assert tags_of(intents, child)["marin.attempt"] == "2"
+    complete_step(log, "abcd2345", "corpus")
+    fold, intents = folded(log)
+    assert status_of(intents, child) == "FINISHED"
+    assert fold.runs["abcd2345"].state == "running"
+
+
+def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
+    log = Log()
+    whole_run(log, "abcd2345", steps=60)
+    start(log, "efgh6723")
+    completions = {event.body["step"]: index for index, event in log.events() if event.type == types.STEP_COMPLETED}
+    for step in ("train", "evaluate", "export"):
+        log.append(types.STEP_CACHED, types.StepCached(run="efgh6723", step=step, identity=digest(f"identity {step}"), inputs={},
+                                                       output=output("abcd2345", step), completed_at=completions[step]))
+    replay(log, "efgh6723")
+    fold, intents = folded(log)
+    run = fold.run_id("efgh6723")
+    assert points_of(intents, run, LOSS) == [(step, loss(step)) for step in range(60)]
+    assert points_of(intents, run, "evaluate.perplexity") == [(60, 9.5)]
+    assert tags_of(intents, fold.run_id("efgh6723", "train"))["marin.completed_at"] == str(completions["train"])
+    assert [item.model for item in intents if isinstance(item, AliasSet)] == [fold.model_id(fold.runs["abcd2345"].exports[0])]
+
+
+def test_what_is_not_ours_or_does_not_fit_changes_nothing():
+    log = Log()
+    start(log, "abcd2345")
+    fold, before = folded(log)
+    first = log.entries[0]
+    strangers = [replace(first, type="experiment.registered/v1"), replace(first, type=types.TRAIN_SEGMENT, body={"run": 7}),
+                 replace(first, type=types.STEP_STARTED, body={}), replace(first, body=["no"]),  # type: ignore[arg-type]
+                 replace(first, type=types.EVAL_COMPLETED, body={"run": "nobody", "model": digest("m"), "metrics": {}})]
+    assert [fold.apply(9, event) for event in strangers] == [[]] * len(strangers)
+    assert fold.skipped == 4
+    assert folded(log)[1] == before
+
+
+@given(st.lists(st.sampled_from(range(27)), max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_events_in_any_order_and_repeated_fold_without_error_and_the_same_way_twice(order: list[int]):
+    log = Log()
+    whole_run(log, "abcd2345", steps=60)
+    replay(log, "abcd2345")
+    chosen = [log.entries[0], *(log.entries[index % len(log.entries)] for index in order)]
+    fold = Fold(ORIGIN)
+    intents = list(fold.apply_all(enumerate(chosen)))
+    assert intents == list(Fold(ORIGIN).apply_all(enumerate(chosen)))
+    steps = [step for step, _ in points_of(intents, fold.run_id("abcd2345"), LOSS)]
+    assert len(steps) == len(set(steps))
+
+
+KEYS_AND_VALUES = st.dictionaries(
+    st.text(min_size=1),
+    st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                 lambda inner: st.dictionaries(st.text(), inner, max_size=3), max_leaves=5),
+    max_size=4,
+)
+
+
+@given(KEYS_AND_VALUES)
+@settings(max_examples=50, deadline=None)
+def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
+    for key, item in flatten(value).items():
+        assert all(letter.isascii() and (letter.isalnum() or letter in "_-./: ") for letter in key)
+        assert isinstance(item, str)
+
+
+def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
+    assert [text(value) for value in ((0.1).hex(), "0x1", "abc", None, True, [1], 7)] == ["0.1", "0x1", "abc", "null", "true", "[1]", "7"]

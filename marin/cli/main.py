@@ -39,8 +39,8 @@ class Lazy:
 COMMANDS: dict[str, Lazy] = {
     "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
-    "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline, as dvc.yaml calls it."),
-    "verify": Lazy("marin.cli.verify", "Check a run: ledger, artifacts, data, training, model."),
+    "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."),
+    "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
     "ls": Lazy("marin.cli.ls", "List runs or artifacts."),
     "show": Lazy("marin.cli.show", "Show a run, an artifact or an event."),
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),

@@ -36,8 +36,9 @@ class Weighted[T]:
 
 
 def ranked[T](items: Sequence[T]) -> Weighted[T]:
-    """``items`` from frequent to rare, with weights that fall like Zipf's law does: about as the inverse of the rank."""
-    return Weighted(items, [1 + 1000 // (rank + 8) for rank in range(len(items))])
+    """``items`` from frequent to rare. Weights fall like those of words do, first about as the inverse of the rank and
+    then faster, so that a small model meets the first ones often and has met the last ones at all."""
+    return Weighted(items, [1 + 40_000 // ((rank + 3) * (rank + 30)) for rank in range(len(items))])
 
 
 class Generator:

@@ -15,7 +15,7 @@ from marin.grammar.lexicon import PRONOUNS, Gender
 
 # sha256 over the first twenty stories of seed 0, each followed by a zero byte. It changes only with the grammar itself:
 # then every recorded corpus changes its digest, which is the point of noticing.
-GOLDEN = "cfb607b97789b8c3bb0765743694b5d6c7e2f330441f4dbe762456fefb75ce3f"
+GOLDEN = "3ec49085ecca6f05c2d30d6dd1e1242032d3a05db160dfed1c4b107d4033cb95"
 ADJECTIVES = {adjective for table in lexicon.ADJECTIVES.values() for adjective in table.items}
 NOUNS = [
     noun

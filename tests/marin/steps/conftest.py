@@ -23,6 +23,9 @@ class _Journal:
         self.recorded.append((kind, body))
         return len(self.recorded) - 1
 
+    def history(self, kind: str) -> list[Body]:
+        return [body for recorded, body in self.recorded if recorded == kind]
+
 
 @pytest.fixture
 def store() -> Store:

@@ -13,12 +13,12 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from marin.corpus.documents import Document
-from marin.corpus.text import Split, decoded, lines, split_text
+from marin.corpus.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError
 
 _KINDS = (".txt", ".jsonl", ".jsonl.gz")
@@ -164,15 +164,14 @@ def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[
         DataError: a line is not UTF-8 or not a JSON object; the message names file and line.
     """
     start = 0
-    numbered = enumerate(_readable(file, where), start=1)
-    for number, line in numbered:
+    for number, line in enumerate(_readable(file, where), start=1):
         at = f"{where}:{number}"
         text = decoded(line, start=start, where=at)
         start += len(line)
         if not text.strip():
             continue
         try:
-            value = json.loads(text)
+            value = json.loads(text.removeprefix(BYTE_ORDER_MARK.decode()) if number == 1 else text)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 "line is not JSON",
@@ -266,6 +265,3 @@ def read_pairs(files: Iterable[SourceFile]) -> Iterator[dict[str, str]]:
                     "UID": str(value.get("UID", file.name.removesuffix(".jsonl"))),
                     "pairID": str(value.get("pairID", number)),
                 }
-
-
-Reader = Callable[[SourceFile], Iterator[Document]]

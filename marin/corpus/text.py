@@ -14,7 +14,7 @@ from marin.errors import DataError
 
 Split = Literal["lines", "paragraphs", "file"]
 
-_BOM = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def decoded(line: bytes, *, start: int, where: str) -> str:
@@ -40,7 +40,7 @@ def lines(file: Iterable[bytes], *, where: str) -> Iterator[str]:
     """The lines of a text file without their ends."""
     start = 0
     for line in file:
-        content = line.removeprefix(_BOM) if start == 0 else line
+        content = line.removeprefix(BYTE_ORDER_MARK) if start == 0 else line
         yield (
             decoded(content, start=start + len(line) - len(content), where=where)
             .removesuffix("\n")

@@ -75,6 +75,11 @@ def test_json_lines_plain_and_compressed(folder: Path) -> None:
         ]
 
 
+def test_a_byte_order_mark_is_no_json(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "x"}\n')
+    assert documents(folder / "a.jsonl")[0].text == "x"
+
+
 def test_another_field(folder: Path) -> None:
     (folder / "a.jsonl").write_text('{"content": "x"}\n')
     assert documents(folder / "a.jsonl", field="content")[0].text == "x"

@@ -62,6 +62,10 @@ class CacheContent:
         """Bytes of both tensors."""
         return 4 * self.tokens + 8 * (self.documents + 1)
 
+    def tensors(self, split: str) -> dict[str, str]:
+        """The digests under the paths that they have in the step's content."""
+        return {f"{split}/tokens": self.tokens_digest, f"{split}/offsets": self.offsets_digest}
+
 
 def build_caches(task: Task) -> StepResult:
     """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them."""
@@ -91,10 +95,18 @@ def build_caches(task: Task) -> StepResult:
                 found="none",
                 cure="give the corpus more text",
             )
-        tensors |= {f"{split}/tokens": content.tokens_digest, f"{split}/offsets": content.offsets_digest}
+        tensors |= content.tensors(split)
         metrics |= {f"{split}_tokens": float(content.tokens), f"{split}_documents": float(content.documents)}
         size += content.nbytes
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
+
+
+def content_digest(folder: Path) -> str:
+    """The digest of the step's output, found again from the caches in ``folder``."""
+    tensors: dict[str, str] = {}
+    for split in SPLITS:
+        tensors |= digest_cache(folder / split).tensors(split)
+    return state_digest(tensors)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

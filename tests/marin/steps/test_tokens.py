@@ -18,7 +18,14 @@ from marin.steps.corpus import CORPUS
 from marin.steps.tokenizer import END_OF_TEXT, TOKENIZER
 from marin.steps.tokens import TOKENS
 from marin.training import token_cache
-from marin.training.token_cache import digest_cache, document_of, open_cache, read_tokens, write_cache
+from marin.training.token_cache import (
+    content_digest,
+    digest_cache,
+    document_of,
+    open_cache,
+    read_tokens,
+    write_cache,
+)
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 RECIPE = Recipe(
@@ -57,7 +64,10 @@ def test_the_stream_is_the_documents(run_step: RunStep, inputs: dict[str, Path])
         tensors[f"{split}/tokens"] = tensor_digest(tokens)
         tensors[f"{split}/offsets"] = tensor_digest(offsets)
         assert result.metrics[f"{split}_tokens"] == len(tokens)
-    assert result.digest == state_digest(tensors)
+    assert result.digest == state_digest(tensors) == content_digest(out)
+    assert result.size == sum(
+        tensor.nbytes for split in ("train", "validation") for tensor in read_tokens(out / split)
+    )
     assert result.kind == "tokens"
 
 

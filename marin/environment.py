@@ -28,6 +28,9 @@ SETTINGS = ("XLA_FLAGS", "NPROC", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLA
             "TF_XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 SETTING_PREFIXES = ("JAX_", "XLA_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")
 
+_PLACES = ("_DIR", "_PATH", "_FILE", "_CACHE")
+"""Endings of variables that say where something lies: no arithmetic, and nobody's business."""
+
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -96,7 +99,7 @@ def settings() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name in SETTINGS or name.startswith(SETTING_PREFIXES)
+        if (name in SETTINGS or name.startswith(SETTING_PREFIXES)) and not name.endswith(_PLACES)
     }
 
 

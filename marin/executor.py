@@ -97,6 +97,7 @@ def run_stage(
     """
     step = plan.step(name)
     root.signer()  # a missing or wrong key is said before hours of work, not after
+    _warn_of_other_code(project)
     stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))
     identity = stage.read().identity
     with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
@@ -314,6 +315,13 @@ class _Stage:
         pointer = pointer_of(result.output).encode()
         write_whole(pointer_path(self.project, result.step), pointer)
         write_whole(receipt_path(self.project, result.step), pointer)
+
+
+def _warn_of_other_code(project: Path) -> None:
+    """Say when DVC watches other files than those that execute: a checkout whose package is not the installed one."""
+    here, executed = project / "marin", code_folder() / "marin"
+    if here.is_dir() and here.resolve() != executed:
+        log.warning("the code that executes is %s, not %s; `make environment` installs this checkout", executed, here.resolve())
 
 
 def _draft(run: str, kind: str, body: Body) -> Draft:

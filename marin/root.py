@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from ledger import (
@@ -47,6 +48,8 @@ DEFAULT_ROOT = ".marin"
 ROOT_VARIABLE = "MARIN_ROOT"
 KEY_VARIABLE = "MARIN_KEY"
 VKEY = "vkey"
+_NEIGHBOURS = 256
+"""Events that are this near to each other are read in one go: the log keeps them in one file."""
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
 
@@ -120,8 +123,11 @@ class LedgerHistory:
             return
         with Projection(self._path, self._reader) as projection:
             found = [index for index, _ in projection.events(stream=stream, type=type) if index < self._size]
-        for index in found:
-            yield index, self._reader.event(index)
+        for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
+            wanted = set(group)
+            for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
+                if index in wanted:
+                    yield index, Event.decode(entry)
 
     def _scan(self, stream: str | None, type: str | None) -> Iterator[tuple[int, Event]]:
         for index, event in self._reader.events():

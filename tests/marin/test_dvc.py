@@ -1,0 +1,95 @@
+"""dvc.yaml says what the steps say: the same code, the same inputs, and every section of the recipe that is read."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from marin.cli.stage import STAGES
+from marin.pipeline import PIPELINE
+from marin.plan import step_config
+from marin.recipe import Recipe
+from marin.steps import StepDefinition
+
+PROJECT = Path(__file__).resolve().parents[2]
+DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
+VARIABLES: dict[str, str] = DVC["vars"][0]
+
+# One other valid value in every section of the recipe.
+CHANGES: dict[str, dict[str, Any]] = {
+    "dataset": {"seed": 7}, "tokenizer": {"vocab_size": 300}, "tokens": {"append_eos": False}, "model": {"num_layers": 5},
+    "optimizer": {"learning_rate": 0.1}, "trainer": {"num_steps": 7}, "arithmetic": {"microbatch_size": 1},
+    "evaluation": {"max_sequences": 5}, "export": {},
+}
+
+
+def resolved(text: str) -> str:
+    for name, value in VARIABLES.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text
+
+
+def outs(stage: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    return {resolved(path): flags for item in stage.get(kind, []) for path, flags in item.items()}
+
+
+def test_the_stages_are_the_steps_in_order() -> None:
+    names = tuple(step.name for step in PIPELINE.steps)
+    assert tuple(DVC["stages"]) == names == STAGES
+
+
+@pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
+def test_dependencies_are_the_pointers_the_code_and_the_lock(step: StepDefinition) -> None:
+    stage = DVC["stages"][step.name]
+    assert stage["cmd"] == f"marin stage {step.name}"
+    pointers = [f"artifacts/{name}.json" for name in step.inputs]
+    assert sorted(map(resolved, stage["deps"])) == sorted([*pointers, *step.code, "requirements.lock"])
+    assert all((PROJECT / path).exists() for path in step.code)
+
+
+@pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
+def test_parameters_are_exactly_the_sections_that_the_step_reads(step: StepDefinition) -> None:
+    default = Recipe()
+    read = set()
+    for section, change in CHANGES.items():
+        other = msgspec.structs.replace(getattr(default, section), **change)
+        if step_config(step, msgspec.structs.replace(default, **{section: other})) != step_config(step, default):
+            read.add(section)
+    if step_config(step, msgspec.structs.replace(default, seed=1)) != step_config(step, default):
+        read.add("seed")
+    if "export" in step_config(step, default):
+        read.add("export")  # has one value only, so that no change can show it
+    assert set(DVC["stages"][step.name]["params"]) == read
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_outs_are_plain_files_and_only_the_receipt_is_deleted_before_a_run(name: str) -> None:
+    stage = DVC["stages"][name]
+    assert outs(stage, "outs") == {
+        f"artifacts/{name}.json": {"cache": False, "persist": True},
+        f".marin/receipts/{name}.json": {"cache": False},
+    }
+    for flags in [*outs(stage, "metrics").values(), *outs(stage, "plots").values()]:
+        assert flags["cache"] is False and flags["persist"] is True
+
+
+def test_dvc_calls_nobody_and_composes_with_hydra() -> None:
+    config = configparser.ConfigParser()
+    config.read_string("\n".join(line.strip() for line in (PROJECT / ".dvc" / "config").read_text().splitlines()))
+    assert config["core"]["analytics"] == config["core"]["check_update"] == "false"
+    assert config["hydra"]["enabled"] == "True"
+
+
+def test_dvc_itself_reads_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dvc.repo import Repo
+
+    with Repo(str(PROJECT)) as repo:
+        stages = {stage.name: stage for stage in repo.index.stages}
+    assert set(stages) == set(STAGES)
+    assert stages["tokenizer"].desc == "Byte-level BPE with 2048 tokens, trained on the train split"
+    assert not any(out.use_cache for stage in stages.values() for out in stage.outs)

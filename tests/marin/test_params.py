@@ -1,0 +1,91 @@
+"""params.yaml: composed by Hydra, read strictly, and every mistake named with its path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from marin.errors import UsageError
+from marin.params import load_params
+from marin.recipe import Recipe, digest, from_mapping
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONF = PROJECT / "conf"
+GROUPS = {path.name: sorted(file.stem for file in path.glob("*.yaml")) for path in CONF.iterdir() if path.is_dir()}
+
+
+def composed(*overrides: str) -> str:
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose(config_name="config", overrides=list(overrides))
+    OmegaConf.resolve(config)
+    return OmegaConf.to_yaml(config)
+
+
+def test_params_yaml_is_what_hydra_composes_byte_for_byte() -> None:
+    """So `dvc exp run` without changes leaves it, and `git status`, alone."""
+    assert (PROJECT / "params.yaml").read_text() == composed()
+
+
+def test_the_default_experiment_is_the_default_recipe() -> None:
+    assert load_params(PROJECT / "params.yaml") == Recipe()
+
+
+@pytest.mark.parametrize("choice", [f"{group}={name}" for group, names in GROUPS.items() for name in names])
+def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_path: Path) -> None:
+    group, name = choice.split("=")
+    path = tmp_path / "params.yaml"
+    path.write_text(composed(choice))
+    recipe = load_params(path)
+    written = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    assert isinstance(written, dict)
+    fields = set(getattr(recipe, group).__struct_fields__) | ({"kind"} if group == "dataset" else set())
+    assert set(written) == fields, "a group says every value, so that a new default changes nothing in silence"
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("num_steps: 120", "num_steps: many", r"params.yaml: trainer.num_steps.*int.*'many'"),
+    ("num_steps: 120", "num_steps: 0", r"params.yaml: trainer.num_steps.*>= 1.*found 0"),
+    ("hidden_dim: 128", "hidden_dim: 12.5", r"params.yaml: model.hidden_dim"),
+    ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture"),
+    ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
+    ("learning_rate: 0.003", "learning_rate: -1", r"params.yaml: optimizer.learning_rate"),
+    ("seed: 0\ntokens", "seed: null\ntokens", r"params.yaml: seed.*null"),
+    ("kind: grammar", "kind: grammer", r"params.yaml: dataset"),
+    ("batch_size: 16\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
+    ("model:", "model: &a", r"params.yaml"),
+    ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*'num_heads' is there twice"),
+    ("model:", "model: [", r"params.yaml:\d+:\d+"),
+    ("architecture: llama", "architecture: !!python/object/apply:os.getcwd []", r"params.yaml:\d+:\d+.*python"),
+])
+def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp_path: Path) -> None:
+    text = (PROJECT / "params.yaml").read_text()
+    assert text.count(old) >= 1
+    changed = text.replace(old, new, 1)
+    path = tmp_path / "params.yaml"
+    path.write_text(changed)
+    if new == "model: &a":  # an anchor that nobody uses is still a mapping: valid YAML, and it must read equal
+        assert load_params(path) == Recipe()
+        return
+    with pytest.raises(UsageError, match=message) as caught:
+        load_params(path)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_bytes_that_are_not_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no parameters"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_bytes(b"seed: \xff")
+    with pytest.raises(UsageError, match="byte 6"):
+        load_params(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001", "1E-3", "10e-4"])
+def test_numbers_are_numbers_however_they_are_written(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text((PROJECT / "params.yaml").read_text().replace("learning_rate: 0.003", f"learning_rate: {text}"))
+    expected = digest(from_mapping({"optimizer": {"learning_rate": 0.001}}, where="test"))
+    assert digest(load_params(path)) == expected

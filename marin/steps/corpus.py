@@ -18,10 +18,12 @@ from marin.corpus.documents import TRAIN, VALIDATION, Document, SplitCount, Spli
 from marin.corpus.local import SourceFile, matched, read_file, read_pairs
 from marin.corpus.remote import mirrored, obtain
 from marin.corpus.text import lines, split_text
+from marin.progress import bar
 from marin.recipe import FilesDataset, GrammarDataset, Recipe, UrlDataset
 from marin.steps import StepDefinition, StepResult, Task
 
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
+_REPORT_EVERY = 100
 
 
 def source_digests(recipe: Recipe) -> dict[str, str]:
@@ -88,17 +90,21 @@ def run(task: Task) -> StepResult:
 
 
 def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
-    counts = []
-    for split, name, size in (
-        ("train", TRAIN, dataset.train_bytes),
-        ("validation", VALIDATION, dataset.validation_bytes),
-    ):
-        with (out / name).open("wb") as file:
-            writer = SplitWriter(file)
-            for index, text in enumerate(grammar.documents(dataset.seed, split, size)):
-                writer.write(Document(text, dataset.name, {"number": index, "split": split}))
-            counts.append(writer.count())
-    return _Corpus(counts[0], counts[1], {})
+    return _Corpus(
+        _generate(dataset, "train", dataset.train_bytes, out / TRAIN),
+        _generate(dataset, "validation", dataset.validation_bytes, out / VALIDATION),
+        {},
+    )
+
+
+def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> SplitCount:
+    with path.open("wb") as file, bar(f"generate {split}", size) as report:
+        writer = SplitWriter(file)
+        for index, text in enumerate(grammar.documents(dataset.seed, split, size)):
+            writer.write(Document(text, dataset.name, {"number": index, "split": split}))
+            if index % _REPORT_EVERY == 0:
+                report(writer.count().text_bytes, "")
+        return writer.count()
 
 
 def _from_url(dataset: UrlDataset, task: Task) -> _Corpus:

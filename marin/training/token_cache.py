@@ -32,6 +32,7 @@ from tokenizers import Tokenizer
 from ledger import TensorHasher, state_digest
 from marin.corpus.documents import TRAIN, VALIDATION, read_texts
 from marin.errors import DataError
+from marin.progress import bar
 from marin.steps import StepResult, Task
 from marin.steps.tokenizer import END_OF_TEXT
 
@@ -119,9 +120,13 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 def encoded(tokenizer: Tokenizer, path: Path, append_eos: bool) -> Iterator[NDArray[np.int32]]:
     """The token ids of each document of a split, in order."""
     end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
-    for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):
-        for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
-            yield np.asarray(encoding.ids + end, dtype=np.int32)
+    done = 0
+    with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
+        for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):
+            for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
+                yield np.asarray(encoding.ids + end, dtype=np.int32)
+            done += sum(map(len, batch))
+            report(done, "")
 
 
 def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[int, int]:

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ledger.digest import digest_bytes
-from ledger.errors import Conflict, LedgerError, NotFound, Refused, StorageFailed, Tampered
+from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.manifest import PART_SIZE
 from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
 from ledger.reflink import clone
+from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY, Storage
 from ledger.storelayout import BLOBS, QUARANTINE, STORE, blob_name, parts_name
 
@@ -442,11 +443,5 @@ def _explained(path: Path) -> Iterator[None]:
             "file to put", where=str(path), expected="a regular file", cure="check the path"
         ) from error
     except OSError as error:
-        cure = (
-            "the disk is full: free some space and repeat"
-            if error.errno == errno.ENOSPC
-            else "check the disk, then repeat"
-        )
-        raise StorageFailed(
-            "could not put a file", where=str(path), found=error.strerror or str(error), cure=cure
-        ) from error
+        where = f"{path} ({error.filename})" if error.filename and error.filename != str(path) else str(path)
+        raise storage_failed("could not put a file", where, error) from error

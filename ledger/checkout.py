@@ -34,6 +34,7 @@ from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
 from ledger.manifest import Manifest, ManifestEntry
 from ledger.parts import hash_stream
 from ledger.reflink import clone
+from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
 from ledger.treescan import scan
 
@@ -84,7 +85,7 @@ def tree(
         if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
             _may_replace(dest, replace)
     placer = _Placer(blobs, how)
-    with _beside(dest) as temporary:
+    with _beside(dest) as temporary, _explained(dest):
         temporary.mkdir()
         made = {""}
         for entry in manifest:
@@ -107,7 +108,8 @@ class _Placer:
         self._links = how in ("auto", "hardlink")
 
     def report(self) -> CheckedOut:
-        return CheckedOut(files=sum(self._counts.values()), **self._counts)
+        counts = self._counts
+        return CheckedOut(sum(counts.values()), counts["reflinked"], counts["hardlinked"], counts["copied"])
 
     def place(self, digest: str, target: Path, *, executable: bool, size: int | None = None) -> None:
         blob = self._blobs.local(digest)
@@ -277,11 +279,4 @@ def _explained(path: Path) -> Iterator[None]:
             "checkout", where=str(error.filename or path), found=error.strerror or "", cure="check the path"
         ) from error
     except OSError as error:
-        cure = (
-            "the disk is full: free some space and repeat"
-            if error.errno == errno.ENOSPC
-            else "check the disk, then repeat"
-        )
-        raise StorageFailed(
-            "checkout", where=str(error.filename or path), found=error.strerror or str(error), cure=cure
-        ) from error
+        raise storage_failed("checkout", str(error.filename or path), error) from error

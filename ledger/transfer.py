@@ -11,7 +11,6 @@ hash. Failures of the storage are retried a few times, with growing pauses, befo
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import os
@@ -29,6 +28,7 @@ from typing import BinaryIO, Final
 from ledger.errors import NotFound, StorageFailed, Tampered
 from ledger.manifest import PART_SIZE, Manifest
 from ledger.parts import Hashed, PartHashes, hash_stream
+from ledger.storage.failure import storage_failed
 from ledger.store import Store
 from ledger.storelayout import INCOMING, blob_name
 
@@ -257,8 +257,10 @@ class _Transfer:
                         yield stream, name
                         name.unlink(missing_ok=True)
                         return
-            with tempfile.NamedTemporaryFile(dir=name.parent if name else None) as private:
-                yield private.file, Path(private.name)
+            with tempfile.TemporaryDirectory(dir=name.parent if name else None) as private:
+                path = Path(private, "blob")
+                with open(path, "x+b") as stream:
+                    yield stream, path
 
 
 def _mine(stream: BinaryIO, name: Path) -> bool:
@@ -276,17 +278,7 @@ def _explained(digest: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cure = (
-            "the disk is full: free some space and repeat"
-            if error.errno == errno.ENOSPC
-            else "check the disk, then repeat"
-        )
-        raise StorageFailed(
-            "could not receive a blob",
-            where=digest,
-            found=error.strerror or str(error),
-            cure=f"{cure}; what arrived is kept",
-        ) from error
+        raise storage_failed("could not receive a blob (what arrived is kept)", digest, error) from error
 
 
 def _holds(stream: BinaryIO, parts: PartHashes, index: int) -> bool:

@@ -24,8 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ledger.errors import AlreadyExists, Conflict, LedgerError, Locked, NotFound, Refused, StorageFailed
+from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
 from ledger.storage import group
+from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY, check_name, check_prefix
 
 _CHUNK = 1 << 20
@@ -314,20 +315,7 @@ def _explained(verb: str, name: str) -> Iterator[None]:
     except FileExistsError as error:
         raise AlreadyExists("the name is taken", where=name) from error
     except OSError as error:
-        raise _failure(verb, name, error) from error
-
-
-def _failure(verb: str, name: str, error: OSError) -> LedgerError:
-    cure = {
-        errno.ENOSPC: "the disk is full: free some space and repeat; nothing that was there is lost",
-        errno.EDQUOT: "the quota is used up: free some space and repeat; nothing that was there is lost",
-        errno.EACCES: "give this user the rights, or name another root",
-        errno.EPERM: "give this user the rights, or name another root",
-        errno.EROFS: "the file system is mounted read-only: name another root",
-    }.get(error.errno or 0, "check the disk, then repeat")
-    return StorageFailed(
-        f"could not {verb} a file", where=name, found=error.strerror or str(error), cure=cure
-    )
+        raise storage_failed(f"could not {verb} a file", name, error) from error
 
 
 def _differs(name: str, expected: int, found: int) -> Conflict:

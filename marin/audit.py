@@ -1,21 +1,12 @@
-"""What the log, the store and the events say about each other, checked as one.
-
-The ledger's own check re-derives the log, hashes the artifacts, and looks for those that events name. What is added
-here: every file that a tree names is there, and what garbage collection must keep.
-"""
+"""The whole of a root checked as one: the ledger's own check, and every file that a tree in the store names."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ledger import Finding, LedgerError, LogCheckpoint, LogReader, Store, VerifierKey, check, open_storage
 from marin.root import open_root, root_location
-from marin.runs import Indexed
-
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
@@ -73,21 +64,3 @@ def _absent_files(store: Store, digest: str) -> Iterator[Finding]:
     for entry in manifest.entries:
         if not store.has(entry.digest):
             yield Finding("a file of a tree is not in the store", f"{digest}, file {entry.path}", entry.digest, "nothing")
-
-
-def named_digests(events: Iterable[Indexed]) -> Iterator[str]:
-    """Every digest in the bodies of these events, of whatever it may be: what collection must keep, and a little more."""
-    for _, event in events:
-        yield from _digests(event.body)
-
-
-def _digests(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if _DIGEST.match(value):
-            yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _digests(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _digests(item)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ledger.errors import LedgerError
+from ledger import LedgerError
 
 
 class MarinError(LedgerError):

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from ledger.digest import canonical_digest
+from ledger import canonical_digest
 from marin.errors import UsageError
 
 RECIPE_VERSION = 1

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from ledger import Artifact, Finding, LedgerError, Store, parse_digest
-from marin.audit import named_digests
-from marin.cli.output import human_size, print_json, print_table
+from ledger import Artifact, Finding, Store, collect_garbage, named_digests, parse_digest, scrub_store
+from marin.cli.output import describe_finding, human_size, print_json, print_table
 from marin.errors import UsageError
 from marin.root import open_root
 
 CHUNK = 1 << 20
+DAY = 86_400.0
 
 
 @click.group()
@@ -146,8 +146,7 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
     for finding in findings:
         count += 1
         if as_json:
-            print_json({"what": finding.what, "where": finding.where, "expected": finding.expected,
-                        "found": finding.found})
+            print_json(describe_finding(finding))
         else:
             click.echo(str(finding))
     return count
@@ -155,11 +154,13 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
 
 @store.command()
 @click.option("--min-age", type=click.FloatRange(min=0), default=7.0, show_default=True, metavar="DAYS",
-              help="Leave alone what was put or renewed within so many days.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+              help="Leave alone what was put, or put again, within so many days.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
-    """Set aside what no event of the ledger names; it is deleted by a later collection.
+    """Set aside what no event of the ledger names; a later collection deletes it.
+
+    What is set aside comes back when it is named, asked for or put again. What a living process holds a lease on stays.
 
     \b
     Examples:
@@ -167,4 +168,44 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
       marin store gc --min-age 30
     """
     root = open_root()
-    raise NotImplementedError(root, min_age, dry_run, as_json, LedgerError, named_digests)
+    reader = root.reader()
+    roots = {digest for _, event in reader.events() for digest in named_digests(dict(event.body))}
+    collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
+    if as_json:
+        print_json({
+            "dry_run": collected.dry_run,
+            "kept": collected.kept,
+            "swept": [{"act": s.act, "name": s.name, "size": s.size, "why": s.why} for s in collected.swept],
+        })
+        return
+    for swept in collected.swept:
+        click.echo(str(swept))
+    would = "would be " if dry_run else ""
+    click.echo(f"{would}set aside: {human_size(collected.bytes_of('set aside'))}, "
+               f"{would}deleted: {human_size(collected.bytes_of('delete'))}, kept: {collected.kept} artifacts")
+
+
+@store.command()
+@click.option("--most", type=click.FloatRange(min=0), metavar="GB", help="Stop after so much; the next scrub goes on there.")
+@click.option("--rate", type=click.FloatRange(min=0.001), metavar="MB", help="Read at most so much a second.")
+@click.option("--restart", is_flag=True, help="Begin at the beginning.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def scrub(most: float | None, rate: float | None, restart: bool, as_json: bool) -> None:
+    """Hash the whole store again, a little at a time; exit status 1 with a line per finding.
+
+    \b
+    Examples:
+      marin store scrub
+      marin store scrub --most 10 --rate 50      a nightly job
+    """
+    done = scrub_store(open_root().store(), bytes_per_second=rate * 1e6 if rate else None,
+                       most_bytes=int(most * 1e9) if most is not None else None, restart=restart)
+    if as_json:
+        print_json({"checked": done.checked, "size": done.size, "finished": done.finished,
+                    "findings": [describe_finding(finding) for finding in done.findings]})
+    else:
+        report_findings(done.findings, as_json=False)
+        where = "to the end" if done.finished else "and the next scrub goes on"
+        click.echo(f"{done.checked} files, {human_size(done.size)}, {where}")
+    if done.findings:
+        click.get_current_context().exit(1)

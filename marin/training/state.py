@@ -25,8 +25,7 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
-from ledger.errors import Tampered
-from ledger.tensors import StateManifest, TensorInfo, describe_state
+from ledger import StateManifest, Tampered, TensorInfo, describe_state
 from marin.recipe import Recipe
 from marin.training.model import model_config, optimizer
 

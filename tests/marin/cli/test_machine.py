@@ -1,0 +1,136 @@
+"""`marin init` and `marin doctor`: a root, a key, and what stands in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin import diagnosis, environment
+from marin.diagnosis import Health, compare_versions, pinned
+
+Marin = Any
+
+
+def test_init_makes_a_root_and_a_key_for_its_owner_only(marin: Marin, own_keys: Path) -> None:
+    made = marin("init", "--json").json
+    key = Path(made["key"])
+    assert key.is_relative_to(own_keys)
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert made["vkey"] == Path(".marin/vkey").read_text().strip()
+    assert made["origin"].startswith("marin.local/")
+    assert not any("PRIVATE" in file.read_text("latin-1") for file in Path(".marin").rglob("*") if file.is_file())
+
+
+def test_init_again_changes_nothing(marin: Marin) -> None:
+    first = marin("init")
+    before = {file: file.read_bytes() for file in Path(".marin").rglob("*") if file.is_file()}
+    again = marin("init")
+    assert (first.status, again.status) == (0, 0)
+    assert first.out == again.out
+    assert marin("init", "--quiet").data == b""
+    assert {file: file.read_bytes() for file in Path(".marin").rglob("*") if file.is_file()} == before
+
+
+def test_init_where_a_file_is_in_the_way(marin: Marin) -> None:
+    Path(".marin").write_text("a file")
+    refused = marin("init")
+    assert refused.status == 1
+    assert refused.err.count("\n") == 1
+    assert Path(".marin").read_text() == "a file"
+
+
+@pytest.mark.parametrize("origin", ["", "two words", "a+b"])
+def test_an_origin_that_cannot_be_one_leaves_nothing(marin: Marin, own_keys: Path, origin: str) -> None:
+    assert marin("init", "--origin", origin or " ").status != 0
+    assert not Path(".marin/vkey").exists()
+    assert not list(own_keys.rglob("*.key"))
+
+
+def test_a_missing_key_stops_writing_and_not_reading(marin: Marin, run: str, own_keys: Path) -> None:
+    (key,) = own_keys.rglob("*.key")
+    key.unlink()
+    refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
+    assert refused.status == 3
+    assert str(key) in refused.err and "marin init" in refused.err
+    assert marin("ls", "runs", "--json").status == 0
+    assert marin("ledger", "fsck").status == 0
+
+
+def test_a_key_of_another_log_is_refused(marin: Marin, root: Path, own_keys: Path, tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    other = marin("init", "--root", tmp_path / "other", "--json").json["key"]
+    monkeypatch.setenv("MARIN_KEY", other)
+    refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
+    assert refused.status == 2
+    assert other in refused.err
+    assert marin("ledger", "checkpoint", "--json").json["size"] == 0
+
+
+def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_keys: Path) -> None:
+    (key,) = own_keys.rglob("*.key")
+    key.chmod(0o644)
+    refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
+    assert refused.status == 2
+    assert "chmod 600" in refused.err
+
+
+def test_doctor_says_what_it_found(marin: Marin, root: Path) -> None:
+    done = marin("doctor", "--json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert {"system", "processor", "cores", "settings", "python", "versions", "root", "key", "space"} <= set(checks)
+    profile = done.json["profiles"]["portable-cpu"]
+    assert profile["supported"] == (done.status == 0)
+    assert bool(profile["reasons"]) != profile["supported"]
+    assert done.json["environment"]["lock"].startswith("sha256:")
+    assert all(name in marin("doctor").out for name in checks)
+
+
+def test_doctor_without_a_root_is_no_obstacle(marin: Marin) -> None:
+    checks = {check["name"]: check for check in marin("doctor", "--json").json["checks"]}
+    assert checks["root"]["health"] == "note"
+    assert "marin init" in checks["root"]["found"]
+    assert not Path(".marin").exists()
+
+
+def test_a_setting_against_the_contract_is_an_obstacle(marin: Marin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MARIN_ARITHMETIC", raising=False)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX512")
+    done = marin("doctor", "--json")
+    assert done.status == 3
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert checks["settings"]["health"] == "bad"
+    assert "XLA_FLAGS" in checks["settings"]["found"]
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX512"
+
+
+def test_a_processor_without_avx2_is_an_obstacle(marin: Marin, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = environment.parse_cpuinfo("model name : Old One\nflags : fpu sse2 avx\n", "x86_64")
+    monkeypatch.setattr(environment, "processor", lambda: old)
+    done = marin("doctor")
+    assert done.status == 3
+    assert "Old One: lacks" in done.out and "avx2" in done.out
+    assert "Same bits on this machine (portable-cpu): no" in done.out
+
+
+def test_versions_are_compared_with_the_lock() -> None:
+    lock = pinned("jax==0.11.2 \\\n    --hash=sha256:aa\nML_dtypes==0.6.0\nnumpy==2.0 ; python_version > '3'\n# x==1\n")
+    assert lock == {"jax": "0.11.2", "ml-dtypes": "0.6.0", "numpy": "2.0"}
+    here = {"jax": "0.11.2", "ml_dtypes": "0.6.0", "numpy": "2.1", "scipy": "1"}
+    good = compare_versions(lock, ("jax", "ml_dtypes", "scipy"), here.__getitem__)
+    assert good.health is Health.OK
+    bad = compare_versions(lock, ("jax", "numpy"), here.__getitem__)
+    assert bad.health is Health.BAD
+    assert bad.found == "numpy: expected 2.0, found 2.1"
+
+
+def test_the_versions_of_this_environment_are_those_of_the_lock() -> None:
+    project = Path(diagnosis.__file__).parents[1]
+    wanted = pinned((project / "requirements.lock").read_text())
+    assert {name.replace("_", "-") for name in environment.PACKAGES} <= set(wanted)
+    assert "://" not in (project / "requirements.lock").read_text()
+    assert json.loads(json.dumps(wanted)) == wanted

@@ -1,0 +1,111 @@
+"""`marin ls` and `marin show`: a run as people and machines see it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin.pointer import Pointer, write_pointer
+
+Marin = Any
+
+
+def test_ls_of_nothing(marin: Marin, root: Path) -> None:
+    assert marin("ls", "--json").json == []
+    assert marin("ls", "artifacts", "--json").json == []
+    empty = marin("ls")
+    assert (empty.status, empty.data) == (0, b"")
+    assert "dvc repro" in empty.err
+
+
+def test_ls_runs(marin: Marin, run: str) -> None:
+    (only,) = marin("ls", "runs", "--json").json
+    assert only["run"] == run
+    assert only["status"] == "open"
+    assert only["metrics"]["evaluate.perplexity"] == 54.598
+    assert only["verdicts"] is None
+    head, line = marin("ls").out.splitlines()
+    assert head.split() == ["run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified"]
+    assert line.split()[0] == run
+    assert "grammar" in line and "54.5980" in line and line.endswith("no")
+
+
+def test_ls_artifacts(marin: Marin, run: str, root: Path) -> None:
+    (only,) = marin("ls", "artifacts", "--json").json
+    assert only["runs"] == [run]
+    assert only["present"] is True
+    (blob,) = [file for file in root.glob("store/blobs/**/*") if file.is_file()]
+    blob.unlink()
+    assert marin("ls", "artifacts", "--json").json[0]["present"] is False
+    assert marin("ls", "artifacts").out.rstrip().endswith("missing")
+
+
+@pytest.mark.parametrize("name", ["latest", "2khr7ocq", "2k"])
+def test_show_a_run_by_any_of_its_names(marin: Marin, run: str, name: str) -> None:
+    shown = marin("show", name, "--json").json
+    assert shown["run"] == run
+    assert shown["recipe"]["trainer"] == {"num_steps": 4}
+    assert [(s["start"], s["end"]) for s in shown["segments"]] == [(0, 2), (2, 4)]
+    assert set(shown["steps"]) == {"train", "evaluate", "export"}
+    plain = marin("show", name).out
+    assert run in plain and "c0ffee with changes" in plain and shown["outputs"]["export"] in plain
+
+
+def test_show_a_recipe(marin: Marin, run: str) -> None:
+    assert marin("show", "latest", "--recipe").json["dataset"] == {"name": "grammar"}
+
+
+def test_the_summary_is_what_make_repro_ends_with(marin: Marin, run: str) -> None:
+    lines = marin("show", "latest", "--summary").out.splitlines()
+    checkpoint = marin("ledger", "checkpoint", "--json").json
+    assert lines[:5] == [
+        f"run         {run}  (open)",
+        "loss        7.5000 at the first train step, 4.5000 at the last (4 steps)",
+        "perplexity  54.60 on held-out text",
+        f"model       sha256:{'d' * 64}",
+        f"log         6 events, root {checkpoint['root']}",
+    ]
+    assert [line.split("  ")[1] for line in lines[-3:]] == ["marin verify latest", "marin ui", "marin log"]
+
+
+def test_show_an_event(marin: Marin, run: str) -> None:
+    third = marin("log", "--json").lines[3]
+    assert marin("show", "3", "--json").json == third
+    assert marin("show", f"event:{third['id']}", "--json").json == third
+    assert json.loads(marin("show", "3").out) == third
+
+
+def test_show_an_artifact_and_a_pointer(marin: Marin, run: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.txt").write_text("a")
+    digest = marin("store", "put", tree).out.strip()
+    assert [file["path"] for file in marin("show", digest, "--json").json["files"]] == ["a.txt"]
+    assert "a.txt" in marin("show", digest).out
+    write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
+    assert marin("show", "export.json", "--json").json["size"] == 5
+    write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
+    assert marin("show", "other.json").status == 1
+
+
+@pytest.mark.parametrize(("name", "status"), [("zzz", 2), ("6", 2), ("event:nothing", 1), ("sha256:12", 1),
+                                             ("sha256:" + "0" * 64, 1)])
+def test_what_is_not_there_is_one_line(marin: Marin, run: str, name: str, status: int) -> None:
+    refused = marin("show", name)
+    assert (refused.status, refused.data) == (status, b"")
+    assert refused.err.count("\n") == 1
+    assert name.removeprefix("event:") in refused.err
+
+
+def test_an_ambiguous_beginning_lists_what_it_could_mean(marin: Marin, run: str) -> None:
+    started = marin("log", "--json").lines[0]["body"] | {"run": "2kaaaaaa"}
+    body = json.dumps(started).encode()
+    appended = marin("ledger", "append", "--type", "run.started/v1", "--stream", "run/2kaaaaaa", "--body", "-", stdin=body)
+    assert appended.status == 0, appended.err
+    refused = marin("show", "2k")
+    assert refused.status == 2
+    assert "2kaaaaaa" in refused.err and run in refused.err
+    assert marin("show", "latest", "--json").json["run"] == "2kaaaaaa"

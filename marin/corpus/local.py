@@ -52,13 +52,15 @@ class SourceFile:
 def matched(
     globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[str, ...] = _KINDS
 ) -> list[SourceFile]:
-    """The files that the globs name, in order, each once.
+    """The files that the globs name, in order, each once; where two globs would give the same name to two files, the
+    later one has the number of its glob before it.
 
     Raises:
         DataError: a glob matches nothing, or a file of a kind that cannot be read.
     """
     found: dict[Path, SourceFile] = {}
-    for pattern in globs:
+    names: set[str] = set()
+    for number, pattern in enumerate(globs, start=1):
         base = _base(pattern)
         files = sorted(
             (path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()),
@@ -81,8 +83,26 @@ def matched(
                     found=path.suffix or path.name,
                     cure="narrow the glob, or convert the file",
                 )
-            found.setdefault(path.resolve(), SourceFile(path, path.relative_to(base).as_posix()))
+            if path.resolve() not in found:
+                name = _encodable(path.relative_to(base).as_posix())
+                name = f"{number}:{name}" if name in names else name
+                names.add(name)
+                found[path.resolve()] = SourceFile(path, name)
     return list(found.values())
+
+
+def _encodable(name: str) -> str:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(
+            "name of a file is not UTF-8",
+            where=repr(name),
+            expected="a name that can be written down",
+            found="other bytes",
+            cure="rename the file",
+        ) from None
+    return name
 
 
 def _base(pattern: str) -> Path:

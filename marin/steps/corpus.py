@@ -16,7 +16,7 @@ from marin import grammar
 from marin import recipe as recipes
 from marin.corpus.documents import TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
 from marin.corpus.local import SourceFile, matched, read_file, read_pairs
-from marin.corpus.remote import mirrored, obtain
+from marin.corpus.remote import mirrored_glob, obtain
 from marin.corpus.text import lines, split_text
 from marin.progress import bar
 from marin.recipe import FilesDataset, GrammarDataset, Recipe, UrlDataset
@@ -27,7 +27,8 @@ _REPORT_EVERY = 100
 
 
 def source_digests(recipe: Recipe) -> dict[str, str]:
-    """Digests of the raw bytes that the corpus is made from, by name: pinned for a URL, read for files.
+    """Digests of the raw bytes that the corpus is made from: pinned for a URL, read for files. A file has its name below
+    the folder that its glob starts from, never a path of this machine.
 
     The recipe names local files only; what is in them is part of the step's identity through this.
 
@@ -37,10 +38,10 @@ def source_digests(recipe: Recipe) -> dict[str, str]:
     dataset = recipe.dataset
     if isinstance(dataset, GrammarDataset):
         return {}
-    sources = {file.path.as_posix(): file.digest() for file in _pair_files(dataset)}
+    sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
     if isinstance(dataset, UrlDataset):
         return sources | {dataset.url: f"sha256:{dataset.sha256}"}
-    return sources | {file.path.as_posix(): file.digest() for file in matched(dataset.globs)}
+    return sources | {file.name: file.digest() for file in matched(dataset.globs)}
 
 
 def config(recipe: Recipe) -> object:
@@ -127,7 +128,7 @@ def _from_files(dataset: FilesDataset, task: Task) -> _Corpus:
                 text_field=dataset.text_field,
                 split=dataset.split,
                 paragraphs_per_document=dataset.paragraphs_per_document,
-                expected_digest=sources[file.path.as_posix()],
+                expected_digest=sources[file.name],
             )
 
     train, validation = write_divided(
@@ -137,13 +138,10 @@ def _from_files(dataset: FilesDataset, task: Task) -> _Corpus:
 
 
 def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
-    """The files of ``minimal_pairs``, a glob that is looked for below MARIN_DATA if there is a folder, then from here."""
+    """The files that the glob ``minimal_pairs`` names, below MARIN_DATA if there is such a file, otherwise from here."""
     if dataset.minimal_pairs is None:
         return []
-    mirror = mirrored(dataset.minimal_pairs)
-    if mirror is not None:
-        return [SourceFile(mirror, mirror.name)]
-    return matched((dataset.minimal_pairs,), what="dataset.minimal_pairs", kinds=(".jsonl",))
+    return matched((mirrored_glob(dataset.minimal_pairs),), what="dataset.minimal_pairs", kinds=(".jsonl",))
 
 
 def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,23 @@ def test_globs_in_order_files_by_name_each_once(folder: Path) -> None:
     assert [file.name for file in matched(["b/**/*.txt", "a/*.jsonl", "b/2.txt"])] == [
         "10.txt", "2.txt", "a.txt", "deep/x.txt", "1.jsonl",
     ]  # fmt: skip
+
+
+def test_two_files_never_have_one_name(folder: Path) -> None:
+    for name in ("a/1.txt", "b/1.txt", "c/1.txt"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("x")
+    names = [file.name for file in matched(["a/*.txt", "b/*.txt", "a/1.txt", "c/*.txt"])]
+    assert names == ["1.txt", "2:1.txt", "4:1.txt"]
+
+
+def test_a_name_that_is_not_utf8_is_refused(folder: Path) -> None:
+    try:
+        Path(os.fsdecode(b"\xff.txt")).write_text("x")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with pytest.raises(DataError, match="not UTF-8"):
+        matched(["*.txt"])
 
 
 def test_names_do_not_depend_on_where_the_folder_is(folder: Path) -> None:

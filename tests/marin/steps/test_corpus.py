@@ -111,11 +111,11 @@ def test_files(run_step: RunStep, data: Path) -> None:
     assert "A line of its own." in all_texts
     assert result.metrics["minimal_pairs"] == 1.0
     sources = json.loads((out / "dataset.json").read_text())["sources"]
-    assert set(sources) == {f"data/{number}.txt" for number in range(4)} | {
-        "data/more.jsonl",
-        "data/pairs.jsonl",
+    assert set(sources) == {f"{number}.txt" for number in range(4)} | {
+        "more.jsonl",
+        "minimal_pairs:pairs.jsonl",
     }
-    assert sources["data/0.txt"] == "sha256:" + hashlib.sha256((data / "0.txt").read_bytes()).hexdigest()
+    assert sources["0.txt"] == "sha256:" + hashlib.sha256((data / "0.txt").read_bytes()).hexdigest()
 
 
 def test_minimal_pairs_are_looked_for_in_the_mirror_first(
@@ -130,6 +130,16 @@ def test_minimal_pairs_are_looked_for_in_the_mirror_first(
     assert result.metrics["minimal_pairs"] == 1.0
 
 
+def test_the_same_files_under_another_path_are_the_same_corpus(run_step: RunStep, data: Path) -> None:
+    (data / "pairs.jsonl").write_text('{"sentence_good": "They are.", "sentence_bad": "They is."}\n')
+    outputs = []
+    for base in ("data", str(data), "../project/data"):
+        dataset = FilesDataset(globs=(f"{base}/*.txt",), minimal_pairs=f"{base}/p*.jsonl")
+        outputs.append(content(run_step(CORPUS, Recipe(dataset=dataset))[0]))
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert not any(str(data).encode() in written for written in outputs[1].values())
+
+
 def test_the_identity_of_local_files_is_their_content(data: Path) -> None:
     recipe = Recipe(dataset=FilesDataset(globs=("data/*.txt",)))
     before = step_config(CORPUS, recipe)
@@ -137,7 +147,7 @@ def test_the_identity_of_local_files_is_their_content(data: Path) -> None:
     (data / "2.txt").write_text((data / "2.txt").read_text() + "!")
     assert step_config(CORPUS, recipe) != before
     (data / "4.txt").write_text("new")
-    assert set(source_digests(recipe)) == {f"data/{number}.txt" for number in range(5)}
+    assert set(source_digests(recipe)) == {f"{number}.txt" for number in range(5)}
 
 
 def test_the_identity_of_grammar_and_url_is_in_the_recipe() -> None:

@@ -1,0 +1,115 @@
+"""The root: made, found, and refused with a cure."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ledger import Conflict, Draft, LedgerError, Malformed, Refused, Unavailable
+from marin.root import create_root, key_path, open_root
+
+
+def events(location: Path) -> list[int]:
+    return [index for index, _ in open_root(str(location)).history().events()]
+
+
+def test_a_root_and_its_key_are_made_once(tmp_path: Path, own_keys: Path) -> None:
+    first = create_root(str(tmp_path / "r"))
+    key = key_path(first.verifier.name)
+    assert key.is_relative_to(own_keys)
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert not list((tmp_path / "r").rglob("*.key"))
+    before = key.read_bytes()
+    assert create_root(str(tmp_path / "r")).verifier == first.verifier
+    assert key.read_bytes() == before
+    assert (tmp_path / "r" / "vkey").read_text() == f"{first.verifier}\n"
+
+
+def test_an_interrupted_init_goes_on(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    (tmp_path / "r" / "log" / "checkpoint").unlink()
+    assert create_root(str(tmp_path / "r")).verifier == root.verifier
+    assert open_root(str(tmp_path / "r")).reader().checkpoint().size == 0
+
+
+def test_the_environment_names_root_and_key(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "my.key"))
+    made = create_root(origin="example.org/log")
+    assert (tmp_path / "my.key").is_file()
+    assert not own_keys.exists()
+    assert open_root().verifier == made.verifier
+    again = create_root(str(tmp_path / "second"))
+    assert again.verifier == made.verifier, "an existing key is used for a second root"
+
+
+def test_another_origin_is_refused(tmp_path: Path, own_keys: Path) -> None:
+    create_root(str(tmp_path / "r"), origin="example.org/one")
+    with pytest.raises(Refused, match="expected example.org/two, found example.org/one"):
+        create_root(str(tmp_path / "r"), origin="example.org/two")
+
+
+def test_no_root_names_the_cure(tmp_path: Path) -> None:
+    for location in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(Unavailable, match="marin init.*MARIN_ROOT") as caught:
+            open_root(str(location))
+        assert caught.value.exit_code == 3
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    key_path(root.verifier.name).chmod(0o644)
+    with pytest.raises(Refused, match="mode 0600, found 0644"):
+        root.append([Draft("a.b/v1", "s", {})])
+
+
+def test_events_of_ours_are_checked_and_others_pass(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    with pytest.raises(LedgerError, match="step.failed"):
+        root.append([Draft("step.failed/v1", "run/x", {"run": 7})])
+    with pytest.raises(Conflict):
+        root.append([Draft("a.b/v1", "s", {}, expect_seq=4)])
+    root.append([Draft("weather.seen/v1", "run/x", {"any": "thing"})])
+    assert events(tmp_path / "r") == [0]
+
+
+def test_history_gives_out_only_what_the_log_proves(tmp_path: Path, own_keys: Path) -> None:
+    """The read model is a guide: rows that were changed in it never reach anybody."""
+    import sqlite3
+
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", f"run/{number % 2}", {"n": number}) for number in range(600)])
+    root.history()
+    with sqlite3.connect(root.local / "projections" / "events.sqlite") as database:
+        database.execute("UPDATE events SET body = '{\"n\":1000000}'")
+    found = [event.body["n"] for _, event in root.history().events(stream="run/1")]
+    assert found == list(range(1, 600, 2))
+
+
+def test_a_history_stays_as_it_was(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", "s", {})])
+    history = root.history()
+    root.append([Draft("a.b/v1", "s", {})])
+    root.history()
+    assert [index for index, _ in history.events()] == [0]
+    assert [index for index, _ in root.history().events()] == [0, 1]
+
+
+def test_a_root_that_can_not_be_written_is_read(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", "s", {}), Draft("c.d/v1", "s", {})])
+    monkeypatch.setattr("marin.root.os.access", lambda path, mode: False)  # the test may run as root
+    assert [event.type for _, event in root.history().events(type="c.d/v1")] == ["c.d/v1"]
+    assert not (root.local / "projections" / "events.sqlite").exists()
+
+
+def test_bytes_that_are_no_verifier_key(tmp_path: Path, own_keys: Path) -> None:
+    create_root(str(tmp_path / "r"))
+    for data in (b"\xff\xfe", b"", b"name+00000000+AAAA"):
+        (tmp_path / "r" / "vkey").write_bytes(data)
+        with pytest.raises(Malformed, match="verifier key cannot be read"):
+            open_root(str(tmp_path / "r"))

@@ -40,8 +40,8 @@ def pointers(project: Path) -> dict[str, bytes]:
 
 
 def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType, project: Path, tmp_path: Path) -> None:
-    """The last stage of the plan, because it also completes the run. Every point would take minutes: each third is
-    killed, at an offset, and the points near the end (where events and files are written) all are."""
+    """The last stage of the plan, because it also completes the run. Every point would take minutes: each seventh is
+    a kill, and each of the last ones, where the result is recorded and the files are written."""
     for name in ("words", "upper"):
         tiny.run(name, project)
     whole = tmp_path / "whole"
@@ -50,7 +50,7 @@ def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType,
     done, changes, action = undisturbed.stdout.split()
     assert (done, action) == ("done", "executed"), undisturbed.stderr
     expected, total = pointers(whole), int(changes)
-    points = sorted({*range(1, total + 1, 3), *range(max(1, total - 9), total + 1)})
+    points = sorted({*range(1, total + 1, 7), *range(max(1, total - 7), total + 1)})
     for point in points:
         folder = tmp_path / f"killed-{point}"
         shutil.copytree(project, folder)
@@ -68,15 +68,20 @@ def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType,
 @contextmanager
 def waiting(project: Path) -> Iterator[subprocess.Popen[str]]:
     """The stage `upper` in a process that has said that it is in its step."""
-    process = subprocess.Popen([sys.executable, str(TINY), "blocked", "upper", str(project)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    try:
+    with started("blocked", project) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
-    finally:
-        process.kill()
-        process.wait()
+
+
+@contextmanager
+def started(mode: str, project: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, str(TINY), mode, "upper", str(project)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -114,15 +119,13 @@ def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny
 
 def test_a_second_process_waits_for_the_first_and_finds_its_result(tiny: ModuleType, project: Path) -> None:
     tiny.run("words", project)
-    with waiting(project):
-        second = subprocess.Popen([sys.executable, str(TINY), "stage", "upper", str(project)], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True)
+    with waiting(project) as first, started("stage", project) as second:
         assert second.stderr is not None
         line = second.stderr.readline()
         assert line.startswith("the same step is being executed (held by process ")
         assert second.poll() is None
-    # The first one is dead now: its lock went with it, and the second one executes.
-    output, errors = second.communicate(timeout=60)
+        first.kill()  # its lock goes with it, and the second one executes
+        output, errors = second.communicate(timeout=60)
     assert output.split()[::2] == ["done", "executed"], errors
 
 

@@ -1,0 +1,142 @@
+"""`dvc repro` as a stranger meets it: a checkout in Git, the real `dvc`, the real stages corpus and tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+SMALL = ("-S", "dataset.train_bytes=20000", "-S", "dataset.validation_bytes=2000", "-S", "tokenizer.vocab_size=300")
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A repository in a folder of its own, and the commands of this environment in it."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *command: str, status: int = 0) -> str:
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300,
+                              check=False)
+        assert done.returncode == status, (command, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def changes(self) -> list[str]:
+        return self.run("git", "status", "--porcelain").splitlines()
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["type"] for line in self.run("marin", "log", "--json").splitlines()]
+
+    def clone(self, folder: Path) -> Checkout:
+        self.run("git", "clone", "-q", str(self.folder), str(folder))
+        return made(folder, self.environment)
+
+
+def made(folder: Path, environment: dict[str, str]) -> Checkout:
+    """The checkout in ``folder``, whose `marin` executes the code that lies there."""
+    programs = folder.parent / f"{folder.name}-bin"
+    programs.mkdir()
+    command = programs / "marin"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" -m marin.cli.main "$@"\n')
+    command.chmod(0o755)
+    (programs / "dvc").symlink_to(Path(sys.executable).with_name("dvc"))
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    checkout = Checkout(folder, {**environment, "PATH": path})
+    checkout.run("git", "config", "user.name", "test")
+    checkout.run("git", "config", "user.email", "test@example.org")
+    checkout.run("marin", "init", "--quiet")
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A repository whose small experiment was run once and committed, pointers and dvc.lock included."""
+    base = tmp_path_factory.mktemp("a folder")  # with a space in it
+    folder = base / "published"
+    folder.mkdir()
+    for name in ("marin", "ledger", "conf", ".dvc", "dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "requirements.lock"):
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local"))
+        else:
+            shutil.copy(source, folder / name)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MARIN_", "DVC_", "GIT_", "PYTHON"))}
+    environment = {**kept, "XDG_CONFIG_HOME": str(base / "config"), "GIT_CONFIG_GLOBAL": os.devnull, "DVC_NO_ANALYTICS": "1",
+                   "XDG_CACHE_HOME": str(base / "cache"), "DVC_SITE_CACHE_DIR": str(base / "site")}
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=environment)
+    checkout = made(folder, environment)
+    checkout.run("git", "add", ".")
+    checkout.run("git", "commit", "-q", "-m", "code")
+    checkout.run("dvc", "exp", "run", *SMALL, "tokenizer")
+    checkout.run("git", "add", ".")
+    checkout.run("git", "commit", "-q", "-m", "results")
+    return checkout
+
+
+def test_the_experiment_executed_both_stages_in_one_run(published: Checkout) -> None:
+    assert published.events() == ["run.started/v1", *["step.started/v1", "step.completed/v1"] * 2]
+    assert (published.folder / "artifacts" / "tokenizer.json").is_file()
+    assert not published.run("git", "ls-files", ".marin")
+
+
+def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    assert clone.events() == []
+    said = clone.run("dvc", "repro", "tokenizer")
+    assert said.count("executed in") == 2
+    assert clone.events().count("step.completed/v1") == 2
+    assert clone.changes() == []
+
+    again = clone.run("dvc", "repro", "tokenizer")
+    assert "up to date" in again
+    assert "marin stage" not in again
+    assert len(clone.events()) == 5
+
+    # A flipped digit in a pointer: DVC calls the stage, and the stage writes the pointer from the ledger.
+    pointer = clone.folder / "artifacts" / "corpus.json"
+    good = pointer.read_text()
+    pointer.write_text(good.replace("sha256:", "sha256:0", 1))
+    assert "executed" not in clone.run("dvc", "repro", "tokenizer")
+    assert pointer.read_text() == good
+    assert clone.changes() == []
+    assert len(clone.events()) == 5, "the open run has the results: there is nothing to record"
+
+
+def test_metrics_are_dvcs(published: Checkout) -> None:
+    shown, _ = json.JSONDecoder().raw_decode(published.run("dvc", "metrics", "show", "--json"))
+    files = shown[""]["data"]
+    assert files["artifacts/metrics/tokenizer.json"]["data"]["vocab_size"] == 300.0
+
+
+def test_a_bad_parameter_stops_the_stage_and_keeps_what_was_there(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    parameters = clone.folder / "params.yaml"
+    text = parameters.read_text()
+    parameters.write_text(text.replace("vocab_size: 300", "vocab_size: lots"))
+    said = clone.run("marin", "stage", "corpus", status=2)
+    assert "params.yaml: tokenizer.vocab_size" in said and "'lots'" in said and "\n" not in said.strip()
+    assert clone.events() == []
+    parameters.write_text(text)
+    assert clone.changes() == []
+
+
+def test_a_group_of_the_configuration_can_be_chosen(published: Checkout, tmp_path: Path) -> None:
+    text = tmp_path / "data" / "tinyshakespeare"
+    text.mkdir(parents=True)
+    clone = published.clone(tmp_path / "clone")
+    (text / "input.txt").write_text("not what was pinned")
+    environment = {**clone.environment, "MARIN_DATA": str(tmp_path / "data")}
+    said = Checkout(clone.folder, environment).run("dvc", "exp", "run", "-S", "dataset=tinyshakespeare", "corpus", status=255)
+    assert "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed" in said
+    assert "kind: url" in (clone.folder / "params.yaml").read_text()
+    assert [line for line in clone.changes() if "artifacts" in line] == []

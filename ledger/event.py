@@ -162,7 +162,7 @@ def parse_time(text: str) -> datetime:
     """The moment that an event's time names."""
     _check_field("time", text)
     try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise _bad("time", text) from None
 

@@ -239,7 +239,8 @@ class PosixStorage:
             os.fsync(descriptor)
             yield path
         finally:
-            with suppress(FileNotFoundError):
+            # One that cannot be removed now is cleared by the next who takes a lock.
+            with suppress(OSError):
                 os.unlink(path)
             os.close(descriptor)
 

@@ -71,7 +71,9 @@ def writes_of_a_clean_run(publish_seconds, start):
     return storage.writes
 
 
-WRITES = {(seconds, start): writes_of_a_clean_run(seconds, start) for seconds in (0.0, 3600.0) for start in BEGUN}
+WRITES = {
+    (seconds, start): writes_of_a_clean_run(seconds, start) for seconds in (0.0, 3600.0) for start in BEGUN
+}
 
 
 def assert_whole(storage, receipts, start):

@@ -1,7 +1,7 @@
 """Every stored byte and file of a small log, changed: the audit finds it, and whoever reads everything is stopped.
 
-The log has complete and partial tiles on two levels. Small entries keep the walk over all bytes exhaustive and quick; the audit of
-entries as events is tried on a log of its own.
+The log has complete and partial tiles on two levels. Small entries keep the walk over all bytes exhaustive and quick; the
+audit of entries as events is tried on a log of its own.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger import Draft, LedgerError, Log, LogCheckpoint, LogReader, MemoryStorage, Signer, check
 from ledger.bundle import pack_entries, unpack_entries
 from ledger.layout import entries_path, tile_path
-from ledger.tlog import Tile, TileEdge, all_tiles, leaf_hash
+from ledger.tlog import TileEdge, all_tiles, leaf_hash
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 KEYS = [SIGNER.verifier]
@@ -122,7 +122,10 @@ def test_files_that_belong_to_no_tile_are_found():
 def test_older_partial_tiles_may_stay_if_they_agree():
     for at in (1, 43):
         tile, bundle = SMALL["log/tile/0/001.p/44"], unpack_entries(SMALL["log/tile/entries/001.p/44"])
-        older = {f"log/tile/0/001.p/{at}": tile[: at * 32], f"log/tile/entries/001.p/{at}": pack_entries(bundle[:at])}
+        older = {
+            f"log/tile/0/001.p/{at}": tile[: at * 32],
+            f"log/tile/entries/001.p/{at}": pack_entries(bundle[:at]),
+        }
         assert audit(SMALL | older) == []
         for name, data in older.items():
             (finding,) = audit(SMALL | older | {name: data[:-1] + b"?"})
@@ -217,7 +220,9 @@ def test_deep_hashes_the_store_too():
     with Log.open(storage, SIGNER) as log:
         log.append([Draft("t/v1", "s", {"outputs": [{"artifact": artifact.digest}]})])
     assert check(storage, KEYS) == check(storage, KEYS, deep=True) == []
-    (blob,) = [name for name in storage.files if name.startswith("store/") and storage.files[name] == b"content"]
+    (blob,) = [
+        name for name in storage.files if name.startswith("store/") and storage.files[name] == b"content"
+    ]
     storage.files[blob] = b"contend"
     assert check(storage, KEYS) == []
     assert check(storage, KEYS, deep=True) != []

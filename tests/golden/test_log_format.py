@@ -57,7 +57,11 @@ def shown(heading):
 
 
 def test_the_log_is_made_again_byte_for_byte():
-    kept = {f"log/{path.relative_to(KEPT).as_posix()}": path.read_bytes() for path in KEPT.rglob("*") if path.is_file()}
+    kept = {
+        f"log/{path.relative_to(KEPT).as_posix()}": path.read_bytes()
+        for path in KEPT.rglob("*")
+        if path.is_file()
+    }
     assert example().files == kept
 
 

@@ -8,11 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import Draft, Event, EventTypes, LedgerError, Malformed, Refused, canonical_bytes, format_time, parse_time
+from ledger import (
+    Draft,
+    Event,
+    EventTypes,
+    LedgerError,
+    Malformed,
+    Refused,
+    canonical_bytes,
+    format_time,
+    parse_time,
+)
 from ledger.bundle import MAX_ENTRY_BYTES, pack_entries, unpack_entries
 
 TIME = "2026-11-21T10:29:22.000000Z"
-EVENT = Event("id-1", "train.segment/v1", "run/6f1c", 3, TIME, "somebody@host", {"steps": [1, 2], "loss": "0x1p+1"})
+EVENT = Event(
+    "id-1", "train.segment/v1", "run/6f1c", 3, TIME, "somebody@host", {"steps": [1, 2], "loss": "0x1p+1"}
+)
 
 
 def test_the_entry_is_canonical_json_of_seven_fields():
@@ -92,7 +104,13 @@ def test_a_draft_keeps_its_id_and_knows_its_event():
     assert draft.id != Draft("a/v1", "s", {"x": 1}).id
     event = draft.event(5, TIME, "actor")
     assert draft.matches(event)
-    for change in ({"body": {"x": 2}}, {"type": "b/v1"}, {"stream": "t"}, {"actor": "other"}, {"time": TIME[:-3] + "01Z"}):
+    for change in (
+        {"body": {"x": 2}},
+        {"type": "b/v1"},
+        {"stream": "t"},
+        {"actor": "other"},
+        {"time": TIME[:-3] + "01Z"},
+    ):
         assert not dataclasses.replace(draft, **change).matches(event), change
     assert dataclasses.replace(draft, expect_seq=5).matches(event)
     assert not dataclasses.replace(draft, expect_seq=6).matches(event)
@@ -144,7 +162,10 @@ def test_any_bytes_are_a_bundle_or_malformed(data):
     assert pack_entries(entries) == data
 
 
-@given(st.binary(max_size=200) | st.builds(lambda d: json.dumps(d).encode(), st.dictionaries(st.text(), st.text())))
+@given(
+    st.binary(max_size=200)
+    | st.builds(lambda d: json.dumps(d).encode(), st.dictionaries(st.text(), st.text()))
+)
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_are_an_event_or_our_own_error(data):
     with pytest.raises(LedgerError):

@@ -31,7 +31,9 @@ from ledger.tlog import leaf_hash
 
 
 def drafts(count, stream="run/1", start=0):
-    return [Draft("test.made/v1", stream, {"number": n}, id=f"{stream}-{n}") for n in range(start, start + count)]
+    return [
+        Draft("test.made/v1", stream, {"number": n}, id=f"{stream}-{n}") for n in range(start, start + count)
+    ]
 
 
 def bodies(storage, signer):
@@ -65,7 +67,9 @@ def test_the_same_id_again_is_the_same_event(storage, signer):
     with Log.open(storage, signer) as log:
         before = log.append(drafts(5))
         again = log.append([*drafts(5), *drafts(1, start=5)])
-        assert [(r.index, r.leaf_hash, r.seq) for r in again[:5]] == [(r.index, r.leaf_hash, r.seq) for r in before]
+        assert [(r.index, r.leaf_hash, r.seq) for r in again[:5]] == [
+            (r.index, r.leaf_hash, r.seq) for r in before
+        ]
         assert again[5].index == 5
     with Log.open(storage, signer) as log:
         assert [r.index for r in log.append(drafts(6))] == [0, 1, 2, 3, 4, 5]
@@ -79,7 +83,9 @@ def test_the_same_draft_twice_in_a_batch_is_one_event(storage, signer):
     assert bodies(storage, signer) == [0]
 
 
-@pytest.mark.parametrize("change", [{"body": {"number": 9}}, {"type": "test.other/v1"}, {"stream": "run/9"}, {"actor": "x"}])
+@pytest.mark.parametrize(
+    "change", [{"body": {"number": 9}}, {"type": "test.other/v1"}, {"stream": "run/9"}, {"actor": "x"}]
+)
 def test_the_same_id_with_other_content_is_refused_and_so_is_its_batch(storage, signer, change):
     (draft,) = drafts(1)
     with Log.open(storage, signer) as log:
@@ -215,7 +221,7 @@ def test_partial_tiles_go_when_the_complete_one_is_there(storage, signer):
         size = LogReader(storage, [signer.verifier]).checkpoint().size
         with Log.open(storage, signer) as log:
             log.append(drafts(count, start=size))
-    assert {name for name in storage.list("log/tile")} == {
+    assert set(storage.list("log/tile")) == {
         "log/tile/0/000",
         "log/tile/0/001.p/1",
         "log/tile/1/000.p/1",
@@ -265,10 +271,10 @@ def test_the_index_is_folded_again_when_it_does_not_fit(tmp_path, signer, damage
 
 
 class Clock:
-    def __init__(self):
+    def __init__(self) -> None:
         self.now = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
-    def __call__(self):
+    def __call__(self) -> datetime:
         return self.now
 
 

@@ -80,7 +80,9 @@ def test_same_name_or_same_id_alone_is_another_key():
 
 
 def test_at_least_sixteen_signatures_are_read():
-    signers = [Signer(f"w{i}.example", Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32)) for i in range(1, 17)]
+    signers = [
+        Signer(f"w{i}.example", Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32)) for i in range(1, 17)
+    ]
     signed = sign_note("text\n", signers).encode()
     assert len(open_note(signed, [signer.verifier for signer in signers])[1]) == 16
 

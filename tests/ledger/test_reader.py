@@ -35,7 +35,10 @@ SIZE = 600
 
 
 def drafts(start, end):
-    return [Draft("t.even/v1" if n % 2 == 0 else "t.odd/v1", f"s/{n % 3}", {"n": n}, id=f"{n:04d}") for n in range(start, end)]
+    return [
+        Draft("t.even/v1" if n % 2 == 0 else "t.odd/v1", f"s/{n % 3}", {"n": n}, id=f"{n:04d}")
+        for n in range(start, end)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,9 @@ def test_all_entries_are_there_in_order(reader):
     assert root_of(leaves) == reader.checkpoint().root
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 0), (0, 1), (255, 257), (589, 591), (595, 600), (512, None), (600, 600)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 0), (0, 1), (255, 257), (589, 591), (595, 600), (512, None), (600, 600)]
+)
 def test_ranges(reader, start, end):
     expected = list(range(start, SIZE if end is None else end))
     assert [index for index, _ in reader.entries(start, end)] == expected
@@ -88,7 +93,9 @@ def test_proofs_hold_for_published_and_pending_entries(reader):
     for index in (0, 255, 256, 511, 512, 589, 590, 599):
         verify_inclusion(index, SIZE, reader.leaf_hash(index), reader.inclusion_proof(index), root)
     for index, size in ((0, 1), (255, 256), (300, 590), (590, 591)):
-        verify_inclusion(index, size, reader.leaf_hash(index), reader.inclusion_proof(index, size), reader.root(size))
+        verify_inclusion(
+            index, size, reader.leaf_hash(index), reader.inclusion_proof(index, size), reader.root(size)
+        )
     for old in (0, 1, 255, 256, 257, 590, 595, 600):
         verify_consistency(old, SIZE, reader.root(old), root, reader.consistency_proof(old))
     for size in (-1, 601):
@@ -177,7 +184,9 @@ def test_a_missing_file_is_named(files, signer):
     for name in files:
         if not name.startswith("log/tile/"):
             continue
-        reader = LogReader(MemoryStorage({n: data for n, data in files.items() if n != name}), [signer.verifier])
+        reader = LogReader(
+            MemoryStorage({n: data for n, data in files.items() if n != name}), [signer.verifier]
+        )
         with pytest.raises(NotFound, match=name):
             list(reader.entries())
 
@@ -212,7 +221,11 @@ def test_entries_that_are_no_events_are_read_as_bytes(signer):
     with pytest.raises(Malformed, match="entry 0"):
         list(reader.events())
     assert check(storage, [signer.verifier], log="", entries_are_events=False) == []
-    assert [finding.where for finding in check(storage, [signer.verifier], log="")] == ["entry 0", "entry 1", "entry 2"]
+    assert [finding.where for finding in check(storage, [signer.verifier], log="")] == [
+        "entry 0",
+        "entry 1",
+        "entry 2",
+    ]
 
 
 # The projection
@@ -269,7 +282,10 @@ def test_a_projection_that_does_not_fit_is_rebuilt(reader, tmp_path, damage):
     else:
         with sqlite3.connect(path) as db:
             db.execute("DELETE FROM events WHERE idx > 10")
-            change = {"ahead": "UPDATE cursor SET size = 9999", "foreign": "UPDATE cursor SET root = x'00', size = 10"}
+            change = {
+                "ahead": "UPDATE cursor SET size = 9999",
+                "foreign": "UPDATE cursor SET root = x'00', size = 10",
+            }
             db.execute(change.get(damage, "PRAGMA user_version = 99"))
     with Projection(path, reader) as projection:
         assert projection.catch_up() == SIZE
@@ -310,14 +326,14 @@ def test_large_numbers_keep_their_text(signer):
 class Quiet(http.server.SimpleHTTPRequestHandler):
     failures = 0
 
-    def do_GET(self):  # noqa: N802
+    def do_GET(self):
         if Quiet.failures > 0:
             Quiet.failures -= 1
             self.send_error(503)
         else:
             super().do_GET()
 
-    def log_message(self, *args):
+    def log_message(self, *args: object):
         pass
 
 
@@ -326,7 +342,9 @@ def published(files, tmp_path):
     disk = PosixStorage(tmp_path / "site")
     for name, data in files.items():
         disk.create(name, data)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site"))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site")
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     Quiet.failures = 0

@@ -11,7 +11,7 @@ from marin.tracking import server
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=server.PORT, show_default=True,
               help="Where to listen; the next free port if it is taken, any free one with 0.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; nobody else can reach the default.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; only this machine can reach the default.")
 def ui(port: int, host: str) -> None:
     """Open MLflow's own UI over the ledger.
 
@@ -30,7 +30,7 @@ def ui(port: int, host: str) -> None:
         # Here, because MLflow reads its settings when it is imported.
         from marin.tracking.projection import Follower, MlflowProjection
 
-        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
+        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader(), root.store())
         projection.catch_up(limit=0)
         follower = Follower(projection)
         follower.start()

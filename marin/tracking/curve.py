@@ -36,5 +36,5 @@ def loss_curve(losses: Mapping[int, float], *, title: str, validation: float | N
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     data = io.BytesIO()
-    canvas.print_png(data, metadata={"Software": None})
+    canvas.print_png(data, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return data.getvalue()

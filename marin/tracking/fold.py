@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger import Event
-
 from marin import events as types
 from marin.errors import MarinError
 from marin.tracking.identity import mlflow_id
@@ -229,7 +228,7 @@ class Fold:
         record = self.runs[body.run]
         yield from self._open_step(told, record, "train")
         tags = {f"marin.program.{key}": value for key, value in flatten(body.program).items() if len(value) <= 2000}
-        tags |= {"marin.devices": str(body.devices), "marin.first_step": str(body.first_step), "marin.state_digest": body.state}
+        tags |= {"marin.devices": str(body.devices), "marin.first_step": str(body.first_step), "marin.start_state": body.state}
         yield Tags(self.run_id(body.run, "train"), tags)
 
     def _train_segment(self, told: _Told, body: types.TrainSegment) -> Iterator[Intent]:
@@ -240,7 +239,8 @@ class Fold:
         record.segments.append(body)
         yield from self._losses(told, record, {step: loss for step, loss in losses.items() if step not in record.losses})
         if record.disagreements:
-            yield Tags(self.run_id(body.run), {"marin.disagreement": f"train step {record.disagreements[0]} was recorded twice with other losses"})
+            told_twice = f"train step {record.disagreements[0]} was recorded twice with other losses"
+            yield Tags(self.run_id(body.run), {"marin.disagreement": told_twice})
 
     def _checkpoint_saved(self, told: _Told, body: types.CheckpointSaved) -> Iterator[Intent]:
         record = self.runs[body.run]

@@ -52,8 +52,8 @@ def run_page(record: RunRecord, origin: str, curve: bytes | None) -> bytes:
                                     if len(value) <= 500)]),
                 _folded("Recipe", record.recipe), _folded("Environment", record.environment),
                 _segments(record),
-                element("p", f"Folded from events {record.index} to {record.last_index} of the ledger {origin}. This page is a view: ",
-                        f"`marin verify {record.run}` is the check.", class_="soft")),
+                element("p", f"Folded from events {record.index} to {record.last_index} of the ledger {origin}. ",
+                        f"This page is a view: `marin verify {record.run}` is the check.", class_="soft")),
     )
 
 

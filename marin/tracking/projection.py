@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
-from ledger import Event, LedgerError, Locked
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from ledger import Event, LedgerError, Locked, Store
 from marin.tracking.curve import loss_curve
 from marin.tracking.fold import Fold
+from marin.tracking.lineage import Samples, lineage_page, read_samples
 from marin.tracking.page import run_page
 from marin.tracking.record import RunRecord, milliseconds
 from marin.tracking.shelf import Shelves
@@ -72,8 +73,10 @@ class Progress:
 class MlflowProjection:
     """Folds a log into ``folder``. One thread at a time."""
 
-    def __init__(self, folder: Path, source: Source) -> None:
+    def __init__(self, folder: Path, source: Source, store: Store | None = None) -> None:
+        """Without a ``store`` the lineage pages come without samples of the data."""
         self.folder = folder
+        self._store = store
         self._source = source
         self._shelves = Shelves(folder)
         self._sink: Sink | None = None
@@ -100,7 +103,8 @@ class MlflowProjection:
             lock.acquire(timeout=LOCK_SECONDS)
         except Timeout:
             raise Locked("the MLflow projection is being written by another process", where=str(self.folder),
-                         expected=f"to be alone within {LOCK_SECONDS:.0f} s", cure="stop the other marin sync or marin ui") from None
+                         expected=f"to be alone within {LOCK_SECONDS:.0f} s",
+                         cure="stop the other marin sync or marin ui") from None
         try:
             return self._catch_up(position, limit)
         except BaseException:
@@ -216,6 +220,9 @@ class MlflowProjection:
             curve = loss_curve(record.losses, title=f"{record.pipeline} {record.run}", validation=validation, seams=seams)
             pages["loss.png"] = curve
         pages["report.html"] = run_page(record, fold.origin, curve)
+        if record.ended is not None:
+            samples = read_samples(record, self._store) if self._store is not None else Samples()
+            pages["lineage.html"] = lineage_page(record, fold.origin, samples)
         mounts = {step.name: step.output.artifact for step in record.ordered_steps() if step.output is not None}
         for step in record.ordered_steps():
             own = {"output": step.output.artifact} if step.output is not None else {}

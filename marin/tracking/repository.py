@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from ledger import LedgerError, NotFound, Store
 from mlflow.entities import FileInfo
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import (
@@ -30,6 +29,7 @@ from mlflow.protos.databricks_pb2 import (
 )
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
+from ledger import LedgerError, NotFound, Store
 from marin.root import open_root
 from marin.tracking.shelf import Shelf, Shelves
 
@@ -55,7 +55,8 @@ class StoredView:
         """What lies directly below a folder; None for a file. NotFound for neither."""
         if self._store.kind(self._digest) == "blob":
             if at:
-                raise NotFound("no such file in the artifact", where=f"{self._digest}/{'/'.join(at)}", expected="a blob has no parts")
+                raise NotFound("no such file in the artifact", where=f"{self._digest}/{'/'.join(at)}",
+                               expected="nothing below it: it is a single file")
             return None
         found: dict[str, Node] = {}
         for entry in self._store.manifest(self._digest):

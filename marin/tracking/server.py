@@ -73,8 +73,14 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
     # Here, because MLflow has to find the settings of prepare() when it is imported, and takes seconds.
     import mlflow.server.handlers as handlers
     import uvicorn
-    from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR, REGISTRY_STORE_URI_ENV_VAR
-    from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
+    from mlflow.server.constants import (
+        ARTIFACT_ROOT_ENV_VAR,
+        BACKEND_STORE_URI_ENV_VAR,
+        REGISTRY_STORE_URI_ENV_VAR,
+    )
+    from mlflow.store.artifact.artifact_repository_registry import (
+        _artifact_repository_registry as repositories,
+    )
 
     from marin.tracking.repository import MarinArtifactRepository
     from marin.tracking.sink import SCHEME, database_uri
@@ -90,7 +96,7 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
 
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on")
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]  # ours below: no second raise at the end
+    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # ours below: no second raise at the end
     address = _address(listener)
     threading.Thread(target=_announce, args=(address, server, announce), daemon=True, name="marin-ui-health").start()
     with _stopping(server):
@@ -101,7 +107,8 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
 
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    # Where the server listens everywhere, its own machine reaches it by loopback.
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{shown}:{port}"
 
 
@@ -110,7 +117,7 @@ def _announce(address: str, server: object, announce: Callable[[str], None]) -> 
     deadline = time.monotonic() + HEALTH_SECONDS
     while time.monotonic() < deadline and not getattr(server, "should_exit", False):
         try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:  # noqa: S310 - our own address
                 if answer.status == 200:
                     announce(address)
                     return

@@ -25,7 +25,6 @@ from typing import Any
 import mlflow.store.model_registry.sqlalchemy_store as registry_module
 import mlflow.store.tracking.sqlalchemy_store as tracking_module
 import sqlalchemy
-from ledger.errors import Locked
 from mlflow.entities import (
     Dataset,
     DatasetInput,
@@ -43,6 +42,7 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from ledger import Locked
 from marin.errors import MarinError
 from marin.tracking import identity
 from marin.tracking.intents import (
@@ -179,7 +179,8 @@ class Sink:
         tags = [RunTag(key, value) for key, value in batch.tags.items()]
         if batch.opened is not None and self._open_run(batch.opened, tags):
             tags = []
-        columns = (_chunks(batch.metrics, METRICS_PER_BATCH), _chunks([Param(*item) for item in batch.params.items()], OTHERS_PER_BATCH),
+        wanted = [Param(key, value) for key, value in batch.params.items()]
+        columns = (_chunks(batch.metrics, METRICS_PER_BATCH), _chunks(wanted, OTHERS_PER_BATCH),
                    _chunks(tags, OTHERS_PER_BATCH))
         for metrics, params, others in zip_longest(*columns, fillvalue=()):
             # MLflow takes 1,000 things of all kinds in one call.
@@ -314,7 +315,7 @@ def _chunks[T](items: Sequence[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-class _explained:  # noqa: N801 - reads as a clause in a with statement
+class _explained:
     """Turns what sqlite says of a locked database into one line that says what to do."""
 
     def __init__(self, folder: Path) -> None:

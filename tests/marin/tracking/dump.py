@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marin.tracking.shelf import Shelves
-from marin.tracking.sink import database_uri
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
+
+from marin.tracking.shelf import Shelves
+from marin.tracking.sink import database_uri
 
 
 def client(folder: Path) -> MlflowClient:

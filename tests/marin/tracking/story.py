@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -97,14 +97,21 @@ def segment(log: Log, run: str, first: int, last: int) -> None:
         run=run, step=last, state=digest(f"state {last}"), artifact=digest("checkpoint"), manifest=digest("manifest"), size=9))
 
 
-def whole_run(log: Log, run: str, *, steps: int = 120, artifacts: Mapping[str, str] | None = None, pipeline: str = "pipeline") -> None:
-    start(log, run, pipeline=pipeline)
-    for step in STEPS:
+def whole_run(
+    log: Log,
+    run: str,
+    *,
+    steps: int = 120,
+    artifacts: Mapping[str, str] | None = None,
+    steps_of_pipeline: Sequence[str] = STEPS,
+) -> None:
+    start(log, run)
+    for step in steps_of_pipeline:
         begin_step(log, run, step)
         if step == "train":
             log.append(types.TRAIN_STARTED, types.TrainStarted(
-                run=run, first_step=0, num_steps=steps, state=digest("state 0"), manifest=digest("manifest 0"), program={"flags": ["--x"], "jaxlib": "0.11.2"},
-                seeds={"seed": "0"}, devices=1, attempt=1))
+                run=run, first_step=0, num_steps=steps, state=digest("state 0"), manifest=digest("manifest 0"),
+                program={"flags": ["--x"], "jaxlib": "0.11.2"}, seeds={"seed": "0"}, devices=1, attempt=1))
             for first in range(0, steps, 30):
                 segment(log, run, first, min(first + 30, steps))
         if step == "evaluate":

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from marin import events as types
 from marin.tracking.fold import LOSS, TOKENS, Fold, flatten, text
 from marin.tracking.intents import (
@@ -24,7 +25,20 @@ from marin.tracking.intents import (
 )
 from marin.tracking.record import overall
 
-from .story import ORIGIN, STEPS, Log, begin_step, complete_step, digest, loss, output, replay, segment, start, whole_run
+from .story import (
+    ORIGIN,
+    STEPS,
+    Log,
+    begin_step,
+    complete_step,
+    digest,
+    loss,
+    output,
+    replay,
+    segment,
+    start,
+    whole_run,
+)
 
 
 def folded(log: Log) -> tuple[Fold, list[Intent]]:
@@ -224,4 +238,5 @@ def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
 
 
 def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
-    assert [text(value) for value in ((0.1).hex(), "0x1", "abc", None, True, [1], 7)] == ["0.1", "0x1", "abc", "null", "true", "[1]", "7"]
+    values = ((0.1).hex(), "0x1", "abc", None, True, [1], 7)
+    assert [text(value) for value in values] == ["0.1", "0x1", "abc", "null", "true", "[1]", "7"]

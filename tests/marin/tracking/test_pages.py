@@ -1,0 +1,166 @@
+"""The pages: escaped whatever is in the data, self-contained, the same bytes for the same events."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marin import events as types
+from marin.tracking.curve import loss_curve
+from marin.tracking.fold import Fold
+from marin.tracking.lineage import Samples, lineage_page, read_samples
+from marin.tracking.markup import element
+from marin.tracking.page import run_page
+from marin.tracking.record import RunRecord
+
+from .roots import HOSTILE, make_artifacts, make_root
+from .story import ORIGIN, Log, begin_step, digest, replay, start, whole_run
+
+
+class Seen(HTMLParser):
+    """What a browser would find: elements, attributes, text, and whether every element is closed."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(page.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "img", "br", "hr", "link"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def safe(page: bytes) -> Seen:
+    seen = Seen(page)
+    assert not seen.open
+    assert not {"script", "iframe", "object", "embed", "base", "form", "input"} & set(seen.elements)
+    for name, value in seen.attributes:
+        assert not name.startswith("on")
+        if name in ("src", "href"):
+            assert (value or "").startswith(("data:image/png;base64,", "#"))
+    assert any(name == "content" and (value or "").startswith("default-src 'none';") for name, value in seen.attributes)
+    return seen
+
+
+def hostile_record(text: str) -> RunRecord:
+    log = Log()
+    start(log, "abcd2345", pipeline=text, recipe={"dataset": {"name": text}, text: text, "nested": {text: [text]}})
+    begin_step(log, "abcd2345", "corpus")
+    log.append(types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error=text))
+    replay(log, "abcd2345", {"training": text, text: "FAIL"}, {"step": 3, "tensors": [text], "explanation": text})
+    fold = Fold(ORIGIN)
+    for index, event in log.events():
+        fold.apply(index, replace(event, actor=text))
+    return fold.runs["abcd2345"]
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "'\"><svg onload=alert(1)>", "<!--", "]]>", "\x00\x1b[31m", "&lt;script&gt;", "</style><b>"])
+def test_hostile_names_tags_and_errors_stay_text(text: str):
+    record = hostile_record(text)
+    for page in (run_page(record, text, None), lineage_page(record, text, Samples([text], [[text, text]]))):
+        shown = safe(page).text
+        if text.isprintable():
+            assert text in shown
+
+
+def plain(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable() and letter != "\N{REPLACEMENT CHARACTER}")
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_any_text_comes_back_as_itself(text: str):
+    seen = Seen(element("p", element("b", text, title=text)).markup.encode())
+    assert seen.elements == ["p", "b"]
+    assert plain(seen.text) == plain(text)
+
+
+@pytest.fixture
+def record() -> RunRecord:
+    log = Log()
+    whole_run(log, "abcd2345", steps=60)
+    replay(log, "abcd2345")
+    fold = Fold(ORIGIN)
+    list(fold.apply_all(log.events()))
+    return fold.runs["abcd2345"]
+
+
+def test_the_report_tells_state_steps_digests_and_verdicts(record: RunRecord):
+    shown = safe(run_page(record, ORIGIN, None)).text
+    for word in ("completed", "PASS", "perplexity", "marin verify abcd2345", ORIGIN, *record.steps):
+        assert word in shown
+    for step in record.steps.values():
+        assert step.output is not None
+        assert step.output.digest in shown
+
+
+def test_the_lineage_links_every_step_and_shows_what_each_was_made_of(record: RunRecord):
+    page = lineage_page(record, ORIGIN, Samples())
+    seen = safe(page)
+    links = {value for name, value in seen.attributes if name == "href"}
+    targets = {f"#{value}" for name, value in seen.attributes if name == "id"}
+    assert links == targets == {f"#{step}" for step in record.steps}
+    assert seen.elements.count("path") == sum(len(step.inputs) for step in record.steps.values())
+    assert all(digest in seen.text for step in record.steps.values() for digest in step.inputs.values())
+
+
+def test_samples_come_from_verified_bytes_and_damage_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MARIN_KEY", "")
+    monkeypatch.setenv("MARIN_ROOT", "")
+    root = make_root(tmp_path)
+    log = Log()
+    whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, tmp_path / "made"))
+    fold = Fold(ORIGIN)
+    list(fold.apply_all(log.events()))
+    record = fold.runs["abcd2345"]
+    samples = read_samples(record, root.store())
+    assert samples.documents[0].startswith("The cat number 0 sleeps.")
+    assert samples.tokens[0][:3] == ["T", "h", "e"]
+    assert HOSTILE in safe(lineage_page(record, ORIGIN, samples)).text
+    (blob,) = [path for path in (tmp_path / "root" / "store" / "blobs").rglob("*") if path.is_file() and b"number 0" in path.read_bytes()]
+    blob.chmod(0o644)
+    blob.write_bytes(blob.read_bytes().replace(b"number 0", b"number X"))
+    damaged = read_samples(record, root.store())
+    assert damaged.documents == ()
+    assert "found" in damaged.missing
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", png[16:24])
+
+
+def test_the_curve_is_the_same_bytes_for_the_same_numbers():
+    losses = {step: 2 + 5 / (1 + step) for step in range(50)}
+    first, again = (loss_curve(losses, title="run $a_b$ <x>", validation=2.5, seams=[30, 50]) for _ in range(2))
+    assert first == again
+    assert size_of(first) == (800, 450)
+    assert loss_curve({**losses, 3: 9.0}, title="run $a_b$ <x>", validation=2.5, seams=[30, 50]) != first
+
+
+@pytest.mark.parametrize("losses", [{0: 1.0}, {0: math.nan}, {0: 1.0, 1: math.inf, 2: 2.0}])
+def test_a_curve_of_odd_numbers_is_drawn(losses: dict[int, float]):
+    assert size_of(loss_curve(losses, title="odd", seams=[])) == (800, 450)

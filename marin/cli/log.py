@@ -14,6 +14,9 @@ from marin.root import Root, open_root
 
 POLL_SECONDS = 0.5
 WIDTH = 100
+FIRST = ("step", "start", "end", "output", "verdicts", "error")
+LEFT_OUT = frozenset({"run", "identity", "config", "config_digest", "recipe", "environment", "code", "inputs", "tables",
+                      "details", "batches", "fingerprints", "seeds"})
 
 Indexed = tuple[int, Event]
 
@@ -88,20 +91,20 @@ def describe(index: int, event: Event) -> dict[str, object]:
 
 
 def gist(body: Mapping[str, object]) -> str:
-    """The gist of a body on one line: its plain fields, long ones cut, containers by their number of items."""
-    parts = []
-    for name, value in body.items():
-        if name in ("run", "config", "recipe", "environment", "code", "inputs"):
-            continue
-        parts.append(f"{name}={_brief(value)}")
-    text = " ".join(parts)
+    """What a body says, on one line: what people look for first, long values cut, containers by their number of items."""
+    names = [name for name in FIRST if name in body]
+    names += [name for name in body if name not in FIRST and name not in LEFT_OUT]
+    text = " ".join(f"{name}={_brief(body[name])}" for name in names)
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 
 def _brief(value: object) -> str:
     if isinstance(value, Mapping):
         named = value.get("digest")
-        return _brief(named) if isinstance(named, str) else f"{{{len(value)}}}"
+        if isinstance(named, str):
+            return _brief(named)
+        plain = 0 < len(value) <= 5 and all(isinstance(item, str) and len(item) < 20 for item in value.values())
+        return ",".join(f"{name}:{item}" for name, item in value.items()) if plain else f"{{{len(value)}}}"
     if isinstance(value, list):
         return f"[{len(value)}]"
     if isinstance(value, float):

@@ -102,6 +102,9 @@ def accept_root(command: click.Command) -> None:
         command.params.append(root_option())
 
 
+CHATTY = ("levanter.tensorstore_serialization",)
+"""Loggers of libraries whose warnings say nothing: this one warns of every None in an optimizer's state."""
+
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -130,6 +133,9 @@ def configure_logging(verbose: int, *, quiet: bool) -> None:
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if verbose else "%(message)s"))
     others = logging.INFO if verbose > 1 else logging.WARNING
     logging.basicConfig(handlers=[handler], level=others, force=True)
+    if not verbose:
+        for name in CHATTY:
+            logging.getLogger(name).setLevel(logging.ERROR)
     own = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     for name in ("ledger", "marin"):
         logging.getLogger(name).setLevel(own)

@@ -44,6 +44,9 @@ lint: environment
 
 bench: environment
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.ledger_append --events 20000
+	$(BIN)/python -m bench.store_put --size-mib 256 --files 5000 --many 20000
+	$(BIN)/python -m bench.train_step --sizes 1M
 
 determinism: environment
 	$(PYTEST) -m determinism

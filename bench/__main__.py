@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 
-from bench import commands, pipeline, record
+from bench import commands, pipeline
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave the main job out")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
-    groups = [record.measure, commands.measure] + ([] if options.quick else [pipeline.measure])
+    groups = [commands.measure] if options.quick else [commands.measure, pipeline.measure]
     for measure in groups:
         for row in measure():
             line = json.dumps({"what": row.what, "value": row.value, "unit": row.unit}) if options.json else str(row)

@@ -43,7 +43,7 @@ COMMANDS: dict[str, Lazy] = {
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
     "ls": Lazy("marin.cli.ls", "List runs or artifacts."),
     "show": Lazy("marin.cli.show", "Show a run, an artifact or an event."),
-    "lineage": Lazy("marin.cli.lineage", "Show where a run's model comes from."),
+    "lineage": Lazy("marin.cli.lineage", "Show where a run's model comes from: steps, what each was made of, and digests."),
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
     "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, verify, collect."),

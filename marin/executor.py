@@ -23,7 +23,7 @@ import time
 from base64 import b32encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -133,6 +133,7 @@ class _Stage:
     execution: Execution
     force: bool
     code: CodeIdentity
+    whole: set[str] = field(default_factory=set)
 
     def read(self) -> _Situation:
         """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
@@ -170,7 +171,7 @@ class _Stage:
         return None
 
     def _situation(self, history: History, run: RunView | None) -> _Situation:
-        settling = Settling(self.plan, self.recipe, self.code, self.root.store(), self.project, history, run)
+        settling = Settling(self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole)
         inputs = settling.upstream(self.step.name)
         run_id = run.run if run is not None else _new_id()
         return _Situation(settling, run_id, inputs, settling.identity(self.step, inputs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import LedgerError, NotFound, Store, Tampered
@@ -35,7 +35,8 @@ class Settled:
 @dataclass(frozen=True)
 class Settling:
     """The question for one plan, one recipe and one working folder, over a fixed history. ``run`` is the run that the
-    results shall belong to, if there is one already."""
+    results shall belong to, if there is one already. ``whole`` collects what was hashed and found whole, so that a stage
+    which asks twice within its seconds reads a large input once."""
 
     plan: Plan
     recipe: Recipe
@@ -44,6 +45,7 @@ class Settling:
     project: Path
     history: History
     run: RunView | None
+    whole: set[str] = field(default_factory=set)
 
     def identity(self, step: StepDefinition, settled: Mapping[str, Settled]) -> str:
         """The identity of ``step`` over the inputs as they are settled."""
@@ -84,13 +86,14 @@ class Settling:
 
     def damage(self, view: StepView) -> str | None:
         """The first thing wrong with the stored bytes of a result, every one of them hashed; None when it is whole."""
-        for digest in (view.output.artifact, *view.tables.values()):
+        for digest in {view.output.artifact, *view.tables.values()} - self.whole:
             try:
                 findings = self.store.verify(digest)
             except LedgerError as error:
                 return str(error)
             if findings:
                 return str(findings[0])
+            self.whole.add(digest)
         return None
 
     def _candidates(self, name: str, identity: str) -> Iterator[Settled]:

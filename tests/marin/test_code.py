@@ -69,7 +69,7 @@ def test_listing_a_file_twice_is_listing_it_once(folder: Path) -> None:
 
 
 def test_code_that_is_not_there_is_no_code(folder: Path) -> None:
-    with pytest.raises(MissingEvidence, match="missing.py"):
+    with pytest.raises(MissingEvidence, match=r"missing.py"):
         files_digest(folder, ["marin/missing.py"])
 
 

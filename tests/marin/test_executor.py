@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Unavailable, create_key, parse_digest
+from ledger import (
+    LedgerError,
+    Malformed,
+    Refused,
+    StorageFailed,
+    Tampered,
+    Unavailable,
+    create_key,
+    parse_digest,
+)
 from marin.errors import Interrupted, MissingEvidence, StepFailed
 from marin.pointer import read_pointer
 from marin.root import open_root
@@ -211,7 +220,7 @@ def test_a_full_disk_in_a_step_says_so(tiny: ModuleType, project: Path) -> None:
 
     tiny.run("words", project)
     tiny.before_upper.append(full)
-    with pytest.raises(StorageFailed, match="disk full: step upper: .*free some space"):
+    with pytest.raises(StorageFailed, match=r"disk full: step upper: .*free some space"):
         tiny.run("upper", project)
 
 
@@ -237,7 +246,7 @@ def run_one(tiny: ModuleType, step: Any, project: Path) -> None:
 
 
 def test_an_input_that_was_never_made_is_named(tiny: ModuleType, project: Path) -> None:
-    with pytest.raises(MissingEvidence, match="step words: .*run `marin stage words`"):
+    with pytest.raises(MissingEvidence, match=r"step words: .*run `marin stage words`"):
         tiny.run("upper", project)
     assert types(project) == []
 
@@ -316,7 +325,7 @@ def test_a_missing_root_names_the_cure(tiny: ModuleType, tmp_path: Path, own_key
 
 def test_a_missing_key_is_said_before_any_work(tiny: ModuleType, project: Path, own_keys: Path) -> None:
     shutil.rmtree(own_keys)
-    with pytest.raises(Unavailable, match="no signing key.*marin init"):
+    with pytest.raises(Unavailable, match=r"no signing key.*marin init"):
         tiny.run("words", project)
     assert tiny.executed == []
 
@@ -326,7 +335,7 @@ def test_a_wrong_key_is_said_before_any_work(
 ) -> None:
     create_key(tmp_path / "other.key", "marin.test/tiny")
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "other.key"))
-    with pytest.raises(Refused, match="not the one of this root.*MARIN_KEY"):
+    with pytest.raises(Refused, match=r"not the one of this root.*MARIN_KEY"):
         tiny.run("words", project)
     assert tiny.executed == []
 

@@ -31,7 +31,7 @@ def test_before_is_everything_that_a_step_hangs_on_in_order() -> None:
 
 
 def test_a_misspelt_stage_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="unknown stage: trian: .*did you mean train"):
+    with pytest.raises(UsageError, match=r"unknown stage: trian: .*did you mean train"):
         PIPELINE.step("trian")
 
 

@@ -47,13 +47,13 @@ def test_the_environment_names_root_and_key(tmp_path: Path, own_keys: Path, monk
 
 def test_another_origin_is_refused(tmp_path: Path, own_keys: Path) -> None:
     create_root(str(tmp_path / "r"), origin="example.org/one")
-    with pytest.raises(Refused, match="expected example.org/two, found example.org/one"):
+    with pytest.raises(Refused, match=r"expected example.org/two, found example.org/one"):
         create_root(str(tmp_path / "r"), origin="example.org/two")
 
 
 def test_no_root_names_the_cure(tmp_path: Path) -> None:
     for location in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(Unavailable, match="marin init.*MARIN_ROOT") as caught:
+        with pytest.raises(Unavailable, match=r"marin init.*MARIN_ROOT") as caught:
             open_root(str(location))
         assert caught.value.exit_code == 3
     assert not (tmp_path / "missing").exists()
@@ -68,7 +68,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, own_keys: Path) -
 
 def test_events_of_ours_are_checked_and_others_pass(tmp_path: Path, own_keys: Path) -> None:
     root = create_root(str(tmp_path / "r"))
-    with pytest.raises(LedgerError, match="step.failed"):
+    with pytest.raises(LedgerError, match=r"step.failed"):
         root.append([Draft("step.failed/v1", "run/x", {"run": 7})])
     with pytest.raises(Conflict):
         root.append([Draft("a.b/v1", "s", {}, expect_seq=4)])

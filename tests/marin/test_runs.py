@@ -179,9 +179,9 @@ def test_names_of_runs(history: Memory) -> None:
     assert run_ids(history) == ["abcd", "abxy", "zzzz"]
     assert [view.run for view in load_all(history)] == run_ids(history)
     assert [resolve(history, name) for name in ("latest", "z", "abc", "abxy")] == ["zzzz", "zzzz", "abcd", "abxy"]
-    with pytest.raises(UsageError, match="ambiguous run: ab: .*abcd, abxy"):
+    with pytest.raises(UsageError, match=r"ambiguous run: ab: .*abcd, abxy"):
         resolve(history, "ab")
-    with pytest.raises(UsageError, match="unknown run: nope: .*latest is zzzz, of 3"):
+    with pytest.raises(UsageError, match=r"unknown run: nope: .*latest is zzzz, of 3"):
         resolve(history, "nope")
     with pytest.raises(UsageError, match="unknown run"):
         resolve(history, "")
@@ -190,5 +190,5 @@ def test_names_of_runs(history: Memory) -> None:
 
 
 def test_no_runs_at_all(history: Memory) -> None:
-    with pytest.raises(UsageError, match="there are no runs: .*dvc repro"):
+    with pytest.raises(UsageError, match=r"there are no runs: .*dvc repro"):
         resolve(history, "latest")

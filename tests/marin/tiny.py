@@ -20,12 +20,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from ledger import LedgerError, digest_bytes  # noqa: E402
-from marin.executor import StageOutcome, run_stage  # noqa: E402
-from marin.plan import Plan  # noqa: E402
-from marin.recipe import Recipe, from_mapping  # noqa: E402
-from marin.root import open_root  # noqa: E402
-from marin.steps import StepDefinition, StepResult, Task  # noqa: E402
+from ledger import LedgerError, digest_bytes
+from marin.executor import StageOutcome, run_stage
+from marin.plan import Plan
+from marin.recipe import Recipe, from_mapping
+from marin.root import open_root
+from marin.steps import StepDefinition, StepResult, Task
 
 CODE = ("marin/recipe.py",)
 executed: list[str] = []

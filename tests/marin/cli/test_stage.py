@@ -1,0 +1,80 @@
+"""`marin stage`: what it prints, what it refuses, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from marin.cli.main import run
+from marin.root import create_root
+
+SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\n"
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a root and a small recipe."""
+    folder = tmp_path / "workplace"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MARIN_ROOT", ".marin")  # put back to what it was, whatever --root does to it
+    create_root(".marin", origin="marin.test/stage")
+    (folder / "params.yaml").write_text(SMALL)
+    return folder
+
+
+def test_executed_then_nothing_to_do_then_forced(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stage", "corpus", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["action"], first["kind"], first["metrics"]["minimal_pairs"]) == ("executed", "corpus", 3.0)
+    assert json.loads((workplace / "artifacts" / "corpus.json").read_text())["digest"] == first["digest"]
+    assert run(["stage", "corpus"]) == 0
+    line = capsys.readouterr().out
+    assert line == f"corpus  {first['digest']}  nothing to do  (run {first['run']})\n"
+    assert run(["stage", "corpus", "--force", "--json"]) == 0
+    forced = json.loads(capsys.readouterr().out)
+    assert forced["action"] == "executed" and forced["digest"] == first["digest"] and forced["run"] != first["run"]
+
+
+def test_the_environment_can_force(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["stage", "corpus", "--json"]) == 0
+    monkeypatch.setenv("MARIN_FORCE", "1")
+    assert run(["stage", "corpus", "--json"]) == 0
+    assert [json.loads(line)["action"] for line in capsys.readouterr().out.splitlines()] == ["executed", "executed"]
+
+
+def test_parameters_may_lie_elsewhere_and_their_folder_is_the_project(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workplace / "other").mkdir()
+    (workplace / "other" / "mine.yaml").write_text(SMALL)
+    assert run(["stage", "corpus", "--params", "other/mine.yaml"]) == 0
+    assert (workplace / "other" / "artifacts" / "corpus.json").is_file()
+    assert not (workplace / "artifacts").exists()
+
+
+@pytest.mark.parametrize(("parameters", "arguments", "status", "message"), [
+    (SMALL, ["corpsu"], 2, "corpus"),
+    (SMALL, ["corpus", "--devices", "0"], 2, "--devices"),
+    (SMALL + "trainer: {num_steps: -3}\n", ["corpus"], 2, "params.yaml: trainer.num_steps"),
+    (SMALL + "trainer: {steps: 3}\n", ["corpus"], 2, "params.yaml: trainer.steps"),
+    (None, ["corpus"], 2, "no parameters"),
+    (SMALL, ["tokenizer"], 3, "run `marin stage corpus`"),
+    (SMALL, ["corpus", "--root", "nowhere"], 3, "marin init"),
+])
+def test_refusals_are_one_line_with_a_status(
+    workplace: Path, capsys: pytest.CaptureFixture[str], parameters: str | None, arguments: list[str], status: int, message: str
+) -> None:
+    if parameters is None:
+        (workplace / "params.yaml").unlink()
+    else:
+        (workplace / "params.yaml").write_text(parameters)
+    assert run(["stage", *arguments]) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert message in told.err.strip().splitlines()[-1]
+    assert not (workplace / "artifacts").exists()

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, cast
 
 from ledger.bundle import MAX_ENTRY_BYTES
@@ -158,6 +159,7 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@lru_cache(maxsize=1024)
 def parse_time(text: str) -> datetime:
     """The moment that an event's time names."""
     _check_field("time", text)
@@ -168,15 +170,28 @@ def parse_time(text: str) -> datetime:
 
 
 def _check_envelope(event: Event) -> None:
-    for field in ("type", "stream", "id", "actor"):
-        _check_field(field, getattr(event, field))
-    parse_time(event.time)
+    _check_field("id", event.id)
+    try:
+        _check_repeated(event.type, event.stream, event.actor, event.time)
+    except TypeError:  # something that cannot even be a key: which one is it?
+        for field in ("type", "stream", "actor", "time"):
+            _check_field(field, getattr(event, field))
+        raise
     # Decoded JSON and careless callers put anything into these two, whatever their annotations say.
     body, seq = cast(object, event.body), cast(object, event.seq)
     if not isinstance(body, Mapping):
         raise Refused("not an event", where="body", expected="an object", found=type(body).__name__)
     if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
         raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
+
+
+@lru_cache(maxsize=1024)
+def _check_repeated(type: str, stream: str, actor: str, time: str) -> None:
+    """What neighbouring events have in common, and need not be checked for each of them."""
+    _check_field("type", type)
+    _check_field("stream", stream)
+    _check_field("actor", actor)
+    parse_time(time)
 
 
 def _check_field(field: str, value: object) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ledger.errors import LedgerError, Malformed, StorageFailed
@@ -21,6 +21,7 @@ from ledger.view import LogView
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 10_000
+_QUERY = 500
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, idx INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS streams (stream TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
@@ -50,10 +51,14 @@ class WriterIndex:
             except sqlite3.Error as again:
                 raise _failed(again, self._path) from again
 
-    def find(self, id: str) -> int | None:
-        """The index of the event with this id."""
-        row = self._db.execute("SELECT idx FROM ids WHERE id = ?", (id,)).fetchone()
-        return None if row is None else int(row[0])
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """The indices of those events that are there, by id."""
+        found: dict[str, int] = {}
+        for at in range(0, len(ids), _QUERY):
+            part = ids[at : at + _QUERY]
+            marks = ",".join("?" * len(part))
+            found.update(self._db.execute(f"SELECT id, idx FROM ids WHERE id IN ({marks})", part))  # noqa: S608
+        return found
 
     def length(self, stream: str) -> int:
         """How many events the stream has, which is the next `seq`."""

@@ -70,6 +70,7 @@ class _Placed:
 
     event: Event
     entry: bytes
+    leaf: bytes
     index: int
 
 
@@ -220,7 +221,7 @@ class Log:
             if fresh:
                 self._commit(fresh)
             size = self._checkpoint.size
-            receipts = [Receipt(p.index, leaf_hash(p.entry).hex(), p.event.seq, size) for p in placed]
+            receipts = [Receipt(p.index, p.leaf.hex(), p.event.seq, size) for p in placed]
             self._publish_in_time()
             return receipts
 
@@ -236,6 +237,7 @@ class Log:
     def _place(self, drafts: Sequence[Draft]) -> tuple[list[_Placed], list[_Placed]]:
         """Each draft in its place, and those that are new, which follow the end of the log in this order."""
         now = self._time()
+        there = self._index.find([draft.id for draft in drafts if draft.id is not None])
         known: dict[str, _Placed] = {}
         lengths: dict[str, int] = {}
         result: list[_Placed] = []
@@ -243,7 +245,9 @@ class Log:
         for draft in drafts:
             self._types.check(draft.type, draft.body)
             assert draft.id is not None  # a draft draws one when it is made
-            placed = known.get(draft.id) or self._find(draft.id)
+            placed = known.get(draft.id)
+            if placed is None and draft.id in there:
+                placed = self._placed(there[draft.id])
             if placed is None:
                 if draft.stream not in lengths:
                     lengths[draft.stream] = self._index.length(draft.stream)
@@ -251,7 +255,8 @@ class Log:
                 event = draft.event(seq, now, self._actor)
                 _check_seq(draft, seq)
                 self._check_time(draft)
-                placed = _Placed(event, event.encode(), self._checkpoint.size + len(fresh))
+                entry = event.encode()
+                placed = _Placed(event, entry, leaf_hash(entry), self._checkpoint.size + len(fresh))
                 fresh.append(placed)
                 lengths[draft.stream] = seq + 1
             elif not draft.matches(placed.event):
@@ -260,25 +265,24 @@ class Log:
             result.append(placed)
         return result, fresh
 
-    def _find(self, id: str) -> _Placed | None:
-        index = self._index.find(id)
-        if index is None:
-            return None
+    def _placed(self, index: int) -> _Placed:
+        """What is in the log at this index."""
         ((_, entry),) = self._view.entries(index, index + 1)
-        return _Placed(Event.decode(entry), entry, index)
+        return _Placed(Event.decode(entry), entry, leaf_hash(entry), index)
 
     def _commit(self, fresh: Sequence[_Placed]) -> None:
         entries = tuple(placed.entry for placed in fresh)
+        leaves = [placed.leaf for placed in fresh]
         frontier = self._frontier.copy()
-        for entry in entries:
-            frontier.append(leaf_hash(entry))
+        for leaf in leaves:
+            frontier.append(leaf)
         old_size = self._checkpoint.size
         checkpoint = LogCheckpoint(self._checkpoint.origin, frontier.size, frontier.root())
         note = checkpoint.sign([self._signer]).encode()
         self._stale = True  # until everything below has come to its end, the outcome is unknown
         self._journal.write(Record(old_size, note, entries))
         self._frontier, self._checkpoint = frontier, checkpoint
-        self._view.extend(checkpoint, note, entries)
+        self._view.extend(checkpoint, note, entries, leaves)
         try:
             self._index.add((placed.event for placed in fresh), old_size, checkpoint.size, checkpoint.root)
         except sqlite3.Error as error:
@@ -366,12 +370,12 @@ class Log:
 def _files(view: LogView) -> tuple[list[tuple[str, bytes]], list[Tile]]:
     """What publishing `view` must write, and the tiles that become complete by it."""
     start, end = view.published.size, view.checkpoint.size
+    edge, complete = view.edge.copy(), []
+    for leaf in view.pending_leaves:
+        complete += edge.append(leaf)
+    files = [(tile_path(tile), data) for tile, data in (*complete, *edge.partial())]
     first = start - start % TILE_WIDTH
     entries = [entry for _, entry in view.entries(first, end)]
-    edge, complete = view.edge.copy(), []
-    for entry in entries[start - first :]:
-        complete += edge.append(leaf_hash(entry))
-    files = [(tile_path(tile), data) for tile, data in (*complete, *edge.partial())]
     for at in range(first, end, TILE_WIDTH):
         tile = Tile(0, at // TILE_WIDTH, min(TILE_WIDTH, end - at))
         files.append((entries_path(tile), pack_entries(entries[at - first : at - first + TILE_WIDTH])))

@@ -59,7 +59,7 @@ class LogView:
         self.note = note
         self.edge = edge
         self.pending = list(pending)
-        self._pending_leaves = [leaf_hash(entry) for entry in pending]
+        self.pending_leaves = [leaf_hash(entry) for entry in pending]
         self._tiles: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
 
     @classmethod
@@ -115,11 +115,13 @@ class LogView:
             pending += record.entries
         return cls(storage, log, published, checkpoint, note, edge, pending)
 
-    def extend(self, checkpoint: LogCheckpoint, note: bytes, entries: Sequence[bytes]) -> None:
+    def extend(
+        self, checkpoint: LogCheckpoint, note: bytes, entries: Sequence[bytes], leaves: Sequence[bytes]
+    ) -> None:
         """For the writer alone: these entries have just been committed under this checkpoint."""
         self.checkpoint, self.note = checkpoint, note
         self.pending += entries
-        self._pending_leaves += [leaf_hash(entry) for entry in entries]
+        self.pending_leaves += leaves
 
     # Hashes
 
@@ -130,7 +132,7 @@ class LogView:
             return fold(self._tile(tile_level, tile_index)[part])
         if level:
             return node_hash(self.hash(level - 1, 2 * index), self.hash(level - 1, 2 * index + 1))
-        return self._pending_leaves[index - self.published.size]
+        return self.pending_leaves[index - self.published.size]
 
     def _tile(self, level: int, index: int) -> list[bytes]:
         tile = tile_at(level, index, self.published.size)

@@ -77,7 +77,8 @@ def hostile_record(text: str) -> RunRecord:
     return fold.runs["abcd2345"]
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "'\"><svg onload=alert(1)>", "<!--", "]]>", "\x00\x1b[31m", "&lt;script&gt;", "</style><b>"])
+@pytest.mark.parametrize("text", [HOSTILE, "'\"><svg onload=alert(1)>", "<!--", "]]>", "\x00\x1b[31m", "&lt;script&gt;",
+                                  "</style><b>"])
 def test_hostile_names_tags_and_errors_stay_text(text: str):
     record = hostile_record(text)
     for page in (run_page(record, text, None), lineage_page(record, text, Samples([text], [[text, text]]))):
@@ -140,7 +141,8 @@ def test_samples_come_from_verified_bytes_and_damage_is_told(tmp_path: Path, mon
     assert samples.documents[0].startswith("The cat number 0 sleeps.")
     assert samples.tokens[0][:3] == ["T", "h", "e"]
     assert HOSTILE in safe(lineage_page(record, ORIGIN, samples)).text
-    (blob,) = [path for path in (tmp_path / "root" / "store" / "blobs").rglob("*") if path.is_file() and b"number 0" in path.read_bytes()]
+    (blob,) = [path for path in (tmp_path / "root" / "store" / "blobs").rglob("*")
+               if path.is_file() and b"number 0" in path.read_bytes()]
     blob.chmod(0o644)
     blob.write_bytes(blob.read_bytes().replace(b"number 0", b"number X"))
     damaged = read_samples(record, root.store())

@@ -86,12 +86,13 @@ def test_a_stored_artifact_has_an_address_of_its_own(folder: Path, tmp_path: Pat
 
 
 def test_a_flipped_byte_in_the_store_is_not_handed_out(folder: Path, tmp_path: Path):
-    blobs = [path for path in (folder / "root" / "store" / "blobs").rglob("*") if path.is_file() and path.read_bytes() == b"0" * 5000]
+    blobs = [path for path in (folder / "root" / "store" / "blobs").rglob("*")
+             if path.is_file() and path.read_bytes() == b"0" * 5000]
     (blob,) = blobs
     blob.chmod(0o644)
     blob.write_bytes(b"0" * 4999 + b"1")
     try:
-        with pytest.raises(MlflowException, match="expected .*found") as caught:
+        with pytest.raises(MlflowException, match=r"expected .*found") as caught:
             run_artifacts().download_artifacts("train/checkpoint/d/0", str(tmp_path))
     finally:
         blob.write_bytes(b"0" * 5000)

@@ -49,7 +49,7 @@ bench: environment
 	$(BIN)/python -m bench.train_step --sizes 1M
 
 determinism: environment
-	$(PYTEST) -m determinism
+	$(BIN)/python tests/determinism/matrix.py
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }

@@ -24,15 +24,22 @@ X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
 """Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
 
 DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
+PATIENCE_FLAGS = (
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
+    "--xla_cpu_collective_call_terminate_timeout_seconds=86400",
+)
+"""Virtual devices wait for each other. On a busy machine that takes longer than XLA's 40 seconds, after which it ends
+the process; how long one waits decides no bits, so this is execution and not part of a recipe."""
 APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 
 
 def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
-    """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then the number of virtual devices."""
+    """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then those of the execution: how long
+    virtual devices wait for each other, and how many there are."""
     flags = list(arithmetic.xla_flags)
     if arithmetic.profile == "portable-cpu":
-        flags.append(f"{DEVICE_COUNT_FLAG}={execution.devices}")
+        flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.devices}"]
     return " ".join(flags)
 
 

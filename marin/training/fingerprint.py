@@ -16,6 +16,7 @@ every recorded boundary is for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -66,6 +67,11 @@ def words_sum(x: jax.Array, start: jax.Array | int = 0, count: jax.Array | int |
         values = (jnp.where(inside, values[0], 0), jnp.where(inside, values[1], 0))
     zero = jnp.uint32(0)
     return jnp.stack(jax.lax.reduce(values, (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,)))
+
+
+def program(tensors: Sequence[jax.Array]) -> jax.Array:
+    """uint32[tensors, 2] of whole tensors, to be compiled by itself."""
+    return jnp.stack([words_sum(x) for x in tensors])
 
 
 def of(array: np.ndarray) -> np.ndarray:

@@ -75,7 +75,11 @@ def mesh_of(devices: int) -> Mesh:
     return Mesh(np.array(present[:devices]), (DATA,))
 
 
-def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> tuple[Arrays, jax.Array, jax.Array]:
+Sums = tuple[Arrays, jax.Array, jax.Array]
+"""Of gradient, loss and token weight."""
+
+
+def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Sums:
     """Sums over one logical shard: gradient pytree, loss (float32), token weight (float32).
 
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
@@ -213,8 +217,8 @@ class TrainStep:
         def update(params: Leaves, moments: Leaves, grads: Leaves, number: jax.Array, square: jax.Array,
                    loss: jax.Array, weight: jax.Array) -> Any:
             params, moments, grads, number = mine((params, moments, grads, number))
-            params, moments, prints, loss, norm = slice_update(recipe, layout, params, moments, grads, square, loss, weight, number)
-            return lifted((params, moments, prints)), loss, norm
+            *after, loss, norm = slice_update(recipe, layout, params, moments, grads, square, loss, weight, number)
+            return lifted(tuple(after)), loss, norm
 
         def gather(params: tuple[Leaves, ...]) -> Arrays:
             stacked = [jnp.concatenate([piece[i] for piece in params]) for i in range(len(layout.params))]
@@ -229,7 +233,8 @@ class TrainStep:
         self._exchange = jax.jit(over(exchange, in_specs=(each,), out_specs=(each, same, same)))
         self._square = jax.jit(over(square, in_specs=(each,), out_specs=each))
         self._total = jax.jit(over(total, in_specs=(each,), out_specs=same))
-        self._update = jax.jit(over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)), donate_argnums=(0, 1))
+        self._update = jax.jit(over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
+                               donate_argnums=(0, 1))
         self._gather = jax.jit(over(gather, in_specs=(each,), out_specs=same))
         self._prints = jax.jit(over(prints, in_specs=(each,), out_specs=same))
 

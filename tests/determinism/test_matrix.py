@@ -1,0 +1,65 @@
+"""The reduced matrix: every number of devices, stops and moves, for both models; and the tests that it could fail.
+
+`make determinism` executes the whole of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Results = dict[str, dict[str, Any]]
+REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
+
+
+@pytest.fixture(scope="module")
+def straight(matrix: ModuleType) -> Results:
+    """Both models trained on one device, in a process that has one."""
+    return matrix.execute(matrix.Row("1 device"), REDUCED)
+
+
+@pytest.fixture(scope="module")
+def moved(matrix: ModuleType) -> Results:
+    """The same in a process with eight devices: each step on another number of them, through a training checkpoint."""
+    case = {"devices": 8, "resume_at": [1, 2, 3], "moves": [4, 2, 1]}
+    return matrix.execute(matrix.Row("8, 4, 2 and 1 devices", devices=8, case=case), REDUCED)
+
+
+@pytest.mark.parametrize("group", REDUCED)
+def test_every_device_count_and_every_stop_gives_the_same_bits(matrix: ModuleType, straight: Results, moved: Results,
+                                                               group: str) -> None:
+    assert matrix.differences(straight[group], moved[group]) == []
+    assert len(straight[group]["steps"]) == matrix.STEPS
+    assert len({step[2] for step in straight[group]["steps"]}) == matrix.STEPS, "every step changes the state"
+    assert straight[group]["state"] != straight[group]["start"]
+
+
+def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> None:
+    expected = straight[REDUCED[0]]
+    other = copy.deepcopy(expected)
+    other["steps"][2][2] = "00" + other["steps"][2][2][2:]
+    path = next(iter(other["tensors"]))
+    other["tensors"][path] = other["state"] = "sha256:" + "0" * 64
+    assert matrix.differences(expected, other) == ["step 2 differs", path]
+
+
+def test_the_table_lands_in_the_document(matrix: ModuleType, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = tmp_path / "determinism.md"
+    document.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n", encoding="utf-8")
+    monkeypatch.setattr(matrix, "DOCUMENT", document)
+    matrix.write(matrix.table_of([matrix.Outcome("2 devices", {"a": "equal"})], ["a", "b"]))
+    assert document.read_text(encoding="utf-8") == (
+        f"before\n{matrix.BEGIN}\n| executed as | a | b |\n| --- | --- | --- |\n| 2 devices | equal |  |\n{matrix.END}\nafter\n")
+
+
+@pytest.mark.determinism
+@pytest.mark.parametrize("cpu", ["Haswell-v4", "Skylake-Client-v3", "EPYC-Rome-v2"])
+def test_another_processor_gives_the_same_bits(matrix: ModuleType, cpu: str) -> None:
+    (row,) = [row for row in matrix.ROWS if row.name == f"emulated {cpu}"]
+    if reason := row.missing():
+        pytest.skip(reason)
+    (outcome,) = matrix.measure([row], ["llama adamw float32"])
+    assert outcome.cells == {"llama adamw float32": "equal"}

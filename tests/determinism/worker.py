@@ -1,0 +1,141 @@
+"""Trains tiny models in a process of its own and prints what their bits came to: one JSON line per case.
+
+    worker.py --devices N [--bare] [--processes P --process I --port PORT] CASE.json...
+
+jax reads its flags once, so every device count, thread count or processor that a test compares is such a process. A
+case is a JSON object with the fields of :class:`Case`. The line printed for it holds the digest of the whole state
+before and after training, and loss, gradient norm and fingerprint of every step as exact hex.
+
+``--bare`` leaves the contract out, for tests that show that it is needed. Under an emulator that has no way to run a
+script, :func:`main` is called from ``python -c``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2] if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(PROJECT))
+
+VOCABULARY = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """What to train. ``devices``: how many of the process's devices. ``resume_at``: stop before these steps, save a
+    training checkpoint, and go on from it; ``moves``: with so many devices after each stop."""
+
+    name: str
+    architecture: str = "llama"
+    optimizer: str = "adamw"
+    compute_dtype: str = "float32"
+    devices: int = 1
+    shards: int = 8
+    batch: int = 16
+    microbatch: int = 2
+    steps: int = 3
+    hidden: int = 32
+    layers: int = 2
+    length: int = 32
+    resume_at: tuple[int, ...] = ()
+    moves: tuple[int, ...] = ()
+    compiled: bool = False
+
+
+def recipe_of(case: Case) -> Any:
+    """The recipe of a case; its schedule is as long as the case."""
+    from marin.recipe import Arithmetic, Model, Optimizer, Recipe, Trainer
+
+    inner = 4 * case.hidden if case.architecture == "gpt2" else 3 * case.hidden
+    return Recipe(
+        seed=7, model=Model(architecture=case.architecture, hidden_dim=case.hidden, intermediate_dim=inner,  # type: ignore[arg-type]
+                            num_layers=case.layers, num_heads=2, num_kv_heads=2, seq_len=case.length),
+        optimizer=Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2),  # type: ignore[arg-type]
+        trainer=Trainer(num_steps=case.steps, batch_size=case.batch, steps_per_segment=2),
+        arithmetic=Arithmetic(logical_shards=case.shards, microbatch_size=case.microbatch,  # type: ignore[arg-type]
+                              compute_dtype=case.compute_dtype))  # type: ignore[arg-type]
+
+
+def batch_of(case: Case, step: int) -> tuple[Any, Any]:
+    """Tokens and a ragged loss mask of one step: rows of very different weight, some with none at all."""
+    import numpy as np
+
+    generator = np.random.default_rng([11, step])
+    tokens = generator.integers(0, VOCABULARY, (case.batch, case.length), dtype=np.int32)
+    used = generator.integers(0, case.length, (case.batch, 1))
+    used[0], used[1] = 0, case.length - 1
+    return tokens, (np.arange(case.length) < used).astype(np.float32)
+
+
+def train(case: Case) -> dict[str, Any]:
+    """Train one case and describe it."""
+    from marin.training.state import initial_state, load, manifest_of, save
+    from marin.training.step import TrainStep, mesh_of
+
+    recipe = recipe_of(case)
+    first = initial_state(recipe, VOCABULARY)
+    step = TrainStep(recipe, mesh_of(case.devices), first)
+    state = step.place(first)
+    steps = []
+    moves = dict(zip(case.resume_at, case.moves, strict=False))
+    for number in range(case.steps):
+        if number in case.resume_at:
+            with tempfile.TemporaryDirectory() as folder:
+                whole = step.collect(state)
+                save(whole, Path(folder) / "checkpoint")
+                whole, _ = load(Path(folder) / "checkpoint", recipe, VOCABULARY, manifest_of(whole).digest, where=case.name)
+            step = TrainStep(recipe, mesh_of(moves.get(number, case.devices)), whole)
+            state = step.place(whole)
+        tokens, weights = batch_of(case, number)
+        state, outcome = step.run(state, step.batch(tokens), step.batch(weights))
+        steps.append([outcome.loss.tobytes().hex(), outcome.grad_norm.tobytes().hex(), outcome.fingerprint.tobytes().hex()])
+    manifest = manifest_of(step.collect(state))
+    found = {"name": case.name, "start": manifest_of(first).digest, "state": manifest.digest, "steps": steps,
+             "loss": float(outcome.loss), "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors}}
+    if case.compiled:
+        found["program"] = dict(step.program())
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """See the file's docstring."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--process", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("cases", nargs="*")
+    options = parser.parse_args(arguments)
+    if not options.bare:
+        from marin.arithmetic import apply
+        from marin.recipe import Arithmetic, Execution
+
+        apply(Arithmetic(), Execution(devices=options.devices))
+    import jax
+
+    if options.processes > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(f"127.0.0.1:{options.port}", options.processes, options.process)
+    if cache := os.environ.get("TEST_COMPILATION_CACHE"):
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    names = {field.name for field in fields(Case)}
+    for text in options.cases:
+        given = json.loads(text)
+        assert given.keys() <= names, given
+        case = Case(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+        sys.stdout.write(json.dumps(train(case)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

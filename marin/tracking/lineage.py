@@ -17,7 +17,7 @@ from marin.tracking.page import STATE_CLASSES, STYLE, code, verdict
 from marin.tracking.record import RunRecord, StepRecord, overall
 
 DOCUMENTS, LETTERS, TOKENIZED = 5, 600, 2
-COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 170, 84, 140, 52, 12
+COLUMN, ROW, WIDTH, HEIGHT, MARGIN, HEADROOM, LIFT = 170, 84, 140, 52, 12, 48, 30
 
 LINEAGE_STYLE = """
 .graph{overflow-x:auto;margin:.6rem 0}.graph svg{max-width:none}.node rect{fill:var(--card);stroke:var(--line)}
@@ -121,8 +121,8 @@ def _graph(steps: Sequence[StepRecord]) -> Html:
     place: dict[str, tuple[int, int]] = {}
     for step in steps:
         column = depth[step.name]
-        # Odd columns stand lower, so that an edge across several columns does not run behind the nodes between.
-        top = rows.get(column, 0) * ROW + (column % 2) * ROW // 2
+        # Odd columns stand lower, and edges across several columns rise, so that none runs behind a node.
+        top = HEADROOM + rows.get(column, 0) * ROW + (column % 2) * ROW // 2
         place[step.name] = (MARGIN + column * COLUMN, MARGIN + top)
         rows[column] = rows.get(column, 0) + 1
     width = max((x for x, _ in place.values()), default=0) + WIDTH + MARGIN
@@ -134,8 +134,9 @@ def _graph(steps: Sequence[StepRecord]) -> Html:
 
 def _edge(source: tuple[int, int], target: tuple[int, int]) -> Html:
     x, y, u, v = source[0] + WIDTH, source[1] + HEIGHT // 2, target[0], target[1] + HEIGHT // 2
-    bend = max(30, (u - x) // 2)
-    return element("path", d=f"M{x} {y}C{x + bend} {y} {u - bend} {v} {u} {v}", class_="edge")
+    bend = max(30, (u - x) // 3)
+    lift = LIFT * max(0, (target[0] - source[0]) // COLUMN - 1)
+    return element("path", d=f"M{x} {y}C{x + bend} {y - lift} {u - bend} {v - lift} {u} {v}", class_="edge")
 
 
 def _node(step: StepRecord, x: int, y: int) -> Html:

@@ -1,0 +1,272 @@
+"""`marin ui` as a person meets it: a process, an address that answers, a browser, Ctrl-C.
+
+The browser part needs a Chromium (``pytest -m browser``); screenshots are left in MARIN_SCREENSHOTS, or in pytest's folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ledger import Draft
+from marin.root import Root
+from marin.tracking.fold import Fold
+
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+
+
+def helper(name: str) -> ModuleType:
+    """A module of tests/marin/tracking: synthetic logs and real roots."""
+    path = Path(__file__).parents[1] / "marin" / "tracking"
+    package = "tracking_helpers"
+    if package not in sys.modules:
+        spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)
+        assert spec is not None
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+        sys.modules[package].__path__ = [str(path)]
+    return importlib.import_module(f"{package}.{name}")
+
+
+story, roots = helper("story"), helper("roots")
+RUN = Fold(story.ORIGIN).run_id("abcd2345")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running `marin ui` over a real root."""
+
+    process: subprocess.Popen[str]
+    address: str
+    root: Root
+    folder: Path
+    log: Any
+
+    def ask(self, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+def started(environment: dict[str, str], *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "marin.cli.main", "ui", *options], env=environment, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        if ready.select(START_SECONDS):
+            line = process.stdout.readline().strip()
+            if line:
+                return line
+    process.kill()
+    pytest.fail(f"no address: {process.communicate()[1][-3000:]}")
+
+
+def left_behind(session: int) -> list[int]:
+    """Processes of the session that the command was started in."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def ended(process: subprocess.Popen[str], how: signal.Signals) -> tuple[int, str]:
+    process.send_signal(how)
+    try:
+        _, complaint = process.communicate(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"still there {STOP_SECONDS} s after {how.name}")
+    return process.returncode, complaint
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("ui")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARIN_ROOT", "")
+        patch.setenv("MARIN_KEY", "")
+        root = roots.make_root(folder)
+        log = story.Log()
+        made = roots.make_artifacts(root, folder / "made")
+        story.whole_run(log, "abcd2345", artifacts=made)
+        story.whole_run(log, "efgh6723", steps=60, artifacts=made)
+        story.replay(log, "abcd2345")
+        roots.record(root, log)
+        process = started(dict(os.environ), "--port", "0")
+        try:
+            yield Served(process, address_of(process), root, folder, log)
+            status, complaint = ended(process, signal.SIGINT)
+            assert (status, complaint) == (0, "")
+            assert left_behind(process.pid) == []
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_printed_address_answers_on_loopback_alone(served: Served):
+    assert served.address.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(f"{served.address}/health", timeout=30) as answer:
+        assert answer.read() == b"OK"
+
+
+def test_mlflows_api_and_its_artifact_server_show_the_run(served: Served):
+    run = served.ask(f"/api/2.0/mlflow/runs/get?run_id={RUN}")["run"]
+    assert run["info"]["run_name"] == "abcd2345"
+    files = {item["path"] for item in served.ask(f"/api/2.0/mlflow/artifacts/list?run_id={RUN}")["files"]}
+    assert files >= {"loss.png", "report.html", "lineage.html", "corpus", "export"}
+    with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=loss.png", timeout=60) as answer:
+        assert answer.read(8) == b"\x89PNG\r\n\x1a\n"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=../../../key.pem", timeout=60)
+    assert refused.value.code == 400
+    refused.value.close()
+
+
+def test_one_process_serves(served: Served):
+    assert left_behind(served.process.pid) == [served.process.pid]
+
+
+def test_a_run_that_begins_now_appears_while_the_server_runs(served: Served):
+    story.start(served.log, "live2345")
+    served.root.append([Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor)
+                        for event in served.log.entries[-1:]])
+    wanted = {"experiment_ids": ["1"], "filter": "tags.marin.run = 'live2345'"}
+    for _ in range(600):
+        if served.ask("/api/2.0/mlflow/runs/search", wanted).get("runs"):
+            break
+    assert served.ask("/api/2.0/mlflow/runs/search", wanted)["runs"][0]["info"]["status"] == "RUNNING"
+
+
+def test_a_taken_port_is_said_and_sigterm_ends_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MARIN_ROOT", "")
+    monkeypatch.setenv("MARIN_KEY", "")
+    roots.make_root(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = started(dict(os.environ), "--port", str(port))
+        address = address_of(process)
+        status, complaint = ended(process, signal.SIGTERM)
+    assert address != f"http://127.0.0.1:{port}"
+    assert f"port {port} is taken, using {address.rpartition(':')[2]}" in complaint
+    assert status == 0
+    assert left_behind(process.pid) == []
+
+
+def test_without_a_root_there_is_one_line(tmp_path: Path):
+    environment = {**os.environ, "MARIN_ROOT": str(tmp_path / "nowhere")}
+    done = subprocess.run([sys.executable, "-m", "marin.cli.main", "ui"], env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "marin init" in done.stderr
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run",
+             "--disable-sync", "--metrics-recording-only"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on the path")
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(60_000)
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("MARIN_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.browser
+def test_the_run_list_shows_the_runs(served: Served, page: Any, shots: Path):
+    page.goto(f"{served.address}/#/experiments/1/runs")
+    page.get_by_role("link", name="abcd2345", exact=True).wait_for()
+    page.get_by_role("link", name="efgh6723", exact=True).wait_for()
+    page.screenshot(path=shots / "runs.png")
+
+
+@pytest.mark.browser
+def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
+    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}")
+    page.get_by_text("PASS 2026-11", exact=False).first.wait_for()
+    page.screenshot(path=shots / "run.png")
+    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
+    page.get_by_placeholder("Search metric charts").fill("loss")  # charts out of sight are not drawn
+    points = page.wait_for_function(
+        "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
+        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 8")
+    assert points
+    page.screenshot(path=shots / "loss.png")
+
+
+@pytest.mark.browser
+def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, page: Any, shots: Path):
+    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/artifacts")
+    page.get_by_text("loss.png", exact=True).first.click()
+    page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 800)")
+    page.screenshot(path=shots / "artifact-curve.png")
+    page.get_by_text("report.html", exact=True).first.click()
+    page.frame_locator("iframe").get_by_role("heading", name="Run abcd2345").wait_for()
+    page.screenshot(path=shots / "artifact-report.png")
+    page.get_by_text("lineage.html", exact=True).first.click()
+    lineage = page.frame_locator("iframe")
+    lineage.get_by_text("The cat number 0 sleeps.", exact=False).first.wait_for(state="attached")
+    page.screenshot(path=shots / "artifact-lineage.png")
+    assert lineage.locator("script, img[src='x']").count() == 0
+    assert "pwned" not in [page.title(), *(frame.evaluate("document.title") for frame in page.frames)]
+    page.get_by_text("corpus", exact=True).first.click()
+    page.get_by_text("train.jsonl", exact=True).first.click()
+    page.get_by_text("The cat number 0 sleeps.", exact=False).first.wait_for()
+    page.screenshot(path=shots / "artifact-corpus.png")
+
+
+@pytest.mark.browser
+def test_the_lineage_page_stands_alone_and_goes_by_keyboard(served: Served, page: Any, shots: Path):
+    with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=lineage.html", timeout=60) as answer:
+        (served.folder / "lineage.html").write_bytes(answer.read())
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((served.folder / "lineage.html").as_uri())
+    page.screenshot(path=shots / "lineage.png", full_page=True)
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#train")
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert "pwned" not in page.title()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ledger.canonical import canonical_bytes, parse_canonical
     from ledger.checkout import CheckedOut
     from ledger.checkpoint import LogCheckpoint
+    from ledger.client import LogClient, Spool
     from ledger.digest import canonical_digest, digest_bytes, digest_stream, parse_digest
     from ledger.errors import (
         AlreadyExists,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
     from ledger.reader import LogReader
     from ledger.scrub import Scrubbed, scrub_store
+    from ledger.service import GroupCommit, LogService
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
     from ledger.tensors import (
@@ -65,13 +67,16 @@ __all__ = [
     "Event",
     "EventTypes",
     "Finding",
+    "GroupCommit",
     "Lease",
     "LedgerError",
     "Locked",
     "Log",
     "LogCheckpoint",
+    "LogClient",
     "LogProof",
     "LogReader",
+    "LogService",
     "Malformed",
     "Manifest",
     "ManifestEntry",
@@ -85,6 +90,7 @@ __all__ = [
     "Refused",
     "Scrubbed",
     "Signer",
+    "Spool",
     "StateManifest",
     "Storage",
     "StorageFailed",
@@ -128,6 +134,7 @@ _ROOMS = {
     "canonical": "canonical_bytes parse_canonical",
     "checkout": "CheckedOut",
     "checkpoint": "LogCheckpoint",
+    "client": "LogClient Spool",
     "digest": "canonical_digest digest_bytes digest_stream parse_digest",
     "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
@@ -141,6 +148,7 @@ _ROOMS = {
     "projection": "Projection",
     "proof": "LogProof ProvenEntry make_proof verify_proof",
     "reader": "LogReader",
+    "service": "GroupCommit LogService",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",

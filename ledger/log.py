@@ -22,7 +22,8 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -72,6 +73,36 @@ class _Placed:
     entry: bytes
     leaf: bytes
     index: int
+
+
+class _Batch:
+    """What one commit will add behind the end of the log; requests join it whole or not at all."""
+
+    def __init__(
+        self,
+        end: int,
+        known: MutableMapping[str, _Placed] | None = None,
+        lengths: MutableMapping[str, int] | None = None,
+    ) -> None:
+        self.end = end
+        self.fresh: list[_Placed] = []
+        self.known: ChainMap[str, _Placed] = ChainMap({}, *([known] if known else []))
+        self.lengths: ChainMap[str, int] = ChainMap({}, *([lengths] if lengths else []))
+
+    def add(self, placed: _Placed) -> None:
+        self.fresh.append(placed)
+        self.known[placed.event.id] = placed
+        self.lengths[placed.event.stream] = placed.event.seq + 1
+        self.end += 1
+
+    def fork(self) -> _Batch:
+        return _Batch(self.end, self.known.maps[0], self.lengths.maps[0])
+
+    def join(self, attempt: _Batch) -> None:
+        self.fresh += attempt.fresh
+        self.known.update(attempt.known.maps[0])
+        self.lengths.update(attempt.lengths.maps[0])
+        self.end = attempt.end
 
 
 def _now() -> datetime:
@@ -204,13 +235,24 @@ class Log:
         there. `Conflict` for the same id with other content or a wrong `expect_seq`, `Refused` for what
         cannot be an event.
         """
+        (outcome,) = self.append_each([drafts])
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        """Group commit: `append` for each request, all under one signature and one sync.
+
+        What is wrong with one request is its outcome and touches no other. What goes wrong with the commit is raised,
+        for the outcome of all of them is unknown then.
+        """
         with self._mutex:
             if self._closed:
                 raise Refused("the log is closed", cure="open it again to append")
             if self._stale:
                 self._load()
             try:
-                placed, fresh = self._place(drafts)
+                outcomes, fresh = self._place_each(requests)
             except sqlite3.Error as error:
                 self._stale = True
                 raise StorageFailed(
@@ -221,9 +263,14 @@ class Log:
             if fresh:
                 self._commit(fresh)
             size = self._checkpoint.size
-            receipts = [Receipt(p.index, p.leaf.hex(), p.event.seq, size) for p in placed]
+            acknowledged = [
+                outcome
+                if isinstance(outcome, LedgerError)
+                else [Receipt(p.index, p.leaf.hex(), p.event.seq, size) for p in outcome]
+                for outcome in outcomes
+            ]
             self._publish_in_time()
-            return receipts
+            return acknowledged
 
     def publish(self) -> None:
         """Make tiles of all that is committed, so that foreign tools see it too."""
@@ -234,36 +281,45 @@ class Log:
 
     # The parts of an append
 
-    def _place(self, drafts: Sequence[Draft]) -> tuple[list[_Placed], list[_Placed]]:
+    def _place_each(
+        self, requests: Sequence[Sequence[Draft]]
+    ) -> tuple[list[list[_Placed] | LedgerError], list[_Placed]]:
         """Each draft in its place, and those that are new, which follow the end of the log in this order."""
         now = self._time()
-        there = self._index.find([draft.id for draft in drafts if draft.id is not None])
-        known: dict[str, _Placed] = {}
-        lengths: dict[str, int] = {}
-        result: list[_Placed] = []
-        fresh: list[_Placed] = []
-        for draft in drafts:
-            self._types.check(draft.type, draft.body)
-            assert draft.id is not None  # a draft draws one when it is made
-            placed = known.get(draft.id)
-            if placed is None and draft.id in there:
-                placed = self._placed(there[draft.id])
-            if placed is None:
-                if draft.stream not in lengths:
-                    lengths[draft.stream] = self._index.length(draft.stream)
-                seq = lengths[draft.stream]
-                event = draft.event(seq, now, self._actor)
-                _check_seq(draft, seq)
-                self._check_time(draft)
-                entry = event.encode()
-                placed = _Placed(event, entry, leaf_hash(entry), self._checkpoint.size + len(fresh))
-                fresh.append(placed)
-                lengths[draft.stream] = seq + 1
-            elif not draft.matches(placed.event):
-                raise _id_taken(draft, placed)
-            known[draft.id] = placed
-            result.append(placed)
-        return result, fresh
+        there = self._index.find(
+            [draft.id for drafts in requests for draft in drafts if draft.id is not None]
+        )
+        batch = _Batch(self._checkpoint.size)
+        outcomes: list[list[_Placed] | LedgerError] = []
+        for drafts in requests:
+            attempt = batch.fork()
+            try:
+                outcomes.append([self._place(draft, now, there, attempt) for draft in drafts])
+            except LedgerError as error:
+                outcomes.append(error)
+            else:
+                batch.join(attempt)
+        return outcomes, batch.fresh
+
+    def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: _Batch) -> _Placed:
+        self._types.check(draft.type, draft.body)
+        assert draft.id is not None  # a draft draws one when it is made
+        placed = batch.known.get(draft.id)
+        if placed is None and draft.id in there:
+            placed = self._placed(there[draft.id])
+        if placed is None:
+            seq = batch.lengths.get(draft.stream)
+            if seq is None:
+                seq = self._index.length(draft.stream)
+            event = draft.event(seq, now, self._actor)
+            _check_seq(draft, seq)
+            self._check_time(draft)
+            entry = event.encode()
+            placed = _Placed(event, entry, leaf_hash(entry), batch.end)
+            batch.add(placed)
+        elif not draft.matches(placed.event):
+            raise _id_taken(draft, placed)
+        return placed
 
     def _placed(self, index: int) -> _Placed:
         """What is in the log at this index."""

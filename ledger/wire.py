@@ -1,0 +1,143 @@
+"""What clients and the append service say to each other: frames of JSON over a local socket.
+
+A frame is its length as a big-endian uint32 and that many bytes of UTF-8 JSON. The client's first frame is
+`{"token": …}`, answered by `{"origin": …}`. Each further one is a request `{"drafts": [[type, stream, body,
+id, expect_seq, actor, time], …]}`, one atomic batch, answered in order by `{"receipts": [[index, leaf hash,
+seq, tree size], …]}` or `{"error": [kind, what, where, expected, found, cure]}`. A client may send requests
+ahead of the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from ledger import errors
+from ledger.canonical import canonical_bytes
+from ledger.errors import LedgerError, Malformed
+from ledger.event import Draft
+from ledger.log import Receipt
+
+MAX_FRAME = 64 << 20
+_KINDS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, LedgerError)
+}
+
+
+class FrameSocket:
+    """Frames over a connected socket. A closed connection is None when read between frames."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
+        self._stream = connection.makefile("rb")
+
+    def send(self, *frames: bytes) -> None:
+        self._connection.sendall(
+            b"".join(part for frame in frames for part in (len(frame).to_bytes(4), frame))
+        )
+
+    def receive(self) -> bytes | None:
+        head = self._stream.read(4)
+        if not head:
+            return None
+        size = int.from_bytes(head)
+        if len(head) < 4 or size > MAX_FRAME:
+            raise Malformed("not a frame", expected=f"at most {MAX_FRAME} bytes", found=f"{size}")
+        frame = self._stream.read(size)
+        if len(frame) < size:
+            raise Malformed("a frame is cut short", expected=f"{size} bytes", found=f"{len(frame)}")
+        return frame
+
+    def close(self) -> None:
+        self._stream.close()
+        self._connection.close()
+
+
+def encode_drafts(drafts: Sequence[Draft]) -> bytes:
+    """A request. What cannot be encoded exactly is refused here, at the client."""
+    rows = [[d.type, d.stream, dict(d.body), d.id, d.expect_seq, d.actor, d.time] for d in drafts]
+    return canonical_bytes({"drafts": rows})
+
+
+def decode_drafts(frame: bytes) -> list[Draft]:
+    return [_draft(row) for row in _member(frame, "drafts", list)]
+
+
+def _draft(row: object) -> Draft:
+    match row:
+        case [
+            str(type),
+            str(stream),
+            dict(body),
+            str(id),
+            int() | None as expect_seq,
+            str() | None as actor,
+            str() | None as time,
+        ]:
+            return Draft(type, stream, body, id, expect_seq, actor, time)
+    raise Malformed(
+        "not a draft", expected="[type, stream, body, id, expect_seq, actor, time]", found=repr(row)[:100]
+    )
+
+
+def encode_receipts(receipts: Sequence[Receipt]) -> bytes:
+    rows = [[r.index, r.leaf_hash, r.seq, r.tree_size] for r in receipts]
+    return json.dumps({"receipts": rows}, separators=(",", ":")).encode()
+
+
+def encode_error(error: LedgerError) -> bytes:
+    parts = [type(error).__name__, error.what, error.where, error.expected, error.found, error.cure]
+    return json.dumps({"error": parts}).encode()
+
+
+def decode_receipts(frame: bytes) -> list[Receipt]:
+    """The receipts of an answer; raises the error if it is one."""
+    answer = _object(frame)
+    if "error" in answer:
+        raise _error(answer["error"])
+    try:
+        return [Receipt(*row) for row in answer["receipts"]]
+    except (KeyError, TypeError) as error:
+        raise Malformed("not an answer", expected="receipts or an error", found=str(error)) from None
+
+
+def encode_member(name: str, value: str) -> bytes:
+    return json.dumps({name: value}).encode()
+
+
+def decode_text(frame: bytes, name: str) -> str:
+    """The one text of a greeting."""
+    answer = _object(frame)
+    if "error" in answer:
+        raise _error(answer["error"])
+    return str(_member(frame, name, str))
+
+
+def _member(frame: bytes, name: str, kind: type) -> Any:
+    value = _object(frame).get(name)
+    if not isinstance(value, kind):
+        raise Malformed("not a frame of this protocol", expected=f"a member {name}", found=repr(frame[:60]))
+    return value
+
+
+def _object(frame: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(frame)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Malformed("not a frame of this protocol", expected="a JSON object", found=repr(frame[:60]))
+    return value
+
+
+def _error(parts: object) -> LedgerError:
+    if not isinstance(parts, list) or len(parts) != 6 or not all(isinstance(part, str) for part in parts):
+        return Malformed("not an answer", found=repr(parts)[:100])
+    kind, what, where, expected, found, cure = parts
+    return _KINDS.get(kind, LedgerError)(what, where=where, expected=expected, found=found, cure=cure)

@@ -1,0 +1,267 @@
+"""The append service and its clients: group commit, tokens, errors that arrive whole, spools that are sent until acknowledged."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from ledger import (
+    Conflict,
+    Draft,
+    Log,
+    LogReader,
+    Malformed,
+    PosixStorage,
+    Refused,
+    Unavailable,
+    Unverified,
+    check,
+)
+from ledger.client import LogClient, Spool
+from ledger.service import GroupCommit, LogService
+from ledger.wire import (
+    FrameSocket,
+    decode_drafts,
+    decode_receipts,
+    encode_drafts,
+    encode_error,
+    encode_receipts,
+)
+
+
+@pytest.fixture
+def storage(tmp_path, signer):
+    made = PosixStorage(tmp_path / "root")
+    Log.create(made, signer)
+    return made
+
+
+@pytest.fixture
+def endpoint(tmp_path):
+    return tmp_path / "run" / "service.json"
+
+
+@pytest.fixture
+def service(storage, signer, endpoint):
+    with Log.open(storage, signer) as log, LogService(log, endpoint) as served:
+        yield served
+
+
+def drafts(*numbers, stream="s/1"):
+    return [Draft("t/v1", stream, {"n": n}, id=f"{stream}-{n}") for n in numbers]
+
+
+def in_threads(*acts):
+    threads = [threading.Thread(target=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_group_commit_takes_what_is_waiting_and_keeps_requests_apart(storage, signer):
+    with Log.open(storage, signer) as log:
+        committer = GroupCommit(log, max_seconds=0.01)
+        good = [committer.submit(drafts(n)) for n in range(50)]
+        bad = committer.submit([*drafts(90), Draft("t/v1", "s/1", {"n": 0}, id="s/1-1")])
+        after = committer.submit(drafts(50))
+        committer.close()
+        assert [f.result()[0].index for f in [*good, after]] == list(range(51))
+        with pytest.raises(Conflict):
+            bad.result()
+        # Fewer checkpoints than requests: some were committed together.
+        assert len({f.result()[0].tree_size for f in good}) < 50
+    assert check(storage, [signer.verifier]) == []
+
+
+def test_outcomes_of_one_commit(storage, signer):
+    with Log.open(storage, signer) as log:
+        outcomes = log.append_each(
+            [
+                drafts(0, 1),
+                [*drafts(2), *drafts(0, stream="s/2"), Draft("t/v1", "s/1", {}, expect_seq=7)],
+                drafts(1, 2),
+                [],
+                [Draft("no type", "s/1", {})],
+                drafts(0, stream="s/2"),
+            ]
+        )
+        assert [[r.index for r in o] if isinstance(o, list) else type(o) for o in outcomes] == [
+            [0, 1],
+            Conflict,
+            [1, 2],
+            [],
+            Refused,
+            [3],
+        ]
+        assert log.checkpoint.size == 4
+    assert [e.seq for _, e in LogReader(storage, [signer.verifier]).events()] == [0, 1, 2, 0]
+
+
+def test_many_clients_append_at_once(service, endpoint, storage, signer):
+    receipts = {}
+
+    def client(number):
+        with LogClient(endpoint) as connection:
+            for start in range(0, 40, 4):
+                batch = drafts(*range(start, start + 4), stream=f"s/{number}")
+                receipts.update({(number, start + at): r for at, r in enumerate(connection.append(batch))})
+
+    in_threads(*(lambda number=number: client(number) for number in range(8)))
+    assert sorted(r.index for r in receipts.values()) == list(range(320))
+    assert all(r.seq == n for (_, n), r in receipts.items())
+    reader = LogReader(storage, [signer.verifier])
+    assert reader.checkpoint().size == 320
+    for r in receipts.values():
+        assert reader.leaf_hash(r.index).hex() == r.leaf_hash
+
+
+def test_requests_may_run_ahead(service, endpoint):
+    with LogClient(endpoint) as connection:
+        outcomes = connection.append_each([drafts(n) for n in range(200)])
+    assert [o[0].index for o in outcomes] == list(range(200))
+
+
+def test_errors_arrive_as_they_are(service, endpoint):
+    with LogClient(endpoint) as connection:
+        connection.append(drafts(0))
+        with pytest.raises(Conflict, match="the id is taken") as caught:
+            connection.append([Draft("t/v1", "s/1", {"n": 9}, id="s/1-0")])
+        assert caught.value.cure
+        with pytest.raises(Refused):
+            connection.append([Draft("t/v1", "s/1", {"n": float("nan")})])
+        assert connection.append(drafts(1))[0].index == 1
+        assert connection.origin == "log.example/test"
+
+
+def test_the_token_is_asked_for(service, endpoint):
+    content = json.loads(endpoint.read_text())
+    assert endpoint.stat().st_mode & 0o777 == 0o600
+    endpoint.write_text(json.dumps(content | {"token": "guess"}))
+    with pytest.raises(Unverified, match="token"):
+        LogClient(endpoint)
+    endpoint.chmod(0o644)
+    with pytest.raises(Refused, match="0644"):
+        LogClient(endpoint)
+
+
+def test_without_a_service_there_is_a_clear_message(tmp_path, endpoint):
+    with pytest.raises(Unavailable, match="marin ledger serve"):
+        LogClient(endpoint)
+    stale = tmp_path / "stale.json"
+    stale.write_text(json.dumps({"port": 9, "token": "x", "pid": 1}))
+    stale.chmod(0o600)
+    with pytest.raises(Unavailable, match="gone"):
+        LogClient(stale)
+    stale.write_text("{")
+    with pytest.raises(Malformed):
+        LogClient(stale)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x02{}",
+        b'\x00\x00\x00\x09{"a":1',
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_strangers_are_left_alone_and_the_service_goes_on(service, endpoint, data):
+    with socket.create_connection(("127.0.0.1", service.port)) as stranger:
+        stranger.sendall(data)
+        stranger.shutdown(socket.SHUT_WR)
+        while stranger.recv(4096):
+            pass
+    with LogClient(endpoint) as connection:
+        assert connection.append(drafts(0))[0].index == 0
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"[]", b"{}", b'{"drafts":3}', b'{"drafts":[3]}', b'{"drafts":[[1,2]]}', b"\xff"]
+)
+def test_requests_that_are_none_are_answered_by_an_error(service, endpoint, frame):
+    with LogClient(endpoint) as connection:
+        connection._frames.send(frame)
+        with pytest.raises((Malformed, Unavailable)):
+            decode_receipts(connection._receive())
+        assert connection.append(drafts(0))[0].index == 0
+
+
+def test_the_wire_keeps_drafts_and_errors():
+    made = [
+        Draft(
+            "t/v1",
+            "s",
+            {"x": [1, "ü", None]},
+            id="i",
+            expect_seq=3,
+            actor="a",
+            time="2026-01-01T00:00:00.000000Z",
+        )
+    ]
+    assert decode_drafts(encode_drafts(made)) == made
+    assert decode_receipts(encode_receipts([])) == []
+    error = Conflict("what", where="where", expected="e", found="f", cure="c")
+    with pytest.raises(Conflict) as caught:
+        decode_receipts(encode_error(error))
+    assert str(caught.value) == str(error)
+
+
+def test_closing_answers_what_was_handed_in(storage, signer, endpoint):
+    with Log.open(storage, signer) as log:
+        service = LogService(log, endpoint)
+        client = LogClient(endpoint)
+        client._frames.send(*(encode_drafts(drafts(n)) for n in range(100)))
+        first = client._receive()
+        service.close()
+        answered = [decode_receipts(first)]
+        with pytest.raises(Unavailable):
+            while True:
+                answered.append(decode_receipts(client._receive()))
+        client.close()
+        assert log.checkpoint.size >= len(answered) >= 1
+        assert not endpoint.exists()
+
+
+def test_a_spool_is_sent_when_the_service_comes(storage, signer, endpoint, tmp_path):
+    spool = Spool(tmp_path / "spool", lambda: LogClient(endpoint))
+    for n in range(5):
+        spool.put(drafts(n))
+    with pytest.raises(Unavailable):
+        spool.drain(seconds=0)
+    assert len(spool) == 5
+    spool = Spool(tmp_path / "spool", lambda: LogClient(endpoint))  # as after a restart
+    spool.put(drafts(5))
+    with Log.open(storage, signer) as log, LogService(log, endpoint):
+        assert [r.index for r in spool.drain()] == list(range(6))
+        assert len(spool) == 0
+        spool.put(drafts(3))  # sent before, and so there already
+        assert [r.index for r in spool.drain()] == [3]
+        spool.close()
+    assert [event.body["n"] for _, event in LogReader(storage, [signer.verifier]).events()] == list(range(6))
+
+
+def test_a_refused_batch_does_not_stop_the_others(service, endpoint, tmp_path):
+    spool = Spool(tmp_path / "spool", lambda: LogClient(endpoint))
+    spool.put(drafts(0))
+    spool.put([Draft("t/v1", "s/1", {"n": 1}, id="s/1-0")])
+    spool.put(drafts(1))
+    with pytest.raises(Conflict):
+        spool.drain()
+    assert len(spool) == 0
+    assert (tmp_path / "spool" / "refused" / f"{1:020d}").exists()
+    with LogClient(endpoint) as connection:
+        assert [r.index for r in connection.append(drafts(0, 1))] == [0, 1]
+    spool.close()
+
+
+def test_frames_are_bounded():
+    left, right = socket.socketpair()
+    with left, right:
+        right.sendall(b"\x7f\xff\xff\xff")
+        with pytest.raises(Malformed):
+            FrameSocket(left).receive()

@@ -11,20 +11,36 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bench.figure import Figure, seconds
-from ledger import Draft, Log, LogReader, PosixStorage, Projection, Signer, check
+from ledger import (
+    Draft,
+    LedgerError,
+    Log,
+    LogCheckpoint,
+    LogClient,
+    LogReader,
+    LogService,
+    PosixStorage,
+    Projection,
+    Receipt,
+    Signer,
+    check,
+)
 
 SIGNER = Signer("bench.example/log", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 BODY = {"digest": "sha256:" + "0" * 64, "loss": "0x1.8p+1", "note": "x" * 40}
@@ -32,6 +48,9 @@ BODY = {"digest": "sha256:" + "0" * 64, "loss": "0x1.8p+1", "note": "x" * 40}
 SINGLES = 400
 BATCH = 1000
 BATCHES = 20
+CLIENTS = 8
+CLIENT_EVENTS = 10_000
+CLIENT_BATCH = 50
 
 
 def drafts(start: int, count: int) -> list[Draft]:
@@ -74,6 +93,7 @@ def measure(folder: Path, events: int) -> Iterator[Figure]:
     entry = bytes(350)
     yield from _appends(folder / "singles", "one event at a time", 1, SINGLES, entry)
     yield from _appends(folder / "batches", f"batches of {BATCH}", BATCH, BATCHES, entry)
+    yield from _clients(folder / "clients")
     yield from _large(folder / "large", events)
 
 
@@ -101,6 +121,68 @@ def _appends(folder: Path, name: str, batch: int, rounds: int, entry: bytes) -> 
     yield Figure(f"{name}: share of plain write+fdatasync (by medians)", _ratio(times, "raw"), "of 1")
     yield Figure(f"{name}: share of plain write+fdatasync (by totals)", sum(times["raw"]) / ours, "of 1")
     yield Figure(f"{name}: share of SQLite, WAL, FULL (by medians)", _ratio(times, "sqlite"), "of 1")
+
+
+class _Noted:
+    """An open log that notes how much each commit took, so that the raw file can be given the same batches."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.sizes: list[int] = []
+
+    @property
+    def checkpoint(self) -> LogCheckpoint:
+        return self._log.checkpoint
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        self.sizes.append(sum(map(len, requests)))
+        return self._log.append_each(requests)
+
+
+def client(number: int, endpoint: Path, gate: Barrier, answers: Queue[list[float]]) -> None:
+    """Append `CLIENT_EVENTS` events, and tell how long each request took."""
+    made = drafts(number * CLIENT_EVENTS, CLIENT_EVENTS)
+    requests = [made[at : at + CLIENT_BATCH] for at in range(0, CLIENT_EVENTS, CLIENT_BATCH)]
+    delays = []
+    gate.wait()
+    with LogClient(endpoint) as connection:
+        for request in requests:
+            started = time.perf_counter()
+            connection.append(request)
+            delays.append(time.perf_counter() - started)
+    answers.put(delays)
+
+
+def _clients(folder: Path) -> Iterator[Figure]:
+    """Eight processes, each with some requests under way at any time."""
+    folder.mkdir()
+    storage, endpoint = PosixStorage(folder / "root"), folder / "service.json"
+    Log.create(storage, SIGNER)
+    spawn = multiprocessing.get_context("spawn")
+    answers = spawn.Queue()
+    gate = spawn.Barrier(CLIENTS + 1)
+    workers = [
+        spawn.Process(target=client, args=(number, endpoint, gate, answers)) for number in range(CLIENTS)
+    ]
+    for worker in workers:
+        worker.start()
+    with Log.open(storage, SIGNER) as log:
+        noted = _Noted(log)
+        with LogService(noted, endpoint):
+            gate.wait()
+            started = time.perf_counter()
+            delays = sorted(delay for _ in workers for delay in answers.get())
+            spent = time.perf_counter() - started
+            for worker in workers:
+                worker.join()
+    raw = RawFile(folder / "raw")
+    limit = sum(seconds(partial(raw.append, bytes(350 * size))) for size in noted.sizes)
+    total = CLIENTS * CLIENT_EVENTS
+    name = f"{CLIENTS} client processes"
+    yield Figure(f"{name}: events a second", total / spent, "/s")
+    yield Figure(f"{name}: events in a commit, mean", total / len(noted.sizes), "")
+    yield Figure(f"{name}: p99 of an acknowledgement", delays[len(delays) * 99 // 100] * 1000, "ms")
+    yield Figure(f"{name}: share of plain write+fdatasync", limit / spent, "of 1")
 
 
 def _ratio(times: dict[str, list[float]], other: str) -> float:

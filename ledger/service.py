@@ -22,10 +22,12 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
+from ledger.checkpoint import LogCheckpoint
 from ledger.errors import LedgerError, Malformed, StorageFailed, Unverified
 from ledger.event import Draft
-from ledger.log import Log, Receipt
+from ledger.log import Receipt
 from ledger.wire import FrameSocket, decode_drafts, decode_text, encode_error, encode_member, encode_receipts
 
 _LOG = logging.getLogger(__name__)
@@ -35,10 +37,19 @@ _AHEAD = 64
 _Request = tuple[Sequence[Draft], "Future[list[Receipt]]"]
 
 
+class Appender(Protocol):
+    """What the service needs of a `Log`."""
+
+    @property
+    def checkpoint(self) -> LogCheckpoint: ...
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]: ...
+
+
 class GroupCommit:
     """Collects requests and appends them to an open log in one thread. Closing finishes what was handed in."""
 
-    def __init__(self, log: Log, *, max_events: int = 4000, max_seconds: float = 0.0) -> None:
+    def __init__(self, log: Appender, *, max_events: int = 4000, max_seconds: float = 0.0) -> None:
         """A commit takes what is waiting, up to about `max_events`, after waiting `max_seconds` for more."""
         self._log = log
         self._max_events = max_events
@@ -103,7 +114,13 @@ class LogService:
     """Serves an open log on the loopback interface until closed. Use it as a context manager."""
 
     def __init__(
-        self, log: Log, endpoint: Path, *, port: int = 0, max_events: int = 4000, max_seconds: float = 0.0
+        self,
+        log: Appender,
+        endpoint: Path,
+        *,
+        port: int = 0,
+        max_events: int = 4000,
+        max_seconds: float = 0.0,
     ) -> None:
         """Listen, and write port and token to `endpoint` with mode 0600."""
         self._origin = log.checkpoint.origin

@@ -48,11 +48,11 @@ def service(storage, signer, endpoint):
         yield served
 
 
-def drafts(*numbers, stream="s/1"):
+def drafts(*numbers: int, stream="s/1"):
     return [Draft("t/v1", stream, {"n": n}, id=f"{stream}-{n}") for n in numbers]
 
 
-def in_threads(*acts):
+def in_threads(*acts: object):
     threads = [threading.Thread(target=act) for act in acts]
     for thread in threads:
         thread.start()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ledger.checkout import CheckedOut
     from ledger.checkpoint import LogCheckpoint
     from ledger.client import LogClient, Spool
+    from ledger.cosigner import Cosigner
     from ledger.digest import canonical_digest, digest_bytes, digest_stream, parse_digest
     from ledger.errors import (
         AlreadyExists,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
     from ledger.transfer import Copied, Progress, copy_artifacts
     from ledger.treescan import describe_tree
+    from ledger.witness import Witness, WitnessServer, ask_witness, check_witnessed
 
 __all__ = [
     "PART_SIZE",
@@ -63,6 +65,7 @@ __all__ = [
     "Collected",
     "Conflict",
     "Copied",
+    "Cosigner",
     "Draft",
     "Event",
     "EventTypes",
@@ -102,9 +105,13 @@ __all__ = [
     "Unavailable",
     "Unverified",
     "VerifierKey",
+    "Witness",
+    "WitnessServer",
+    "ask_witness",
     "canonical_bytes",
     "canonical_digest",
     "check",
+    "check_witnessed",
     "collect_garbage",
     "copy_artifacts",
     "create_key",
@@ -135,6 +142,7 @@ _ROOMS = {
     "checkout": "CheckedOut",
     "checkpoint": "LogCheckpoint",
     "client": "LogClient Spool",
+    "cosigner": "Cosigner",
     "digest": "canonical_digest digest_bytes digest_stream parse_digest",
     "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
@@ -157,6 +165,7 @@ _ROOMS = {
     "leases": "Lease lease list_leases",
     "scrub": "Scrubbed scrub_store",
     "transfer": "Copied Progress copy_artifacts",
+    "witness": "Witness WitnessServer ask_witness check_witnessed",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}
 

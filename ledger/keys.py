@@ -10,19 +10,23 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
+from ledger.cosigner import Cosigner
 from ledger.errors import AlreadyExists, Malformed, Refused, StorageFailed, Unavailable
 from ledger.note import Signer, check_key_name
 
 PASSPHRASE_VARIABLE = "MARIN_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 _ORIGIN = re.compile(rb"\Aorigin: ([^\n]+)\n")
+_PEM = re.compile(rb"-----BEGIN [A-Z ]+-----\n.*?\n-----END [A-Z ]+-----\n?", re.DOTALL)
 
 
 def default_key_path(origin: str) -> Path:
@@ -31,15 +35,21 @@ def default_key_path(origin: str) -> Path:
     return Path(base) / "marin" / f"{quote(origin, safe='')}.key"
 
 
-def create_key(path: Path, origin: str, *, passphrase: str | None = None) -> Signer:
-    """Draw a key for `origin` and write it to `path` with mode 0600; `AlreadyExists` if a file is there."""
+def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
+    """Draw a key for `origin` and write it to `path` with mode 0600; `AlreadyExists` if a file is there.
+
+    A `hybrid` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
+    """
     check_key_name(origin)
-    key = Ed25519PrivateKey.generate()
+    keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
+    if hybrid:
+        keys.append(MLDSA44PrivateKey.generate())
     secret = _passphrase(passphrase)
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if secret:
         encryption = serialization.BestAvailableEncryption(secret)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    pem = b"".join(key.private_bytes(encoding, form, encryption) for key in keys)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -55,7 +65,7 @@ def create_key(path: Path, origin: str, *, passphrase: str | None = None) -> Sig
         ) from None
     except OSError as error:
         raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error
-    return Signer(origin, key)
+    return _signer(origin, keys, path)
 
 
 def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
@@ -74,7 +84,10 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
             cure=f"set {PASSPHRASE_VARIABLE}",
         )
     try:
-        key = serialization.load_pem_private_key(data[origin.end() :], secret if encrypted else None)
+        keys = [
+            serialization.load_pem_private_key(block, secret if encrypted else None)
+            for block in _PEM.findall(data)
+        ]
         name = origin[1].decode()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise Refused(
@@ -83,11 +96,19 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
             found="wrong passphrase or damaged file" if encrypted else str(error)[:120],
             cure="give the right passphrase, or restore the file from its copy",
         ) from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise Malformed(
-            "not a key of this log", where=str(path), expected="Ed25519", found=type(key).__name__
-        )
-    return Signer(check_key_name(name), key)
+    return _signer(check_key_name(name), keys, path)
+
+
+def _signer(name: str, keys: Sequence[object], path: Path) -> Signer:
+    match keys:
+        case [Ed25519PrivateKey() as key]:
+            return Signer(name, key)
+        case [Ed25519PrivateKey() as key, MLDSA44PrivateKey() as other]:
+            return Signer(name, key, (Cosigner(name, other),))
+    found = ", ".join(type(key).__name__ for key in keys) or "none"
+    raise Malformed(
+        "not a key of this log", where=str(path), expected="Ed25519, perhaps with ML-DSA-44", found=found
+    )
 
 
 def _read_private(path: Path) -> bytes:

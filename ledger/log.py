@@ -45,7 +45,7 @@ from ledger.layout import (
     partial_prefix,
     tile_path,
 )
-from ledger.note import Signer, VerifierKey
+from ledger.note import Note, NoteSignature, Signer, VerifierKey, parse_note
 from ledger.storage.port import Storage
 from ledger.tlog import EMPTY_ROOT, TILE_WIDTH, Frontier, Tile, leaf_hash
 from ledger.view import LogView
@@ -134,7 +134,7 @@ class Log:
         """Use `Log.open`, which takes the lock first."""
         self._storage = storage
         self._signer = signer
-        self._keys = [signer.verifier, *verifiers]
+        self._keys = [*signer.verifiers, *verifiers]
         self._actor = actor
         self._types = types or EventTypes()
         self._publish_seconds = publish_seconds
@@ -155,7 +155,7 @@ class Log:
         checkpoint = LogCheckpoint(signer.name, 0, EMPTY_ROOT)
         with storage.lock(lock_path(), _command()):
             try:
-                storage.create(checkpoint_path(), checkpoint.sign([signer]).encode())
+                storage.create(checkpoint_path(), checkpoint.sign([signer, *signer.companions]).encode())
             except AlreadyExists:
                 raise AlreadyExists(
                     "there is a log here already",
@@ -279,6 +279,18 @@ class Log:
                 self._load()
             self._publish()
 
+    def add_cosignatures(self, lines: Sequence[NoteSignature]) -> None:
+        """Put the cosignatures of witnesses, already verified, under the newest checkpoint and publish it with them."""
+        with self._mutex:
+            self.publish()
+            note = parse_note(self._view.note)
+            have = {(line.name, line.key_id) for line in note.signatures}
+            fresh = [line for line in lines if (line.name, line.key_id) not in have]
+            self._storage.replace(
+                checkpoint_path(), str(Note(note.text, (*note.signatures, *fresh))).encode()
+            )
+            self._load()
+
     # The parts of an append
 
     def _place_each(
@@ -334,7 +346,7 @@ class Log:
             frontier.append(leaf)
         old_size = self._checkpoint.size
         checkpoint = LogCheckpoint(self._checkpoint.origin, frontier.size, frontier.root())
-        note = checkpoint.sign([self._signer]).encode()
+        note = checkpoint.sign([self._signer, *self._signer.companions]).encode()
         self._stale = True  # until everything below has come to its end, the outcome is unknown
         self._journal.write(Record(old_size, note, entries))
         self._frontier, self._checkpoint = frontier, checkpoint

@@ -119,14 +119,20 @@ class NoteSigner(Protocol):
 
 @dataclass(frozen=True)
 class Signer:
-    """An Ed25519 key under a name."""
+    """An Ed25519 key under a name. A hybrid key has companions, which sign beside it, each on a line of its own."""
 
     name: str
     key: Ed25519PrivateKey
+    companions: tuple[NoteSigner, ...] = ()
 
     @property
     def verifier(self) -> VerifierKey:
         return VerifierKey(self.name, ED25519, self.key.public_key().public_bytes_raw())
+
+    @property
+    def verifiers(self) -> tuple[VerifierKey, ...]:
+        """The public halves of this key and of its companions."""
+        return (self.verifier, *(companion.verifier for companion in self.companions))
 
     def sign(self, text: str) -> bytes:
         return self.key.sign(text.encode())

@@ -111,9 +111,9 @@ class Optimizer(Section, frozen=True):
     """
 
     name: Literal["adamw", "lion"] = "adamw"
-    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 3e-3
+    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 6e-3
     min_lr_ratio: Rate = 0.1
-    warmup_steps: Count = 10
+    warmup_steps: Count = 20
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
     beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
@@ -125,8 +125,8 @@ class Optimizer(Section, frozen=True):
 class Trainer(Section, frozen=True):
     """How long, how much at a time, and how often the whole state is recorded."""
 
-    num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 120
-    batch_size: Positive = 16
+    num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 240
+    batch_size: Positive = 8
     steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
 
 
@@ -140,7 +140,7 @@ class Arithmetic(Section, frozen=True):
 
     profile: Literal["portable-cpu", "gpu", "tpu"] = "portable-cpu"
     logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
-    microbatch_size: Positive = 2
+    microbatch_size: Positive = 1
     reduction: Literal["binary-tree"] = "binary-tree"
     generator: Literal["threefry2x32-partitionable"] = "threefry2x32-partitionable"
     matmul_precision: Literal["highest"] = "highest"
@@ -151,6 +151,7 @@ class Arithmetic(Section, frozen=True):
     xla_flags: tuple[str, ...] = (
         "--xla_cpu_enable_platform_dependent_math=false",
         "--xla_cpu_max_isa=AVX2",
+        "--xla_disable_hlo_passes=transpose-folding",
     )
 
 

@@ -8,6 +8,7 @@ tensors (``ledger.state_digest``) and never by its folder.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +29,10 @@ from levanter.utils.jax_utils import leaf_key_paths
 from ledger import StateManifest, Tampered, TensorInfo, describe_state
 from marin.recipe import Recipe
 from marin.training.model import model_config, optimizer
+
+
+# Levanter warns of every None that equinox leaves where a module has no tensor: hundreds of lines that mean nothing.
+logging.getLogger("levanter.tensorstore_serialization").setLevel(logging.ERROR)
 
 
 class TrainState(eqx.Module):

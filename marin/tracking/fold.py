@@ -35,10 +35,11 @@ from marin.tracking.intents import (
 )
 from marin.tracking.record import RunRecord, StepRecord, milliseconds
 
-LOSS = "loss"
-TOKENS = "tokens"
+LOSS = "train/loss"
+TOKENS = "train/tokens"
 VERIFIED = "verified"
 DATA_STEPS = ("corpus", "tokens")
+LONGEST_FACT = 100
 MODEL_STEPS = ("train", "evaluate")
 """Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
@@ -156,8 +157,8 @@ class Fold:
         }
         if isinstance(commit := body.code.get("commit"), str) and commit:
             tags["mlflow.source.git.commit"] = commit
-        tags |= {f"marin.code.{key}": value for key, value in flatten(body.code).items() if key != "digest" and len(value) <= 500}
-        tags |= {f"marin.environment.{key}": value for key, value in flatten(body.environment).items()}
+        tags |= _facts(body.code, "marin.code", without=("digest", "tree", "steps", "diff"))
+        tags |= _facts(body.environment, "marin.environment")
         yield Tags(run, tags)
 
     def _step_started(self, told: _Told, body: types.StepStarted) -> Iterator[Intent]:
@@ -191,6 +192,13 @@ class Fold:
         yield Tags(run, {"marin.state": "completed", **_output_tags(body.output)})
         yield Points(run, "seconds", told.time, [(0, body.seconds)])
         yield from self._step_metrics(told, record, step)
+        if body.step == "evaluate" and not record.evaluation:
+            record.evaluation = dict(step.metrics)
+        if body.step == "export":
+            # A log without model.exported still tells what the model is: the output of the step, made from that of train.
+            trained = body.inputs.get("train", body.output.digest)
+            yield from self._export(told, record, types.ModelExported(run=body.run, format=body.output.kind, model=trained,
+                                                                      output=body.output))
         yield Tags(parent, {f"marin.output.{body.step}": body.output.digest})
         yield from self._data(record, body.step, body.inputs, body.output)
         yield Status(run, "FINISHED", told.time)
@@ -227,7 +235,7 @@ class Fold:
     def _train_started(self, told: _Told, body: types.TrainStarted) -> Iterator[Intent]:
         record = self.runs[body.run]
         yield from self._open_step(told, record, "train")
-        tags = {f"marin.program.{key}": value for key, value in flatten(body.program).items() if len(value) <= 2000}
+        tags = _facts(body.program, "marin.program")
         tags |= {"marin.devices": str(body.devices), "marin.first_step": str(body.first_step), "marin.start_state": body.state}
         yield Tags(self.run_id(body.run, "train"), tags)
 
@@ -251,10 +259,14 @@ class Fold:
         record = self.runs[body.run]
         record.evaluation = {name: _number(value) for name, value in body.metrics.items()}
         for name, value in record.evaluation.items():
-            yield Points(self.run_id(body.run), f"evaluate.{name}", told.time, [(record.trained, value)])
+            yield Points(self.run_id(body.run), _key("evaluate", name), told.time, [(record.trained, value)])
 
     def _model_exported(self, told: _Told, body: types.ModelExported) -> Iterator[Intent]:
-        record = self.runs[body.run]
+        yield from self._export(told, self.runs[body.run], body)
+
+    def _export(self, told: _Told, record: RunRecord, body: types.ModelExported) -> Iterator[Intent]:
+        if any(known.output.digest == body.output.digest for known in record.exports):
+            return
         record.exports.append(body)
         model, run = self.model_id(body), self.run_id(body.run)
         tags = {"marin.run": body.run, "marin.event": str(told.index), "marin.model": body.model, **_output_tags(body.output)}
@@ -306,9 +318,9 @@ class Fold:
     def _step_metrics(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
         at = record.trained if step.name in MODEL_STEPS else 0
         for name, value in step.metrics.items():
-            yield Points(self.run_id(record.run, step.name), name, told.time, [(at, value)])
+            yield Points(self.run_id(record.run, step.name), _key(name), told.time, [(at, value)])
             if not (step.name == "evaluate" and record.evaluation.get(name) == value):
-                yield Points(self.run_id(record.run), f"{step.name}.{name}", told.time, [(at, value)])
+                yield Points(self.run_id(record.run), _key(step.name, name), told.time, [(at, value)])
 
     def _take_over(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
         """A result that came from an earlier run brings that run's curve, measurements and model along."""
@@ -322,7 +334,7 @@ class Fold:
         if step.name == "evaluate":
             record.evaluation = dict(source.evaluation)
             for name, value in record.evaluation.items():
-                yield Points(self.run_id(record.run), f"evaluate.{name}", told.time, [(record.trained, value)])
+                yield Points(self.run_id(record.run), _key("evaluate", name), told.time, [(record.trained, value)])
         if step.name == "export":
             record.exports = list(source.exports)
         step.metrics = dict(source.steps[step.name].metrics) if step.name in source.steps else {}
@@ -349,6 +361,18 @@ def _run_in(body: types.Body) -> str:
 
 def _number(hex_float: str) -> float:
     return float.fromhex(hex_float)
+
+
+def _key(*parts: str) -> str:
+    """The name of a metric with one value. MLflow's run page makes a section of what stands before a slash, in front of all
+    others; only the curves have one, so that they are what is seen first."""
+    return _NOT_IN_A_KEY.sub("_", ".".join(parts)).replace("/", ".")
+
+
+def _facts(value: Mapping[str, Any], prefix: str, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """A mapping as tags: short values only, because a page of tags has to be read by somebody."""
+    return {f"{prefix}.{key}": item for key, item in flatten(value).items()
+            if 0 < len(item) <= LONGEST_FACT and key.partition(".")[0] not in without}
 
 
 def _plain(value: str) -> str:

@@ -60,6 +60,7 @@ from marin.tracking.intents import (
 )
 
 SCHEME = "marin"
+OUTSIDE = "outside the ledger"
 CURSOR_TAG = "marin.cursor"
 METRICS_PER_BATCH = 1000
 OTHERS_PER_BATCH = 100
@@ -105,6 +106,9 @@ class Sink:
                 _prepare(store._get_or_create_engine(uri))
             self._tracking = tracking_module.SqlAlchemyStore(uri, f"{SCHEME}://mlflow")
             self._registry = registry_module.SqlAlchemyStore(uri)
+            if self._tracking.get_experiment("0").name == "Default":
+                # What somebody logs by plain MLflow lands there; the pipeline may well be called default.
+                self._tracking.rename_experiment("0", OUTSIDE)
         self._experiments: dict[str, str] = {}
         self._runs: set[str] = set()
         self._waiting_experiments: dict[str, OpenExperiment] = {}

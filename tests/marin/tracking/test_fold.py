@@ -194,6 +194,29 @@ def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [fold.model_id(fold.runs["abcd2345"].exports[0])]
 
 
+def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurements_all_the_same():
+    whole, sparse = Log(), Log()
+    whole_run(whole, "abcd2345", steps=30)
+    sparse.entries = [event for event in whole.entries if event.type not in (types.MODEL_EXPORTED, types.EVAL_COMPLETED)]
+    replay(sparse, "abcd2345")
+    fold, intents = folded(sparse)
+    (made,) = [item for item in intents if isinstance(item, ModelMade)]
+    assert made.tags["marin.model"] == output("abcd2345", "train").digest
+    assert [item.model for item in intents if isinstance(item, AliasSet)] == [made.model]
+    assert points_of(intents, fold.run_id("abcd2345"), "evaluate.perplexity") == [(30, 9.5)]
+    assert fold.runs["abcd2345"].evaluation == {"loss": 2.25, "perplexity": 9.5}
+    (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelMade)]
+    assert twice.model == made.model
+
+
+def test_only_curves_have_a_slash_in_their_name():
+    log = Log()
+    start(log, "abcd2345")
+    log.append(types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("m"), metrics={"pairs/a$b": (0.5).hex()}))
+    fold, intents = folded(log)
+    assert points_of(intents, fold.run_id("abcd2345"), "evaluate.pairs.a_b") == [(0, 0.5)]
+
+
 def test_what_is_not_ours_or_does_not_fit_changes_nothing():
     log = Log()
     start(log, "abcd2345")

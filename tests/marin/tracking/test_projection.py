@@ -55,13 +55,13 @@ def test_mlflow_answers_what_the_ledger_holds(tmp_path: Path, log: Log):
     mlflow = client(tmp_path / "mlflow")
     experiment = mlflow.get_experiment_by_name("pipeline")
     assert experiment is not None
-    found = mlflow.search_runs([experiment.experiment_id], "tags.marin.run = 'abcd2345' and metrics.loss < 3 "
+    found = mlflow.search_runs([experiment.experiment_id], "tags.marin.run = 'abcd2345' and metrics.`train/loss` < 3 "
                                                            "and params.`model.seq_len` = '128' and tags.marin.step != ''")
     assert found == []  # parameters and the curve are on the run, tags of a step on its nested run
-    (run,) = mlflow.search_runs([experiment.experiment_id], "params.`model.seq_len` = '128' and metrics.loss < 3")
+    (run,) = mlflow.search_runs([experiment.experiment_id], "params.`model.seq_len` = '128' and metrics.`train/loss` < 3")
     assert run.info.run_name == "abcd2345"
     assert run.info.status == "FINISHED"
-    assert len(mlflow.get_metric_history(run.info.run_id, "loss")) == 60
+    assert len(mlflow.get_metric_history(run.info.run_id, "train/loss")) == 60
     assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"grammar/corpus", "grammar/tokens"}
     assert all(len(item.dataset.digest) == 36 for item in run.inputs.dataset_inputs)
     children = mlflow.search_runs([experiment.experiment_id], f"tags.mlflow.parentRunId = '{run.info.run_id}'")

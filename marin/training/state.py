@@ -30,7 +30,6 @@ from ledger import StateManifest, Tampered, TensorInfo, describe_state
 from marin.recipe import Recipe
 from marin.training.model import model_config, optimizer
 
-
 # Levanter warns of every None that equinox leaves where a module has no tensor: hundreds of lines that mean nothing.
 logging.getLogger("levanter.tensorstore_serialization").setLevel(logging.ERROR)
 

@@ -1,0 +1,162 @@
+"""`marin verify` on a real run: what was trained on eight devices is replayed on one, and every damage is found and named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+FORGE = """
+import json, sys
+from pathlib import Path
+from ledger import Draft, Log
+from marin.root import open_root
+kind, field, value = sys.argv[1:4]
+root = open_root()
+signer = root.signer()
+drafts = []
+for _, event in root.reader().events():
+    body = dict(event.body)
+    if event.type == kind:
+        parts = field.split(".")
+        inner = body
+        for part in parts[:-1]:
+            inner = inner[int(part) if isinstance(inner, list) else part]
+        last = int(parts[-1]) if isinstance(inner, list) else parts[-1]
+        inner[last] = json.loads(value)
+        kind = None
+    drafts.append(Draft(event.type, event.stream, body, id=event.id, actor=event.actor, time=event.time))
+import shutil
+shutil.rmtree(".marin/log"); shutil.rmtree(".marin/projections", ignore_errors=True)
+Log.create(root.storage, signer)
+with Log.open(root.storage, signer) as log:
+    log.append(drafts)
+"""
+
+
+def flip(path: Path, at: int) -> None:
+    """Change one bit of a stored file, whatever its mode."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.chmod(0o644)
+    path.write_bytes(bytes(data))
+
+
+def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
+    assert report["training"] | {"seconds": 0} == {
+        "mode": "full", "segments_total": 2, "segments_replayed": 2, "workers": 1, "seconds": 0}
+    assert report["first_divergence"] is None
+    recorded = json.loads(project.marin("show", str(report["event"]), "--json").stdout)
+    assert recorded["type"] == "replay.completed/v1"
+    assert recorded["body"]["verdicts"] == report["verdicts"]
+
+
+def test_only_what_was_asked_for_runs(project: Project) -> None:
+    status, report = project.verify("--only", "ledger,artifacts", "--no-record")
+    assert status == 0
+    assert report["verdicts"] == {"ledger": "PASS", "artifacts": "PASS", "data": "NOT_RUN", "training": "NOT_RUN",
+                                  "model": "NOT_RUN"}
+    assert report["event"] is None
+
+
+def blob_of(project: Project, kind: str) -> Path:
+    """The largest blob of the training checkpoint after step 3."""
+    shown = json.loads(project.marin("show", "latest", "--json").stdout)
+    tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3)
+    manifest = json.loads(project.marin("store", "ls", tree, "--json").stdout.splitlines()[0])
+    entries = manifest["entries"] if "entries" in manifest else [
+        json.loads(line) for line in project.marin("store", "ls", tree, "--json").stdout.splitlines()]
+    digest = max(entries, key=lambda entry: int(entry["size"]))["digest"].removeprefix("sha256:")
+    (path,) = (path for path in (project.root / "store").rglob("*") if path.is_file() and
+               "".join(path.relative_to(project.root / "store").parts).endswith(digest))
+    return path
+
+
+def test_a_flipped_byte_in_a_stored_checkpoint_is_named(project: Project) -> None:
+    path = blob_of(project, "checkpoint")
+    flip(path, path.stat().st_size // 2)
+    status, report = project.verify("--only", "ledger,artifacts")
+    assert (status, report["verdicts"]["ledger"], report["verdicts"]["artifacts"]) == (1, "PASS", "FAIL")
+    (line,) = report["details"]["artifacts"]
+    assert "training checkpoint of step 3" in line
+    assert path.name[-16:] in line.replace("/", "")
+
+
+def test_a_missing_blob_is_unavailable_and_not_a_failure(project: Project) -> None:
+    path = blob_of(project, "checkpoint")
+    path.unlink()
+    status, report = project.verify("--only", "artifacts", "--no-record")
+    assert (status, report["verdicts"]["artifacts"]) in {(3, "UNAVAILABLE"), (1, "FAIL")}
+    assert path.name[-16:] in "".join(report["details"]["artifacts"]).replace("/", "")
+
+
+@pytest.mark.parametrize("where", ["tile/0", "tile/entries"])
+def test_a_flipped_byte_in_a_tile_or_an_event_is_named(project: Project, where: str) -> None:
+    (path, *_) = sorted(path for path in (project.root / "log" / where).rglob("*") if path.is_file())
+    flip(path, path.stat().st_size // 2)
+    status, report = project.verify("--only", "ledger", "--no-record") if where == "tile/0" else _failing(project)
+    assert (status, report["verdicts"]["ledger"]) == (1, "FAIL")
+    assert where.rpartition("/")[2] in "".join(report["details"]["ledger"])
+
+
+def _failing(project: Project) -> tuple[int, dict[str, dict[str, str]]]:
+    """A damaged event: either the report says so, or the command stops with one line and no traceback."""
+    done = project.marin("-q", "verify", "latest", "--only", "ledger", "--no-record", "--json")
+    if done.stdout:
+        return done.returncode, json.loads(done.stdout)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    return done.returncode, {"verdicts": {"ledger": "FAIL"}, "details": {"ledger": done.stderr}}
+
+
+@pytest.mark.parametrize(("kind", "field", "value", "step", "word"), [
+    ("train.segment/v1", "losses.1", '"0x1.0p+1"', 1, "loss"),
+    ("train.segment/v1", "batches.2", '"sha256:%s"' % ("0" * 64), 2, "tokens"),
+    ("train.segment/v1", "fingerprints.1", '"sha256:%s"' % ("0" * 64), 1, "differ"),
+    ("train.segment/v1", "end_state", '"sha256:%s"' % ("0" * 64), 3, "state"),
+], ids=["loss", "batch", "fingerprint", "state"])
+def test_a_dishonest_operator_is_found_by_replay(project: Project, kind: str, field: str, value: str, step: int,
+                                                 word: str) -> None:
+    project.python(FORGE, kind, field, value)
+    status, report = project.verify("--only", "ledger,training", "--no-record")
+    assert (status, report["verdicts"]["ledger"], report["verdicts"]["training"]) == (1, "PASS", "FAIL"), report
+    assert report["first_divergence"]["step"] == step
+    assert word in report["first_divergence"]["explanation"]
+
+
+def test_a_forged_recipe_gives_other_bits(project: Project) -> None:
+    project.python(FORGE, "run.started/v1", "recipe.optimizer.learning_rate", '"0x1.0p-9"')
+    status, report = project.verify("--only", "training", "--no-record")
+    assert (status, report["verdicts"]["training"]) == (1, "FAIL")
+    assert report["first_divergence"]["step"] == 1  # the first step has rate 0 of the warm-up, the second has not
+
+
+def test_a_log_that_was_rolled_back_is_found(project: Project) -> None:
+    assert project.verify("--only", "ledger")[0] == 0  # records an event: pins a size, then grows
+    assert project.verify("--only", "ledger", "--no-record")[0] == 0
+    project.python(FORGE, "run.started/v1", "pipeline", '"another"')
+    status, report = project.verify("--only", "ledger", "--no-record")
+    assert (status, report["verdicts"]["ledger"]) == (1, "FAIL")
+    assert "history" in report["details"]["ledger"][0]
+
+
+def test_wrong_usage_is_two(project: Project) -> None:
+    for arguments in (("verify", "nobody"), ("verify", "latest", "--only", "everything"), ("verify",)):
+        done = project.marin(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "Traceback" not in done.stderr
+
+
+def test_the_page_stands_alone(project: Project) -> None:
+    project.verify("--only", "ledger,artifacts", "--no-record", "--html", "report.html")
+    text = (project.folder / "report.html").read_text(encoding="utf-8")
+    assert "PASS" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "<script" not in text

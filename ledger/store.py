@@ -330,8 +330,8 @@ def _status(path: Path) -> os.stat_result:
 
 def _read(location: str) -> bytes:
     try:
-        with open(location, "rb") as stream:
-            return stream.read()
+        with open(location, "rb", buffering=0) as stream:
+            return stream.readall()
     except OSError as error:
         raise NotFound(
             "could not read a file to put",

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from ledger.storage.port import TEMPORARY
 
+_CHUNK = 1 << 20
+
 
 def _find_syncfs() -> Callable[[int], int] | None:
     if not sys.platform.startswith("linux"):
@@ -38,27 +40,27 @@ def available() -> bool:
     return _syncfs is not None
 
 
-def write_group(folder: Path, items: Sequence[tuple[Path, bytes]]) -> list[Path]:
+def write_group(folder: Path, items: Sequence[tuple[str, bytes]]) -> list[str]:
     """Give each path its bytes, durably; paths that have other bytes already are returned, and left alone."""
-    differing: list[Path] = []
+    differing: list[str] = []
     folder.mkdir(parents=True, exist_ok=True)
     with _staging(folder) as (staging, descriptor):
-        staged: list[tuple[str, Path, bytes]] = []
+        staged: list[tuple[str, str, bytes]] = []
         for index, (path, data) in enumerate(items):
             found = _present(path)
             if found is None:
                 temporary = f"{staging}/{index}"
-                with open(temporary, "xb", buffering=0) as stream:
-                    _write(stream.fileno(), data)
+                _write(temporary, data)
                 staged.append((temporary, path, data))
             elif found != data:
                 differing.append(path)
         _sync(descriptor)
-        made: set[Path] = set()
+        made: set[str] = set()
         for temporary, path, data in staged:
-            if path.parent not in made:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                made.add(path.parent)
+            parent = path.rpartition("/")[0]
+            if parent not in made:
+                os.makedirs(parent, exist_ok=True)
+                made.add(parent)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -82,18 +84,31 @@ def _staging(folder: Path) -> Iterator[tuple[str, int]]:
         os.close(descriptor)
 
 
-def _present(path: Path) -> bytes | None:
+# Plain descriptors below: for a file of a kilobyte a stream object costs more than the file.
+
+
+def _present(path: str) -> bytes | None:
     try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.readall()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    try:
+        pieces = []
+        while piece := os.read(descriptor, _CHUNK):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
 
 
 def _sync(descriptor: int) -> None:

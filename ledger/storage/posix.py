@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import BinaryIO
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
-from ledger.storage.port import TEMPORARY, check_name, check_prefix
+from ledger.storage.port import TEMPORARY, Storage, check_name, check_prefix
 
 _CHUNK = 1 << 20
 _SYNC_THREADS = 8
@@ -46,6 +46,9 @@ class PosixStorage:
     @property
     def writable(self) -> bool:
         return not self._readonly
+
+    def guard(self, names: Sequence[str]) -> Storage:
+        return self
 
     def describe(self) -> str:
         return str(self._root)
@@ -113,10 +116,13 @@ class PosixStorage:
             self._check_writable(pending[0][0])
             with _explained("write", pending[0][0]):
                 folder = self._path(pending[0][0].split("/")[0])
-                differing = group.write_group(folder, [(self._path(name), data) for name, data in pending])
+                base = f"{self._root}/"
+                differing = group.write_group(
+                    folder, [(base + check_name(name), data) for name, data in pending]
+                )
             for path in differing:
-                name = path.relative_to(self._root).as_posix()
-                raise _differs(name, len(dict(pending)[name]), path.stat().st_size)
+                name = path.removeprefix(base)
+                raise _differs(name, len(dict(pending)[name]), self.size(name))
         elif pending:
             # Concurrent fsyncs share commits of the file system's journal, so that n files cost far less than n syncs.
             with ThreadPoolExecutor(_SYNC_THREADS) as pool:

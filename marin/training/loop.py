@@ -23,6 +23,7 @@ import numpy as np
 from ledger import StateManifest
 from marin.errors import Diverged
 from marin.recipe import Execution, Recipe
+from marin.training import canary
 from marin.training.data import Batch, batches
 from marin.training.slices import SlicedState
 from marin.training.state import initial_state, leaves, load, manifest_of, save
@@ -94,9 +95,15 @@ class StopSignal:
 
 
 class Training:
-    """One recipe, ready to execute on ``execution.devices`` devices of this process."""
+    """One recipe, ready to execute on ``execution.devices`` devices of this process.
+
+    Raises:
+        Unsupported: this machine does not give the contract's known answer.
+        UsageError: the logical shards do not divide over the devices, or there are not so many.
+    """
 
     def __init__(self, recipe: Recipe, cache: Path, vocab_size: int, execution: Execution) -> None:
+        canary.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
         self.mesh = mesh_of(execution.devices)

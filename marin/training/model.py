@@ -1,7 +1,7 @@
 """From a recipe to Levanter's own model and optimizer configurations.
 
 Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here (the
-locked version is part of a run's identity besides).
+locked version is part of a run's identity besides). Whoever builds a model from here gets canonical matrix products.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.recipe import Model, Optimizer, Recipe
+from marin.training.products import canonical_products
 
 type LevanterModel = LlamaConfig | Gpt2Config
 
 
 def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     """Levanter's configuration of ``model``. ``tokenizer`` is a local folder, needed only to export."""
+    canonical_products()
     folder = str(tokenizer) if tokenizer is not None else None
     if model.architecture == "gpt2":
         return Gpt2Config(

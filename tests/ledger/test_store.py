@@ -20,6 +20,7 @@ from ledger import (
     Refused,
     Store,
     Tampered,
+    describe_tree,
 )
 from ledger.parts import PartHashes
 from ledger.storelayout import STAT_CACHE, blob_name, parts_name, tree_name
@@ -410,3 +411,9 @@ def test_a_read_only_store_reads_and_writes_nothing(local: Store, folder: Path, 
         with pytest.raises(Refused):
             put()
     assert sorted(str(path) for path in (tmp_path / "root").rglob("*")) == before
+
+
+def test_a_folder_can_be_described_without_being_put(local: Store, folder: Path) -> None:
+    described = describe_tree(folder)
+    assert list(local.digests()) == []
+    assert described.digest == local.put_tree(folder).digest

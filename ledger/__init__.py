@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ledger.errors import (
         AlreadyExists,
         Conflict,
+        Fenced,
         LedgerError,
         Locked,
         Malformed,
@@ -69,6 +70,7 @@ __all__ = [
     "Draft",
     "Event",
     "EventTypes",
+    "Fenced",
     "Finding",
     "GroupCommit",
     "Lease",
@@ -144,7 +146,7 @@ _ROOMS = {
     "client": "LogClient Spool",
     "cosigner": "Cosigner",
     "digest": "canonical_digest digest_bytes digest_stream parse_digest",
-    "errors": "AlreadyExists Conflict LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
+    "errors": "AlreadyExists Conflict Fenced LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
     "event": "Draft Event EventTypes format_time parse_time",
     "finding": "Finding",

@@ -7,6 +7,7 @@
      ├─ NotFound                a name, digest or index that is not there
      ├─ AlreadyExists           an exclusive write met something that is there
      ├─ Conflict                same id with other bytes, a wrong expected sequence, a concurrent writer
+     │   └─ Fenced              of two writers in one bucket, this is the one that must stop
      ├─ Locked                  somebody else holds the lock; the message names the holder
      ├─ Refused                 input that cannot be accepted as it is; names the cure        (exit status 2)
      ├─ Unavailable             something needed (a key, a file system feature) is missing    (exit status 3)
@@ -82,6 +83,10 @@ class AlreadyExists(LedgerError):
 
 class Conflict(LedgerError):
     """Same id with other bytes, a wrong expected sequence, or a concurrent writer."""
+
+
+class Fenced(Conflict):
+    """Another writer has taken over since this one last looked; nothing of this one was written."""
 
 
 class Locked(LedgerError):

@@ -34,8 +34,6 @@ _MAGIC = b"MLJOURN1"
 _HEAD = struct.Struct(">8sQIIQ")
 _PREFIX = _HEAD.size + hashlib.sha256().digest_size
 _GROWTH = 64 << 10
-_MAX_NOTE = 1 << 20
-_MAX_BUNDLE = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,13 @@ class JournalWriter:
 
 
 def read_records(storage: Storage, name: str) -> Iterator[Record]:
-    """The whole records from the beginning that continue one another."""
+    """The whole records from the beginning that continue one another. The file is read once, as it is now."""
+    try:
+        data = memoryview(storage.read(name))
+    except NotFound:
+        return
     offset, size = 0, None
-    while record := _read_record(storage, name, offset):
+    while record := _parse(data[offset:]):
         if size is not None and record.old_size != size:
             return
         yield record
@@ -101,18 +103,15 @@ def read_records(storage: Storage, name: str) -> Iterator[Record]:
         offset = _aligned(offset + _PREFIX + len(record.note) + _bundle_size(record.entries))
 
 
-def _read_record(storage: Storage, name: str, offset: int) -> Record | None:
-    try:
-        prefix = storage.read_range(name, offset, _PREFIX)
-        if len(prefix) < _PREFIX:
-            return None
-        magic, old_size, count, note_size, bundle_size = _HEAD.unpack_from(prefix)
-        if magic != _MAGIC or note_size > _MAX_NOTE or bundle_size > _MAX_BUNDLE or not count:
-            return None
-        payload = storage.read_range(name, offset + _PREFIX, note_size + bundle_size)
-    except NotFound:
+def _parse(data: memoryview) -> Record | None:
+    if len(data) < _PREFIX:
         return None
-    if hashlib.sha256(prefix[: _HEAD.size] + payload).digest() != prefix[_HEAD.size :]:
+    magic, old_size, count, note_size, bundle_size = _HEAD.unpack_from(data)
+    end = _PREFIX + note_size + bundle_size
+    if magic != _MAGIC or end > len(data) or not count:
+        return None
+    payload = bytes(data[_PREFIX:end])
+    if hashlib.sha256(bytes(data[: _HEAD.size]) + payload).digest() != data[_HEAD.size : _PREFIX]:
         return None
     try:
         entries = unpack_entries(payload[note_size:])

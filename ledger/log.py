@@ -31,7 +31,7 @@ from types import TracebackType
 
 from ledger.bundle import pack_entries
 from ledger.checkpoint import LogCheckpoint
-from ledger.errors import AlreadyExists, Conflict, LedgerError, Refused, StorageFailed
+from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Refused, StorageFailed
 from ledger.event import Draft, Event, EventTypes, format_time, parse_time
 from ledger.index import WriterIndex
 from ledger.journal import JournalWriter, Record
@@ -132,7 +132,7 @@ class Log:
         resources: ExitStack,
     ) -> None:
         """Use `Log.open`, which takes the lock first."""
-        self._storage = storage
+        self._storage = storage = storage.guard((checkpoint_path(), journal_path()))
         self._signer = signer
         self._keys = [*signer.verifiers, *verifiers]
         self._actor = actor
@@ -220,6 +220,9 @@ class Log:
                     self._load()
                 self._publish()
                 self._journal.remove()
+            except Fenced as error:
+                # What was acknowledged here is committed, and the writer that took over publishes it.
+                _LOG.warning("left to another writer: %s", error)
             finally:
                 self._release()
 
@@ -379,6 +382,8 @@ class Log:
             self._published_at = time.monotonic()
             self._prune(done)
             self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
+            # On a bucket another writer may have gone on meanwhile: then nothing is placed before it is all loaded.
+            self._stale = self._stale or self._view.checkpoint != self._checkpoint
         self._journal.rewind()
 
     def _prune(self, done: Sequence[Tile]) -> None:
@@ -404,6 +409,10 @@ class Log:
         self._published_at = time.monotonic()
         self._checkpoint = self._view.checkpoint
         self._publish()
+        while self._view.pending:
+            self._checkpoint = self._view.checkpoint
+            self._publish()
+        self._checkpoint = self._view.checkpoint
         self._frontier = self._view.edge.frontier()
         self._index.follow(self._view)
         self._stale = False

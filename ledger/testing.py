@@ -18,7 +18,20 @@ from pathlib import Path
 from ledger.errors import AlreadyExists, Conflict, LedgerError, Locked, NotFound, Refused
 from ledger.storage.port import Storage
 
-_UNSAFE_NAMES = ("", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a\\b", "a\x00b", "a\nb", ".tmp-a", "a/.tmp-b")
+_UNSAFE_NAMES = (
+    "",
+    "/a",
+    "a/",
+    "a//b",
+    "../a",
+    "a/../b",
+    "./a",
+    "a\\b",
+    "a\x00b",
+    "a\nb",
+    ".tmp-a",
+    "a/.tmp-b",
+)
 
 
 def what_is_created_is_read(storage: Storage) -> None:
@@ -124,7 +137,19 @@ def remove_forgets(storage: Storage) -> None:
 
 
 def list_is_sorted_by_name(storage: Storage) -> None:
-    names = ["a", "a-b", "a.b", "a/b", "a/b.p/1", "a/b/c", "a0", "tile/0/000", "tile/0/000.p/7", "tile/0/x001/000", "é/ü"]
+    names = [
+        "a",
+        "a-b",
+        "a.b",
+        "a/b",
+        "a/b.p/1",
+        "a/b/c",
+        "a0",
+        "tile/0/000",
+        "tile/0/000.p/7",
+        "tile/0/x001/000",
+        "é/ü",
+    ]
     names = [name for name in names if name not in ("a", "a/b")]  # a name cannot be a folder too, on a disk
     for name in reversed(names):
         storage.create(name, b"x")

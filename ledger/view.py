@@ -70,9 +70,10 @@ class LogView:
         attempts = 0
         while True:
             attempts += 1
+            # The journal first: whatever is committed or published after this changes it, which a guarded writer notices.
+            records = list(read_records(storage, journal_path(log)))
             data = _read_checkpoint(storage, log)
             published, _ = open_checkpoint(data, keys, origin=origin)
-            records = list(read_records(storage, journal_path(log)))
             try:
                 if records and records[0].old_size > published.size:
                     raise _rolled_back(log, records[0].old_size, published.size)

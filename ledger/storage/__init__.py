@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ledger.errors import Refused
+from ledger.errors import Refused, Unavailable
 from ledger.storage.memory import MemoryStorage
 from ledger.storage.port import Storage
 from ledger.storage.posix import PosixStorage
@@ -13,7 +13,7 @@ __all__ = ["MemoryStorage", "PosixStorage", "Storage", "open_storage"]
 
 
 def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
-    """The storage that `location` names: a path, or `https://…` (read only)."""
+    """The storage that `location` names: a path, `gs://…`, `s3://…`, or `https://…` (read only)."""
     text = str(location)
     scheme, separator, _ = text.partition("://")
     if not separator:
@@ -23,12 +23,25 @@ def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
         from ledger.storage.https import HttpsStorage
 
         return HttpsStorage(text)
+    if scheme in ("gs", "s3"):
+        return _open_bucket(text, readonly)
     if scheme == "file":
         return PosixStorage(Path(text.removeprefix("file://")), readonly=readonly)
     raise Refused(
         "unknown kind of storage",
         where=text,
-        expected="a path or https://",
+        expected="a path, gs://, s3:// or https://",
         found=f"{scheme}://",
         cure="name a local folder or a published https:// address as the root",
     )
+
+
+def _open_bucket(address: str, readonly: bool) -> Storage:
+    try:
+        # Imported here: not everybody has a bucket, and obstore may be left out of an installation that only verifies.
+        from ledger.storage.objects import open_objects
+    except ImportError as error:
+        raise Unavailable(
+            "buckets need obstore", where=address, found=str(error), cure="install obstore"
+        ) from error
+    return open_objects(address, readonly=readonly)

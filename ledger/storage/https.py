@@ -13,14 +13,14 @@ import io
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 from urllib.parse import quote, urlsplit
 
 from ledger.errors import NotFound, Refused, StorageFailed, Unavailable
-from ledger.storage.port import check_name
+from ledger.storage.port import Storage, check_name
 
 _TIMEOUT_SECONDS = 30.0
 _ATTEMPTS = 3
@@ -46,6 +46,9 @@ class HttpsStorage:
     @property
     def writable(self) -> bool:
         return False
+
+    def guard(self, names: Sequence[str]) -> Storage:
+        return self
 
     def describe(self) -> str:
         return self._address

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
-from ledger.storage.port import check_name, check_prefix
+from ledger.storage.port import Storage, check_name, check_prefix
 
 
 class Fault(enum.Enum):
@@ -60,6 +60,9 @@ class MemoryStorage:
     @property
     def writable(self) -> bool:
         return not self._readonly
+
+    def guard(self, names: Sequence[str]) -> Storage:
+        return self
 
     def describe(self) -> str:
         return "memory"

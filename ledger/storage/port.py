@@ -16,7 +16,7 @@ passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -35,6 +35,12 @@ class Storage(Protocol):
     @property
     def writable(self) -> bool:
         """False where every write raises `Refused`."""
+
+    def guard(self, names: Sequence[str]) -> Storage:
+        """A view for one writer of these names: it never overwrites a version of them that it has not seen (`Fenced`).
+
+        Drivers whose `lock` excludes every other writer return themselves.
+        """
 
     def read(self, name: str) -> bytes:
         """All bytes of `name`; `NotFound` where there are none."""

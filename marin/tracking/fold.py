@@ -154,8 +154,8 @@ class Fold:
             "marin.verified": "never",
             "mlflow.source.name": "dvc.yaml" if body.pipeline == "pipeline" else body.pipeline,
             "mlflow.source.type": "PROJECT",
-            "mlflow.note.content": "What was run and with which result is told by `report.html` under *Artifacts*, where it comes "
-                                   f"from by `lineage.html`. To replay it and compare every bit: `marin verify {_plain(body.run)}`.",
+            "mlflow.note.content": "Artifacts: `report.html` says what was run and with which result, `lineage.html` what it was "
+                                   f"made from. To replay it and compare every bit: `marin verify {_plain(body.run)}`.",
         }
         if isinstance(commit := body.code.get("commit"), str) and commit:
             tags["mlflow.source.git.commit"] = commit

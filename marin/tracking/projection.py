@@ -83,6 +83,7 @@ class MlflowProjection:
         self._identity: tuple[int, int] | None = None
         self._fold: Fold | None = None
         self._folded = 0
+        self._shelves_seen = False
 
     @property
     def database(self) -> Path:
@@ -118,6 +119,7 @@ class MlflowProjection:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+        self._shelves_seen = False
 
     def _catch_up(self, position: Position, limit: int | None) -> Progress:
         sink, applied, rebuilt = self._open(position)
@@ -141,10 +143,11 @@ class MlflowProjection:
             if (index + 1) % EVENTS_PER_ROUND == 0:
                 self._settle(sink, fold, touched, last)
                 touched, last = set(), None
-        if limit is None:
+        if limit is None and not self._shelves_seen:
             touched |= {run for run in fold.runs if not self._shelves.has(fold.run_id(run))}
         if last is not None or touched:
             self._settle(sink, fold, touched, last)
+        self._shelves_seen = self._shelves_seen or limit is None
         return Progress(max(0, size - applied), size, len(fold.runs), fold.skipped, rebuilt)
 
     def _settle(self, sink: Sink, fold: Fold, touched: set[str], last: tuple[int, Event] | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -112,8 +112,26 @@ def short() -> Log:
 
 
 @pytest.fixture(scope="module")
-def expected(short: Log, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    return caught_up(tmp_path_factory.mktemp("whole") / "mlflow", short)
+def built(short: Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole projection of the short log, to be copied."""
+    folder = tmp_path_factory.mktemp("whole") / "mlflow"
+    caught_up(folder, short)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def empty_database(short: Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A projection as it is before its first round: making MLflow's tables is most of the time of a small one."""
+    folder = tmp_path_factory.mktemp("empty") / "mlflow"
+    projection = MlflowProjection(folder, short)
+    projection.catch_up(limit=0)
+    projection.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(built: Path) -> dict[str, object]:
+    return dump(built)
 
 
 @pytest.mark.parametrize(("name", "place", "after"), [
@@ -122,9 +140,9 @@ def expected(short: Log, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     ("log_outputs", 1, True), ("set_experiment_tag", 1, False),
 ])
 def test_killed_at_a_write_and_run_again_gives_the_same(
-    tmp_path: Path, short: Log, expected: dict[str, object], name: str, place: int, after: bool
+    tmp_path: Path, short: Log, expected: dict[str, object], empty_database: Path, name: str, place: int, after: bool
 ):
-    folder = tmp_path / "mlflow"
+    folder = Path(shutil.copytree(empty_database, tmp_path / "mlflow"))
     seen = 0
 
     real = getattr(SqlAlchemyStore, name)
@@ -195,11 +213,12 @@ def no_shelves(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [scribble, truncate, other_mlflow, empty, unlink, no_pages, no_shelves])
-def test_a_damaged_projection_is_folded_anew(tmp_path: Path, log: Log, damage):
-    folder = tmp_path / "mlflow"
-    before = caught_up(folder, log)
+def test_a_damaged_projection_is_folded_anew(
+    tmp_path: Path, short: Log, expected: dict[str, object], built: Path, damage: Callable[[Path], None]
+):
+    folder = Path(shutil.copytree(built, tmp_path / "mlflow"))
     damage(folder)
-    assert caught_up(folder, log) == before
+    assert caught_up(folder, short) == expected
 
 
 def test_the_folder_may_vanish_under_a_living_projection(tmp_path: Path, log: Log):

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from ledger import StateManifest
-from marin.errors import Diverged
+from marin.errors import Diverged, Unsupported
 from marin.recipe import Execution, Recipe
 from marin.training import canary
 from marin.training.data import Batch, batches
@@ -98,7 +98,7 @@ class Training:
     """One recipe, ready to execute on ``execution.devices`` devices of this process.
 
     Raises:
-        Unsupported: this machine does not give the contract's known answer.
+        Unsupported: this machine does not give the contract's known answer, or a product would depend on it.
         UsageError: the logical shards do not divide over the devices, or there are not so many.
     """
 
@@ -111,6 +111,11 @@ class Training:
         self._first = initial_state(recipe, vocab_size)
         self.names = [name for name, _ in leaves(self._first)]
         self.step = TrainStep(recipe, self.mesh, self._first)
+        foreign = self.step.foreign_products() if recipe.arithmetic.profile == "portable-cpu" else []
+        if foreign:
+            raise Unsupported("matrix products whose bits depend on the processor", where="compiled gradient",
+                              expected="every product in XLA's own library", found=", ".join(foreign),
+                              cure="choose other sizes of model or microbatch, and report these")
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 

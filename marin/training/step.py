@@ -43,6 +43,7 @@ from marin.errors import UsageError
 from marin.recipe import Recipe
 from marin.training import fingerprint
 from marin.training.model import compute_dtype, optimizer
+from marin.training.products import foreign_products
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import TrainState
 
@@ -228,7 +229,12 @@ class TrainStep:
             return jax.lax.psum(jnp.sum(jnp.concatenate(pieces), axis=0, dtype=jnp.uint32), DATA)
 
         self._select = jax.jit(over(select, in_specs=(each, each, same), out_specs=each))
-        self._gradient = jax.jit(over(gradient, in_specs=(same, each, each), out_specs=each))
+        shape = (self.devices * size, recipe.model.seq_len)
+        whole = NamedSharding(self.mesh, P())
+        self._gradient = jax.jit(over(gradient, in_specs=(same, each, each), out_specs=each)).lower(
+            jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), layout.named),
+            jax.ShapeDtypeStruct(shape, jnp.int32, sharding=self.by_batch),
+            jax.ShapeDtypeStruct(shape, jnp.float32, sharding=self.by_batch)).compile()
         self._add = jax.jit(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each), donate_argnums=(0,))
         self._exchange = jax.jit(over(exchange, in_specs=(each,), out_specs=(each, same, same)))
         self._square = jax.jit(over(square, in_specs=(each,), out_specs=each))
@@ -282,6 +288,10 @@ class TrainStep:
         own = np.stack([fingerprint.of(x) for x in (step, cursor, state.key)])
         whole = np.concatenate([own, np.asarray(prints.addressable_data(0))])
         return after, StepOutcome(*values, whole)
+
+    def foreign_products(self) -> list[str]:
+        """Matrix products of the compiled gradient whose bits depend on the processor (:mod:`marin.training.products`)."""
+        return foreign_products(self._gradient.as_text())
 
     def program(self) -> Mapping[str, str]:
         """sha256 of the StableHLO of each program that multiplies, and of ``add``, lowered for one device: the same on

@@ -18,13 +18,13 @@ REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
 @pytest.fixture(scope="module")
 def straight(matrix: ModuleType) -> Results:
     """Both models trained on one device, in a process that has one."""
-    return matrix.execute(matrix.Row("1 device"), REDUCED)
+    return matrix.execute(matrix.Row("1 device", case={"compiled": True}), REDUCED)
 
 
 @pytest.fixture(scope="module")
 def moved(matrix: ModuleType) -> Results:
     """The same in a process with eight devices: each step on another number of them, through a training checkpoint."""
-    case = {"devices": 8, "resume_at": [1, 2, 3], "moves": [4, 2, 1]}
+    case = {"devices": 8, "resume_at": [1, 2, 3], "moves": [4, 2, 1], "compiled": True}
     return matrix.execute(matrix.Row("8, 4, 2 and 1 devices", devices=8, case=case), REDUCED)
 
 
@@ -35,6 +35,12 @@ def test_every_device_count_and_every_stop_gives_the_same_bits(matrix: ModuleTyp
     assert len(straight[group]["steps"]) == matrix.STEPS
     assert len({step[2] for step in straight[group]["steps"]}) == matrix.STEPS, "every step changes the state"
     assert straight[group]["state"] != straight[group]["start"]
+
+
+@pytest.mark.parametrize("group", REDUCED)
+def test_the_same_programs_and_no_product_that_depends_on_the_processor(straight: Results, moved: Results, group: str) -> None:
+    assert straight[group]["program"] == moved[group]["program"]
+    assert straight[group]["foreign"] == moved[group]["foreign"] == []
 
 
 def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> None:

@@ -99,9 +99,7 @@ def train(case: Case) -> dict[str, Any]:
     manifest = manifest_of(step.collect(state))
     found = {"name": case.name, "start": manifest_of(first).digest, "state": manifest.digest, "steps": steps,
              "loss": float(outcome.loss), "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors}}
-    if case.compiled:
-        found["program"] = dict(step.program())
-    return found
+    return found | {"program": dict(step.program()), "foreign": step.foreign_products()} if case.compiled else found
 
 
 def main(arguments: list[str]) -> None:

@@ -1,0 +1,96 @@
+"""The contract's settings: what is put in force, what contradicts it, which machine is refused. No jax in here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from marin.arithmetic import APPLIED, DEVICE_COUNT_FLAG, X86_64_V3, apply, cpu_flags, in_force, settings, unsupported, xla_flags
+from marin.errors import Unsupported, UsageError
+from marin.recipe import Arithmetic, Execution
+
+CONTRACT = Arithmetic()
+pytestmark = pytest.mark.skipif(unsupported(CONTRACT) is not None, reason=f"this machine is none of the contract: {unsupported(CONTRACT)}")
+
+
+def applied(environ: dict[str, str], devices: int = 1) -> dict[str, str]:
+    apply(CONTRACT, Execution(devices=devices), environ)
+    return environ
+
+
+def test_every_flag_of_the_recipe_is_in_the_environment() -> None:
+    environ = applied({}, devices=4)
+    assert environ["XLA_FLAGS"].split()[: len(CONTRACT.xla_flags)] == list(CONTRACT.xla_flags)
+    assert f"{DEVICE_COUNT_FLAG}=4" in environ["XLA_FLAGS"].split()
+    assert environ["NPROC"] == str(CONTRACT.threads) and environ["JAX_PLATFORMS"] == "cpu"
+    assert in_force(CONTRACT, environ) and not in_force(CONTRACT, {})
+
+
+def test_the_flags_without_which_processors_disagree_are_in_the_default() -> None:
+    assert {"--xla_cpu_enable_platform_dependent_math=false", "--xla_cpu_max_isa=AVX2",
+            "--xla_disable_hlo_passes=transpose-folding"} <= set(xla_flags(CONTRACT, Execution()).split())
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("XLA_FLAGS", "--xla_cpu_enable_platform_dependent_math=true"),
+    ("XLA_FLAGS", "--xla_cpu_max_isa=AVX512"),
+    ("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"),
+    ("NPROC", "7"),
+    ("JAX_PLATFORMS", "cuda"),
+    ("JAX_ENABLE_X64", "1"),
+    ("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16"),
+    ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
+    ("JAX_THREEFRY_PARTITIONABLE", "0"),
+])
+def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
+    environ = {name: value}
+    with pytest.raises(UsageError, match=rf"contradicts the arithmetic contract: environment variable {name}: .*unset {name}"):
+        applied(environ)
+    assert environ == {name: value}
+
+
+@pytest.mark.parametrize("environ", [
+    {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, {"XLA_FLAGS": ""}, {"JAX_PLATFORMS": "CPU"}, {"NPROC": "2", "HOME": "/h"}])
+def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> None:
+    applied(environ)
+    assert in_force(CONTRACT, environ)
+
+
+def test_a_child_takes_what_its_parent_put_in_force_with_as_many_devices() -> None:
+    parent = applied({}, devices=8)
+    before = dict(parent)
+    applied(parent, devices=2)
+    assert parent == before
+    applied(parent, devices=16)
+    assert f"{DEVICE_COUNT_FLAG}=16" in parent["XLA_FLAGS"]
+
+
+def test_after_jax_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", sys.modules[__name__])
+    monkeypatch.delenv(APPLIED, raising=False)
+    with pytest.raises(UsageError, match="before jax starts"):
+        apply(CONTRACT, Execution())
+
+
+@pytest.mark.parametrize("lacking", X86_64_V3)
+def test_a_processor_without_a_needed_feature_is_unsupported(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = frozenset(X86_64_V3) - {lacking}
+    assert unsupported(CONTRACT, frozenset(X86_64_V3)) is None
+    assert lacking in str(unsupported(CONTRACT, flags))
+    monkeypatch.setattr("marin.arithmetic.cpu_flags", lambda *_: flags)
+    with pytest.raises(Unsupported, match=lacking) as raised:
+        applied({})
+    assert raised.value.exit_code == 3
+
+
+def test_flags_are_read_from_cpuinfo() -> None:
+    assert cpu_flags("processor\t: 0\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags : other\n") == {"fpu", "avx2", "fma"}
+    assert cpu_flags("Features : asimd\n") == frozenset()
+
+
+def test_what_is_execution_is_in_no_recipe() -> None:
+    one, eight = (settings(CONTRACT, Execution(devices=n)) for n in (1, 8))
+    different: dict[str, Any] = {name: value for name, value in one.items() if eight[name] != value}
+    assert list(different) == ["XLA_FLAGS"]
+    assert not any("device_count" in flag or "collective" in flag for flag in CONTRACT.xla_flags)

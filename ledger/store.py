@@ -94,9 +94,10 @@ class Store:
         known = self._seen.below(str(root))
         old: dict[str, Seen] = {}
         fresh: list[Found] = []
+        present = self.blobs.presence()
         for file in found:
             seen = known.get(file.location)
-            if seen is not None and seen.still(file.status) and self.blobs.has(seen.digest):
+            if seen is not None and seen.still(file.status) and present(seen.digest):
                 old[file.path] = seen
             else:
                 fresh.append(file)

@@ -14,6 +14,8 @@ from haliax.state_dict import to_torch_compatible_state_dict
 from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
+from ledger import describe_tree
+from marin.events import MODEL_EXPORTED, ModelExported, Output
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
 from marin.training.evaluate import END_OF_TEXT, restore
@@ -49,7 +51,7 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
 
 def export(task: Task) -> StepResult:
     """Write the folder. Its own tree digest names it: the same state gives the same bytes."""
-    model, _ = restore(task)
+    model, state = restore(task)
     tokenizer = task.inputs["tokenizer"]
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
@@ -57,4 +59,8 @@ def export(task: Task) -> StepResult:
     saved = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
     ends = [token["id"] for token in saved.get("added_tokens", []) if token["content"] == END_OF_TEXT]
     write_model(task.out, model, task.recipe, vocabulary_size(tokenizer), ends[0])
+    tree = describe_tree(task.out)
+    output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
+    task.journal.record(MODEL_EXPORTED, ModelExported(
+        run=task.run, format=task.recipe.export.format, model=state, output=output))
     return StepResult(kind="model")

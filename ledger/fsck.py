@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ledger.audit import EventAudit
+from ledger.audit import EventAudit, Examined, examine, examine_bundles
 from ledger.bundle import pack_entries, unpack_entries
 from ledger.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.errors import LedgerError, NotFound, Unavailable
@@ -36,6 +36,8 @@ from ledger.storage.port import Storage
 from ledger.store import Store
 from ledger.tlog import HASH_SIZE, TILE_WIDTH, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
 
+_WORTH_WORKERS = 20_000
+
 
 def check(
     storage: Storage,
@@ -44,13 +46,15 @@ def check(
     deep: bool = False,
     log: str = LOG,
     entries_are_events: bool = True,
+    workers: int = 1,
 ) -> list[Finding]:
     """What is wrong with the log below `log`; an empty list when it is whole.
 
-    Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes
-    everything in the store again. `entries_are_events=False` audits the log of any other software.
+    Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes everything in the
+    store again. `entries_are_events=False` audits the log of any other software. `workers` above 1 lets that many
+    processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
     """
-    audit = _Audit(storage, verifiers, log, EventAudit(storage) if entries_are_events else None)
+    audit = _Audit(storage, verifiers, log, EventAudit(storage) if entries_are_events else None, workers)
     findings = audit.run()
     if deep:
         findings += Store(storage).verify_all()
@@ -87,12 +91,18 @@ class _EdgeTile:
 
 class _Audit:
     def __init__(
-        self, storage: Storage, verifiers: Sequence[VerifierKey], log: str, events: EventAudit | None
+        self,
+        storage: Storage,
+        verifiers: Sequence[VerifierKey],
+        log: str,
+        events: EventAudit | None,
+        workers: int,
     ) -> None:
         self._storage = storage
         self._verifiers = verifiers
         self._log = log
         self._events = events
+        self._workers = workers
         self._findings: list[Finding] = []
         self._files: dict[Tile, set[int]] = {}
         self._edge: list[_EdgeTile] = []
@@ -156,39 +166,44 @@ class _Audit:
     def _leaves(self, size: int) -> _Level:
         """Level 0: bundles against tiles of leaf hashes."""
         above = _Level()
-        for index in range(-(-size // TILE_WIDTH)):
-            tile = tile_at(0, index, size)
-            entries = self._bundle(tile)
+        tiles = (tile_at(0, index, size) for index in range(-(-size // TILE_WIDTH)))
+        read = ((tile, *self._read(tile, entries=True)) for tile in tiles)
+        workers = self._workers if size >= _WORTH_WORKERS else 1
+        for tile, data, path, found in examine_bundles(read, self._events is not None, workers):
+            examined = None if data is None or found is None else self._accept(tile, path, data, found)
             derived: list[bytes | None] = [None] * tile.width
-            if entries is not None:
-                derived = [leaf_hash(entry) for entry in entries]
-                if self._events is not None:
-                    for at, entry in enumerate(entries, index * TILE_WIDTH):
-                        self._events.add(at, entry)
-            elif self._events is not None:
-                self._events.skip(tile.width)
+            if examined is not None:
+                derived = list(split_hashes(examined.leaves))
+            if self._events is not None:
+                for at, fact in enumerate(examined.facts if examined else (), tile.index * TILE_WIDTH):
+                    self._events.add(at, fact)
+                self._events.skip(tile.width if examined is None else 0)
             self._compare(tile, derived, {}, above)
         return above
 
-    def _bundle(self, tile: Tile) -> list[bytes] | None:
-        data, path = self._read(tile, entries=True)
-        if data is None:
-            return None
-        try:
-            entries = unpack_entries(data)
-        except LedgerError as error:
-            self._report(error, path)
+    def _accept(self, tile: Tile, path: str, data: bytes, examined: Examined | Finding) -> Examined | None:
+        """What was found in a bundle, if it has the right number of entries and narrower ones agree with it."""
+        if isinstance(examined, Finding):
+            where = path if not examined.where else f"{path}, {examined.where}"
+            self._findings.append(replace(examined, where=where))
             return None
         expected = tile.width if path == entries_path(tile, self._log) else TILE_WIDTH
-        if len(entries) != expected:
-            self._find("a bundle has another number of entries", path, str(expected), str(len(entries)))
+        count = len(examined.leaves) // HASH_SIZE
+        if count != expected:
+            self._find("a bundle has another number of entries", path, str(expected), str(count))
             return None
-        entries = entries[: tile.width]
         for width in self._take(Tile(ENTRIES, tile.index), tile.width):
             name = entries_path(Tile(0, tile.index, width), self._log)
-            if name != path and not self._holds(name, pack_entries(entries[:width])):
+            if name != path and not self._is_beginning(name, data, width):
                 self._find("a partial bundle is not the beginning of the later one", name)
-        return entries
+        return Examined(examined.leaves[: tile.width * HASH_SIZE], examined.facts[: tile.width])
+
+    def _is_beginning(self, name: str, data: bytes, width: int) -> bool:
+        try:
+            narrower = self._storage.read(name)
+            return data.startswith(narrower) and len(unpack_entries(narrower)) == width
+        except LedgerError:
+            return False
 
     def _tiles(self, height: int, below: _Level, size: int) -> _Level:
         """A level above the leaves: folded hashes against the tiles that hold them."""
@@ -297,7 +312,8 @@ class _Audit:
                 return
             for entry in record.entries:
                 if self._events is not None:
-                    self._events.add(published.size + len(entries), entry)
+                    at = published.size + len(entries)
+                    self._events.add(at, examine(at, entry))
                 entries.append(entry)
                 if edge is not None:
                     complete += edge.append(leaf_hash(entry))

@@ -163,6 +163,19 @@ def test_a_rewritten_log_needs_the_key():
     assert "no trusted key signed" in {finding.what for finding in audit(forged)}
 
 
+def test_several_processes_find_the_same(monkeypatch):
+    monkeypatch.setattr("ledger.fsck._WORTH_WORKERS", 0)
+    name = "log/tile/entries/000"
+    data = SMALL[name]
+    for files in (SMALL, SMALL | {name: data[:50] + b"?" + data[51:]}, SMALL | {name: data[:-1]}):
+        storage = MemoryStorage(files)
+        alone = [str(finding) for finding in check(storage, KEYS)]
+        assert [str(finding) for finding in check(storage, KEYS, workers=2)] == alone
+        assert (
+            len(alone) > 40
+        )  # none of the entries is an event, and in one case the first bundle cannot be read
+
+
 # Entries as events
 
 

@@ -26,7 +26,7 @@ help:
 	@sed -n 's/^# //p' Makefile | sed -n '1,6p'
 
 environment:
-	@./scripts/environment
+	@./.ci/environment
 
 repro: environment
 	@$(BIN)/marin init --quiet
@@ -39,7 +39,7 @@ test: environment
 lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	bash -n scripts/environment .ci/run
+	bash -n .ci/environment .ci/run
 	$(PYTEST) -q tests/test_architecture.py tests/test_docs.py
 
 bench: environment

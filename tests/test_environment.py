@@ -1,4 +1,4 @@
-"""scripts/environment in a folder of its own: which Python it takes, what it says when none fits, when it does nothing."""
+""".ci/environment in a folder of its own: which Python it takes, what it says when none fits, when it does nothing."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Folder:
         self.path = base / "a project"
         self.programs = base / "bin"
         self.programs.mkdir(parents=True)
-        (self.path / "scripts").mkdir(parents=True)
-        shutil.copy(PROJECT / "scripts" / "environment", self.path / "scripts")
+        (self.path / ".ci").mkdir(parents=True)
+        shutil.copy(PROJECT / ".ci" / "environment", self.path / ".ci")
         (self.path / "pyproject.toml").write_text("[project]\n")
         (self.path / "requirements.lock").write_text("pip==1 \\\n    --hash=sha256:00\nsetuptools==2 \\\n    --hash=sha256:11\n")
         for tool in TOOLS:
@@ -47,7 +47,7 @@ class Folder:
 
     def make(self) -> subprocess.CompletedProcess[str]:
         variables = {"PATH": str(self.programs), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
-        return subprocess.run([str(self.path / "scripts" / "environment")], env=variables, capture_output=True,
+        return subprocess.run([str(self.path / ".ci" / "environment")], env=variables, capture_output=True,
                               text=True, check=False)
 
     @property

@@ -77,7 +77,9 @@ def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     def make() -> TrainState:
         model = model_config(recipe.model).build(vocabulary(vocab_size), key=named_key(seed, "model"))
         moments = optimizer(recipe).init(eqx.filter(model, eqx.is_inexact_array))
-        return TrainState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments)
+        return TrainState(
+            jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments
+        )
 
     return make
 
@@ -90,8 +92,11 @@ def leaves(state: TrainState) -> Iterator[tuple[str, jax.Array]]:
     """The state's tensors with their paths (``model/transformer/layers/...``), in the tree's order: parameters in
     order of execution, then the optimizer's."""
     arrays = eqx.filter(state, is_jax_array_like)
-    plain = jax.tree.map(lambda x: x.array if isinstance(x, hax.NamedArray) else x, arrays,
-                         is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    plain = jax.tree.map(
+        lambda x: x.array if isinstance(x, hax.NamedArray) else x,
+        arrays,
+        is_leaf=lambda x: isinstance(x, hax.NamedArray),
+    )
     paths = leaf_key_paths(arrays, is_leaf=lambda x: isinstance(x, hax.NamedArray))
     names = jax.tree.leaves(paths, is_leaf=lambda x: isinstance(x, str))
     values = jax.tree.leaves(plain)
@@ -113,27 +118,59 @@ def manifest_of(state: TrainState) -> StateManifest:
 def save(state: TrainState, folder: Path) -> None:
     """Write ``state`` with Levanter's checkpoint writer and wait until it is complete. ``folder`` must not exist."""
     manager = GlobalAsyncCheckpointManager()
-    host = jax.tree.map(lambda x: jax.device_put(local(x), jax.local_devices()[0]) if is_jax_array_like(x) else x, state)
-    levanter.checkpoint.save_checkpoint(host, int(local(state.step)), str(folder), manager, is_temporary=False)
+    host = jax.tree.map(
+        lambda x: jax.device_put(local(x), jax.local_devices()[0]) if is_jax_array_like(x) else x, state
+    )
+    levanter.checkpoint.save_checkpoint(
+        host, int(local(state.step)), str(folder), manager, is_temporary=False
+    )
     manager.wait_until_finished()
 
 
-def load(folder: Path, recipe: Recipe, vocab_size: int, expected: str, *, where: str) -> tuple[TrainState, StateManifest]:
+def load(
+    folder: Path, recipe: Recipe, vocab_size: int, expected: str, *, where: str
+) -> tuple[TrainState, StateManifest]:
     """Read a checkpoint back and prove it: its tensors must have the digest ``expected``.
 
     Raises:
-        Tampered: the tensors are not those that were recorded.
+        Tampered: files are damaged, or the tensors are not those that were recorded (those of another recipe, say).
     """
     shape = state_shape(recipe, vocab_size)
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     exemplar = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device) if isinstance(x, jax.ShapeDtypeStruct) else x, shape)
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
-    state = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+        lambda x: (
+            jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device)
+            if isinstance(x, jax.ShapeDtypeStruct)
+            else x
+        ),
+        shape,
+    )
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",))
+    try:
+        state = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OSError,
+        RuntimeError,
+    ) as error:  # whatever a storage driver meets
+        raise Tampered(
+            "training checkpoint can not be read as a state of this recipe",
+            where=where,
+            expected=expected,
+            found=" ".join(str(error).split())[:200],
+            cure="fetch the checkpoint again, or use the recipe that it was saved under",
+        ) from error
     manifest = manifest_of(state)
     if manifest.digest != expected:
-        raise Tampered("training checkpoint holds another state", where=where, expected=expected, found=manifest.digest,
-                       cure="fetch the checkpoint again, or resume from an earlier one")
+        raise Tampered(
+            "training checkpoint holds another state",
+            where=where,
+            expected=expected,
+            found=manifest.digest,
+            cure="fetch the checkpoint again, or resume from an earlier one",
+        )
     return state, manifest
 
 

@@ -70,19 +70,31 @@ class Row:
 def with_isa(isa: str) -> dict[str, str]:
     """The contract's settings under another ceiling of instructions, put in force by hand."""
     flags = [flag for flag in Arithmetic().xla_flags if "max_isa" not in flag]
-    return {"XLA_FLAGS": " ".join([*flags, f"--xla_cpu_max_isa={isa}"]), "NPROC": "2", "JAX_PLATFORMS": "cpu",
-            "JAX_DEFAULT_MATMUL_PRECISION": "highest", "JAX_THREEFRY_PARTITIONABLE": "1"}
+    return {
+        "XLA_FLAGS": " ".join([*flags, f"--xla_cpu_max_isa={isa}"]),
+        "NPROC": "2",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+        "JAX_THREEFRY_PARTITIONABLE": "1",
+    }
 
 
 ROWS = (
     Row("1 device"),
     *(Row(f"{n} devices", devices=n, case={"devices": n}) for n in (2, 4, 8)),
     Row("stopped and resumed after every step", case={"resume_at": [1, 2, 3]}),
-    Row("8 devices, moved to 2, 1 and 4", devices=8, case={"devices": 8, "resume_at": [1, 2, 3], "moves": [2, 1, 4]}),
+    Row(
+        "8 devices, moved to 2, 1 and 4",
+        devices=8,
+        case={"devices": 8, "resume_at": [1, 2, 3], "moves": [2, 1, 4]},
+    ),
     Row("2 processes of 2 devices", devices=2, case={"devices": 4}, processes=2),
     Row("one core", prefix=("taskset", "-c", "0")),
     Row("AVX-512 allowed", environment=with_isa("AVX512"), bare=True),
-    *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True, groups=("adamw float32",)) for cpu in EMULATED),
+    *(
+        Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True, groups=("adamw float32",))
+        for cpu in EMULATED
+    ),
 )
 TINY_REFERENCE = Row("1 device, tiny", tiny=True, groups=("adamw float32",))
 
@@ -94,8 +106,10 @@ def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
     import numpy
 
     packages = Path(numpy.__file__).parents[1]
-    code = (f"import sys; sys.path[:0] = [{str(packages)!r}, {str(PROJECT)!r}, {str(HERE)!r}]; "
-            f"import worker; worker.main({list(arguments)!r})")
+    code = (
+        f"import sys; sys.path[:0] = [{str(packages)!r}, {str(PROJECT)!r}, {str(HERE)!r}]; "
+        f"import worker; worker.main({list(arguments)!r})"
+    )
     return [*row.prefix, str(Path(sys.executable).resolve()), "-c", code]
 
 
@@ -103,16 +117,26 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What the worker printed for each group of a row; raises CalledProcessError with its messages."""
     sizes = TINY if row.tiny else {"steps": STEPS}
     cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case)) for name in groups]
-    environment = {key: value for key, value in os.environ.items()
-                   if key not in ("XLA_FLAGS", "NPROC", APPLIED) and not key.startswith("JAX_")} | dict(row.environment)
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("XLA_FLAGS", "NPROC", APPLIED) and not key.startswith("JAX_")
+    } | dict(row.environment)
     port = free_port() if row.processes > 1 else 0
 
     def one(process: int) -> subprocess.CompletedProcess[str]:
         arguments = ["--devices", str(row.devices)] + (["--bare"] if row.bare else [])
         if row.processes > 1:
             arguments += ["--processes", str(row.processes), "--process", str(process), "--port", str(port)]
-        return subprocess.run(command_of(row, [*arguments, *cases]), env=environment, capture_output=True, text=True,
-                              timeout=LIMIT, check=False, cwd=PROJECT)
+        return subprocess.run(
+            command_of(row, [*arguments, *cases]),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+            cwd=PROJECT,
+        )
 
     with ThreadPoolExecutor(row.processes) as pool:
         finished = list(pool.map(one, range(row.processes)))
@@ -136,7 +160,9 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     pairs = zip(expected["steps"], found["steps"], strict=True)
     parts += [f"step {number} differs" for number, (a, b) in enumerate(pairs) if a != b]
     if expected["state"] != found["state"]:
-        parts += [path for path, digest in expected["tensors"].items() if found["tensors"].get(path) != digest]
+        parts += [
+            path for path, digest in expected["tensors"].items() if found["tensors"].get(path) != digest
+        ]
     return parts
 
 
@@ -165,13 +191,22 @@ def measure(rows: Sequence[Row], groups: Sequence[str]) -> Iterator[Outcome]:
             references |= {(row.tiny, name): result for name, result in first.items()}
         found = first if missing and row == ROWS[0] else execute(row, mine)
         parted = {name: differences(references[row.tiny, name], found[name]) for name in mine}
-        yield Outcome(row.name, {name: "DIFFERS: " + ", ".join(parts[:3]) if parts else "equal" for name, parts in parted.items()})
+        yield Outcome(
+            row.name,
+            {
+                name: "DIFFERS: " + ", ".join(parts[:3]) if parts else "equal"
+                for name, parts in parted.items()
+            },
+        )
 
 
 def table_of(outcomes: Sequence[Outcome], groups: Sequence[str]) -> str:
     """The outcomes as a Markdown table, a column per group."""
     lines = ["| executed as | " + " | ".join(groups) + " |", "| --- |" + " --- |" * len(groups)]
-    lines += [f"| {outcome.row} | " + " | ".join(outcome.cells.get(name, "") for name in groups) + " |" for outcome in outcomes]
+    lines += [
+        f"| {outcome.row} | " + " | ".join(outcome.cells.get(name, "") for name in groups) + " |"
+        for outcome in outcomes
+    ]
     return "\n".join(lines)
 
 
@@ -185,9 +220,13 @@ def write(table: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the matrix."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
-    parser.add_argument("--groups", default="", help="only groups whose name contains one of these, separated by commas")
+    parser.add_argument(
+        "--groups", default="", help="only groups whose name contains one of these, separated by commas"
+    )
     parser.add_argument("--write", action="store_true", help="write the table into docs/determinism.md")
     options = parser.parse_args(arguments)
     groups = [name for name in GROUPS if any(part in name for part in options.groups.split(","))]

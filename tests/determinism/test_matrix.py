@@ -29,8 +29,9 @@ def moved(matrix: ModuleType) -> Results:
 
 
 @pytest.mark.parametrize("group", REDUCED)
-def test_every_device_count_and_every_stop_gives_the_same_bits(matrix: ModuleType, straight: Results, moved: Results,
-                                                               group: str) -> None:
+def test_every_device_count_and_every_stop_gives_the_same_bits(
+    matrix: ModuleType, straight: Results, moved: Results, group: str
+) -> None:
     assert matrix.differences(straight[group], moved[group]) == []
     assert len(straight[group]["steps"]) == matrix.STEPS
     assert len({step[2] for step in straight[group]["steps"]}) == matrix.STEPS, "every step changes the state"
@@ -38,7 +39,9 @@ def test_every_device_count_and_every_stop_gives_the_same_bits(matrix: ModuleTyp
 
 
 @pytest.mark.parametrize("group", REDUCED)
-def test_the_same_programs_and_no_product_that_depends_on_the_processor(straight: Results, moved: Results, group: str) -> None:
+def test_the_same_programs_and_no_product_that_depends_on_the_processor(
+    straight: Results, moved: Results, group: str
+) -> None:
     assert straight[group]["program"] == moved[group]["program"]
     assert straight[group]["foreign"] == moved[group]["foreign"] == []
 
@@ -52,13 +55,16 @@ def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> N
     assert matrix.differences(expected, other) == ["step 2 differs", path]
 
 
-def test_the_table_lands_in_the_document(matrix: ModuleType, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_lands_in_the_document(
+    matrix: ModuleType, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = tmp_path / "determinism.md"
     document.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(matrix, "DOCUMENT", document)
     matrix.write(matrix.table_of([matrix.Outcome("2 devices", {"a": "equal"})], ["a", "b"]))
     assert document.read_text(encoding="utf-8") == (
-        f"before\n{matrix.BEGIN}\n| executed as | a | b |\n| --- | --- | --- |\n| 2 devices | equal |  |\n{matrix.END}\nafter\n")
+        f"before\n{matrix.BEGIN}\n| executed as | a | b |\n| --- | --- | --- |\n| 2 devices | equal |  |\n{matrix.END}\nafter\n"
+    )
 
 
 @pytest.mark.determinism

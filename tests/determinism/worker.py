@@ -55,12 +55,24 @@ def recipe_of(case: Case) -> Any:
 
     inner = 4 * case.hidden if case.architecture == "gpt2" else 3 * case.hidden
     return Recipe(
-        seed=7, model=Model(architecture=case.architecture, hidden_dim=case.hidden, intermediate_dim=inner,  # type: ignore[arg-type]
-                            num_layers=case.layers, num_heads=2, num_kv_heads=2, seq_len=case.length),
+        seed=7,
+        model=Model(
+            architecture=case.architecture,
+            hidden_dim=case.hidden,
+            intermediate_dim=inner,  # type: ignore[arg-type]
+            num_layers=case.layers,
+            num_heads=2,
+            num_kv_heads=2,
+            seq_len=case.length,
+        ),
         optimizer=Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2),  # type: ignore[arg-type]
         trainer=Trainer(num_steps=case.steps, batch_size=case.batch, steps_per_segment=2),
-        arithmetic=Arithmetic(logical_shards=case.shards, microbatch_size=case.microbatch,  # type: ignore[arg-type]
-                              compute_dtype=case.compute_dtype))  # type: ignore[arg-type]
+        arithmetic=Arithmetic(
+            logical_shards=case.shards,
+            microbatch_size=case.microbatch,  # type: ignore[arg-type]
+            compute_dtype=case.compute_dtype,
+        ),
+    )  # type: ignore[arg-type]
 
 
 def batch_of(case: Case, step: int) -> tuple[Any, Any]:
@@ -90,16 +102,38 @@ def train(case: Case) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 whole = step.collect(state)
                 save(whole, Path(folder) / "checkpoint")
-                whole, _ = load(Path(folder) / "checkpoint", recipe, VOCABULARY, manifest_of(whole).digest, where=case.name)
+                whole, _ = load(
+                    Path(folder) / "checkpoint",
+                    recipe,
+                    VOCABULARY,
+                    manifest_of(whole).digest,
+                    where=case.name,
+                )
             step = TrainStep(recipe, mesh_of(moves.get(number, case.devices)), whole)
             state = step.place(whole)
         tokens, weights = batch_of(case, number)
         state, outcome = step.run(state, step.batch(tokens), step.batch(weights))
-        steps.append([outcome.loss.tobytes().hex(), outcome.grad_norm.tobytes().hex(), outcome.fingerprint.tobytes().hex()])
+        steps.append(
+            [
+                outcome.loss.tobytes().hex(),
+                outcome.grad_norm.tobytes().hex(),
+                outcome.fingerprint.tobytes().hex(),
+            ]
+        )
     manifest = manifest_of(step.collect(state))
-    found = {"name": case.name, "start": manifest_of(first).digest, "state": manifest.digest, "steps": steps,
-             "loss": float(outcome.loss), "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors}}
-    return found | {"program": dict(step.program()), "foreign": step.foreign_products()} if case.compiled else found
+    found = {
+        "name": case.name,
+        "start": manifest_of(first).digest,
+        "state": manifest.digest,
+        "steps": steps,
+        "loss": float(outcome.loss),
+        "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors},
+    }
+    return (
+        found | {"program": dict(step.program()), "foreign": step.foreign_products()}
+        if case.compiled
+        else found
+    )
 
 
 def main(arguments: list[str]) -> None:
@@ -130,7 +164,9 @@ def main(arguments: list[str]) -> None:
     for text in options.cases:
         given = json.loads(text)
         assert given.keys() <= names, given
-        case = Case(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+        case = Case(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        )
         sys.stdout.write(json.dumps(train(case)) + "\n")
         sys.stdout.flush()
 

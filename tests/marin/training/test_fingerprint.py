@@ -35,7 +35,10 @@ def test_it_is_what_its_definition_says(words: list[int]) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint32", "bfloat16"])
 def test_compiled_and_host_agree(dtype: str) -> None:
     tensor = jnp.asarray(np.random.default_rng(1).normal(size=(3, 5, 7)) * 100).astype(dtype)
-    assert np.asarray(jax.jit(fingerprint.words_sum)(tensor)).tolist() == fingerprint.of(np.asarray(tensor)).tolist()
+    assert (
+        np.asarray(jax.jit(fingerprint.words_sum)(tensor)).tolist()
+        == fingerprint.of(np.asarray(tensor)).tolist()
+    )
 
 
 def test_every_single_bit_is_seen() -> None:
@@ -58,8 +61,17 @@ def test_permutations_are_seen(order: list[int]) -> None:
 
 def test_flips_that_cancel_in_plain_sums_are_seen() -> None:
     tensor = np.random.default_rng(2).normal(size=256).astype(np.float32)
-    seen = {tuple(fingerprint.of(variant)) for variant in (
-        tensor, -tensor, np.where(np.arange(256) < 2, -tensor, tensor), np.abs(tensor), np.roll(tensor, 1), tensor[::-1])}
+    seen = {
+        tuple(fingerprint.of(variant))
+        for variant in (
+            tensor,
+            -tensor,
+            np.where(np.arange(256) < 2, -tensor, tensor),
+            np.abs(tensor),
+            np.roll(tensor, 1),
+            tensor[::-1],
+        )
+    }
     assert len(seen) == 6
     assert tuple(fingerprint.of(np.zeros(8, np.float32))) != tuple(fingerprint.of(-np.zeros(8, np.float32)))
 

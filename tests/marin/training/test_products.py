@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from marin.training.products import canonical_products, foreign_products, is_canonical, product
 
 FORMS = [
@@ -31,13 +32,22 @@ def test_it_is_the_same_product(left: tuple[int, ...], right: tuple[int, ...], n
     pairs = dict(zip(summed_right + batch_right, summed_left + batch_left, strict=True))
     of_right = [of_left[pairs[i]] if i in pairs else next(names) for i in range(len(right))]
     free = [x for i, x in enumerate(of_left) if i not in summed_left + batch_left]
-    result = [of_left[i] for i in batch_left] + free + [x for i, x in enumerate(of_right) if i not in summed_right + batch_right]
+    result = (
+        [of_left[i] for i in batch_left]
+        + free
+        + [x for i, x in enumerate(of_right) if i not in summed_right + batch_right]
+    )
     equation = f"{''.join(of_left)},{''.join(of_right)}->{''.join(result)}"
-    assert np.asarray(product(a, b, numbers, params)).tolist() == np.einsum(equation, np.asarray(a), np.asarray(b)).tolist()
+    assert (
+        np.asarray(product(a, b, numbers, params)).tolist()
+        == np.einsum(equation, np.asarray(a), np.asarray(b)).tolist()
+    )
 
 
 def test_only_the_first_form_is_canonical() -> None:
-    assert [is_canonical(numbers, len(left), len(right)) for left, right, numbers in FORMS] == [True] + [False] * 5
+    assert [is_canonical(numbers, len(left), len(right)) for left, right, numbers in FORMS] == [True] + [
+        False
+    ] * 5
 
 
 def test_what_is_lowered_sums_last_and_first() -> None:

@@ -9,6 +9,7 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+
 from ledger import LedgerError, Tampered
 from marin.training.state import TrainState, initial_state, leaves, load, manifest_of, named_key, save
 
@@ -30,20 +31,30 @@ def test_a_checkpoint_is_read_back_bit_for_bit(worker: ModuleType, state: TrainS
 def test_another_state_is_refused(worker: ModuleType, state: TrainState, tmp_path: Path) -> None:
     save(state, tmp_path / "c")
     recipe = worker.recipe_of(worker.Case(name="state", length=8))
-    with pytest.raises(Tampered, match=r"training checkpoint holds another state: step 40: expected sha256:0{64}, found sha256:"):
+    with pytest.raises(
+        Tampered,
+        match=r"training checkpoint holds another state: step 40: expected sha256:0{64}, found sha256:",
+    ):
         load(tmp_path / "c", recipe, worker.VOCABULARY, "sha256:" + "0" * 64, where="step 40")
 
 
-@pytest.mark.parametrize("fields", [{"hidden": 16}, {"layers": 3}, {"architecture": "gpt2"}, {"optimizer": "lion"}],
-                         ids=["width", "depth", "architecture", "optimizer"])
-def test_a_checkpoint_of_another_recipe_is_refused(worker: ModuleType, state: TrainState, tmp_path: Path, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [{"hidden": 16}, {"layers": 3}, {"architecture": "gpt2"}, {"optimizer": "lion"}],
+    ids=["width", "depth", "architecture", "optimizer"],
+)
+def test_a_checkpoint_of_another_recipe_is_refused(
+    worker: ModuleType, state: TrainState, tmp_path: Path, fields: dict[str, str]
+) -> None:
     save(state, tmp_path / "c")
     other = worker.recipe_of(worker.Case(name="other", length=8, **fields))
     with pytest.raises(LedgerError, match="training checkpoint"):
         load(tmp_path / "c", other, worker.VOCABULARY, manifest_of(state).digest, where="step 40")
 
 
-def test_every_flipped_byte_of_the_tensors_is_refused(worker: ModuleType, state: TrainState, tmp_path: Path) -> None:
+def test_every_flipped_byte_of_the_tensors_is_refused(
+    worker: ModuleType, state: TrainState, tmp_path: Path
+) -> None:
     """One byte in each file, near its end where the data is; what only times and names depend on may pass, with the
     same tensors."""
     save(state, tmp_path / "c")
@@ -68,8 +79,11 @@ def test_every_flipped_byte_of_the_tensors_is_refused(worker: ModuleType, state:
 
 
 def test_keys_are_derived_by_name_and_from_all_bits_of_the_seed() -> None:
-    seen = {tuple(np.asarray(named_key(seed, name)).tolist())
-            for seed in (0, 1, 2**32, 2**32 + 1, 2**62) for name in ("data", "model", "train")}
+    seen = {
+        tuple(np.asarray(named_key(seed, name)).tolist())
+        for seed in (0, 1, 2**32, 2**32 + 1, 2**62)
+        for name in ("data", "model", "train")
+    }
     assert len(seen) == 15
     assert np.asarray(named_key(3, "model")).tolist() == np.asarray(named_key(3, "model")).tolist()
 

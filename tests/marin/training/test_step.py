@@ -25,21 +25,35 @@ from marin.training.state import TrainState, initial_state, leaves, manifest_of
 from marin.training.step import StepOutcome, TrainStep, fold, mesh_of
 
 
-def oracle(recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.ndarray) -> tuple[float, float, list[np.ndarray]]:
+def oracle(
+    recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.ndarray
+) -> tuple[float, float, list[np.ndarray]]:
     """Loss, gradient norm and parameters after one step: token-weighted mean over the batch, Levanter's own clipping."""
     arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
     axes = (hax.Axis("batch", tokens.shape[0]), hax.Axis("position", tokens.shape[1]))
 
     def mean_loss(arrays: Any) -> jax.Array:
-        example = LmExample(hax.named(jnp.asarray(tokens), axes), hax.named(jnp.asarray(weights), axes), AttentionMask.causal())
+        example = LmExample(
+            hax.named(jnp.asarray(tokens), axes),
+            hax.named(jnp.asarray(weights), axes),
+            AttentionMask.causal(),
+        )
         per_token = eqx.combine(arrays, static).compute_next_token_loss(example, reduction=None)
         return per_token.array.sum() / weights.sum()
 
     loss, grads = jax.jit(jax.value_and_grad(mean_loss))(arrays)
     config, chosen = recipe.optimizer, {"adamw": AdamConfig, "lion": LionConfig}[recipe.optimizer.name]
-    chain = chosen(learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
-                   warmup=config.warmup_steps, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
-                   epsilon=config.epsilon, max_grad_norm=config.max_grad_norm).build(recipe.trainer.num_steps)
+    chain = chosen(
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        min_lr_ratio=config.min_lr_ratio,
+        warmup=config.warmup_steps,
+        lr_schedule=config.schedule,
+        beta1=config.beta1,
+        beta2=config.beta2,
+        epsilon=config.epsilon,
+        max_grad_norm=config.max_grad_norm,
+    ).build(recipe.trainer.num_steps)
     updates, _ = chain.update(grads, chain.init(arrays), arrays)
     after = optax.apply_updates(arrays, updates)
     return float(loss), float(optax.global_norm(grads)), [np.asarray(x) for x in jax.tree.leaves(after)]
@@ -56,15 +70,23 @@ def one_step(recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.
 
 def without_warmup(recipe: Recipe) -> Recipe:
     """A first step that moves the parameters."""
-    return msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0))
+    return msgspec.structs.replace(
+        recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0)
+    )
 
 
-@pytest.mark.parametrize("fields", [
-    {"architecture": "llama"},
-    {"architecture": "gpt2", "microbatch": 1},
-    {"architecture": "llama", "optimizer": "lion", "shards": 2, "microbatch": 4, "batch": 8},
-], ids=["llama", "gpt2-microbatches", "lion-two-shards"])
-def test_ragged_masks_give_the_gradient_of_the_whole_batch(worker: ModuleType, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"architecture": "llama"},
+        {"architecture": "gpt2", "microbatch": 1},
+        {"architecture": "llama", "optimizer": "lion", "shards": 2, "microbatch": 4, "batch": 8},
+    ],
+    ids=["llama", "gpt2-microbatches", "lion-two-shards"],
+)
+def test_ragged_masks_give_the_gradient_of_the_whole_batch(
+    worker: ModuleType, fields: dict[str, Any]
+) -> None:
     case = worker.Case(name="oracle", **fields)
     recipe = without_warmup(worker.recipe_of(case))
     state = initial_state(recipe, worker.VOCABULARY)
@@ -90,8 +112,14 @@ def test_the_mean_of_means_would_have_been_noticed(worker: ModuleType) -> None:
     state = initial_state(worker.recipe_of(case), worker.VOCABULARY)
     tokens, weights = worker.batch_of(case, 0)
     axes = (hax.Axis("batch", tokens.shape[0]), hax.Axis("position", tokens.shape[1]))
-    example = LmExample(hax.named(jnp.asarray(tokens), axes), hax.named(jnp.asarray(weights), axes), AttentionMask.causal())
-    losses = np.asarray(eqx.filter_jit(lambda model: model.compute_next_token_loss(example, reduction=None).array)(state.model))
+    example = LmExample(
+        hax.named(jnp.asarray(tokens), axes), hax.named(jnp.asarray(weights), axes), AttentionMask.causal()
+    )
+    losses = np.asarray(
+        eqx.filter_jit(lambda model: model.compute_next_token_loss(example, reduction=None).array)(
+            state.model
+        )
+    )
     shards = [slice(i, i + 2) for i in range(0, 16, 2)]
     means = np.mean([losses[i].sum() / weights[i].sum() for i in shards])
     assert abs(means - losses.sum() / weights.sum()) > 1e-4
@@ -106,7 +134,9 @@ def test_clipping_is_that_of_optax(worker: ModuleType) -> None:
     _, norm, params = oracle(limited, state, tokens, weights)
     assert norm > 0.1, "there is something to clip"
     step, after, _ = one_step(limited, state, tokens, weights)
-    for mine, theirs in zip(jax.tree.leaves(eqx.filter(step.collect(after).model, eqx.is_inexact_array)), params, strict=True):
+    for mine, theirs in zip(
+        jax.tree.leaves(eqx.filter(step.collect(after).model, eqx.is_inexact_array)), params, strict=True
+    ):
         np.testing.assert_allclose(np.asarray(mine), theirs, atol=1e-6)
 
 
@@ -122,7 +152,9 @@ def test_the_fingerprint_is_that_of_the_state_after_the_step(worker: ModuleType)
 
 
 def test_cutting_and_joining_a_state_changes_nothing(worker: ModuleType) -> None:
-    recipe = worker.recipe_of(worker.Case(name="cut", hidden=20, length=8))  # sizes that do not divide by the slices
+    recipe = worker.recipe_of(
+        worker.Case(name="cut", hidden=20, length=8)
+    )  # sizes that do not divide by the slices
     state = initial_state(recipe, worker.VOCABULARY)
     step = TrainStep(recipe, mesh_of(1), state)
     assert manifest_of(step.collect(step.place(state))) == manifest_of(state)
@@ -137,8 +169,11 @@ def test_a_step_that_is_not_finite_is_not_taken(worker: ModuleType, poison: str)
     if poison == "weights":
         weights[3, 0] = np.nan
     else:
-        state = eqx.tree_at(lambda s: s.model.embeddings.token_embeddings.weight.array, state,
-                            replace_fn=lambda x: x.at[int(tokens[1, 0])].set(jnp.inf))
+        state = eqx.tree_at(
+            lambda s: s.model.embeddings.token_embeddings.weight.array,
+            state,
+            replace_fn=lambda x: x.at[int(tokens[1, 0])].set(jnp.inf),
+        )
     step, after, outcome = one_step(recipe, state, tokens, weights)
     assert not outcome.finite
     assert manifest_of(step.collect(after)) == manifest_of(state)
@@ -157,7 +192,9 @@ def test_the_program_is_named_by_what_is_computed(worker: ModuleType) -> None:
     state = initial_state(recipe, worker.VOCABULARY)
     program = TrainStep(recipe, mesh_of(1), state).program()
     assert sorted(program) == ["add", "gradient", "square", "update"]
-    faster = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5))
+    faster = msgspec.structs.replace(
+        recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5)
+    )
     other = TrainStep(faster, mesh_of(1), state).program()
     assert {name for name in program if program[name] != other[name]} == {"update"}
 

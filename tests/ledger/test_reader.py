@@ -7,6 +7,8 @@ import sqlite3
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ledger import (
     Draft,
@@ -150,6 +152,19 @@ def test_every_flipped_bit_of_a_proof_is_noticed(reader, signer):
 def test_what_is_no_proof_is_malformed(data):
     with pytest.raises(Malformed):
         LogProof.parse(data)
+
+
+@given(
+    st.binary(max_size=200).map(lambda tail: b"c2sp.org/tlog-proof@v1\nindex 1\n" + tail)
+    | st.binary(max_size=200)
+)
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_a_proof_or_malformed(data):
+    try:
+        proof = LogProof.parse(data)
+    except Malformed:
+        return
+    assert str(proof).encode() == data
 
 
 def test_a_changed_file_is_never_read(files, signer):

@@ -55,6 +55,7 @@ class Row:
     prefix: tuple[str, ...] = ()
     processes: int = 1
     bare: bool = False
+    canary: bool = False
     tiny: bool = False
     groups: tuple[str, ...] = ("",)
 
@@ -126,6 +127,7 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
 
     def one(process: int) -> subprocess.CompletedProcess[str]:
         arguments = ["--devices", str(row.devices)] + (["--bare"] if row.bare else [])
+        arguments += ["--canary"] if row.canary else []
         if row.processes > 1:
             arguments += ["--processes", str(row.processes), "--process", str(process), "--port", str(port)]
         return subprocess.run(

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from marin.arithmetic import cpu_flags
+from marin.training.canary import ANSWERS
+
 Results = dict[str, dict[str, Any]]
 REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
 
@@ -18,7 +21,7 @@ REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
 @pytest.fixture(scope="module")
 def straight(matrix: ModuleType) -> Results:
     """Both models trained on one device, in a process that has one."""
-    return matrix.execute(matrix.Row("1 device", case={"compiled": True}), REDUCED)
+    return matrix.execute(matrix.Row("1 device", case={"compiled": True}, canary=True), REDUCED)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,18 @@ def test_the_same_programs_and_no_product_that_depends_on_the_processor(
 ) -> None:
     assert straight[group]["program"] == moved[group]["program"]
     assert straight[group]["foreign"] == moved[group]["foreign"] == []
+
+
+def test_the_known_answer_comes_out(straight: Results) -> None:
+    assert straight["canary"]["answer"] in ANSWERS.values()
+
+
+def test_without_the_flags_the_known_answer_does_not_come_out(matrix: ModuleType) -> None:
+    """So the flags are in force where it does: the same program, on the same machine, with jax's defaults."""
+    if "avx512f" not in cpu_flags():
+        pytest.skip("this processor has no AVX-512: it may give the contract's bits without the flags too")
+    found = matrix.execute(matrix.Row("bare", bare=True, canary=True), [])
+    assert found["canary"]["answer"] not in ANSWERS.values()
 
 
 def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> None:

@@ -1,6 +1,6 @@
 """Trains tiny models in a process of its own and prints what their bits came to: one JSON line per case.
 
-    worker.py --devices N [--bare] [--processes P --process I --port PORT] CASE.json...
+    worker.py --devices N [--bare] [--canary] [--processes P --process I --port PORT] CASE.json...
 
 jax reads its flags once, so every device count, thread count or processor that a test compares is such a process. A
 case is a JSON object with the fields of :class:`Case`. The line printed for it holds the digest of the whole state
@@ -141,6 +141,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--canary", action="store_true", help="print the answer of the known-answer test first")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--process", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
@@ -160,6 +161,10 @@ def main(arguments: list[str]) -> None:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    if options.canary:
+        from marin.training import canary
+
+        sys.stdout.write(json.dumps({"name": "canary", "answer": canary.answer()}) + "\n")
     names = {field.name for field in fields(Case)}
     for text in options.cases:
         given = json.loads(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +17,7 @@ from levanter.layers.attention import AttentionMask
 from levanter.models.lm_model import LmExample
 from levanter.optim.config import AdamConfig, LionConfig
 
+from marin.errors import UsageError
 from marin.recipe import Recipe
 from marin.training import fingerprint
 from marin.training.model import optimizer
@@ -177,6 +178,15 @@ def test_a_step_that_is_not_finite_is_not_taken(worker: ModuleType, poison: str)
     step, after, outcome = one_step(recipe, state, tokens, weights)
     assert not outcome.finite
     assert manifest_of(step.collect(after)) == manifest_of(state)
+
+
+def test_shards_that_do_not_divide_over_the_devices_are_refused(worker: ModuleType) -> None:
+    recipe = worker.recipe_of(worker.Case(name="three"))
+    mesh: Any = SimpleNamespace(devices=np.empty(3))
+    with pytest.raises(UsageError, match=r"do not divide over the devices: --devices: expected a divisor of .*\(8\), found 3"):
+        TrainStep(recipe, mesh, initial_state(recipe, worker.VOCABULARY))
+    with pytest.raises(UsageError, match="not so many devices: --devices: expected at most"):
+        mesh_of(4096)
 
 
 def test_the_tree_adds_neighbours_first() -> None:

@@ -3,7 +3,8 @@
 import errno
 import fcntl
 import os
-import threading
+import subprocess
+import sys
 
 import pytest
 
@@ -110,25 +111,31 @@ def test_a_missing_root_is_empty_and_made_on_the_first_write(tmp_path):
     assert storage.exists("a")
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from ledger import PosixStorage
+with PosixStorage(Path(sys.argv[1])).lock("log/.lock", "a command that is killed"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_a_lock_dies_with_its_process(storage, root):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with storage.lock("log/.lock", "a command that is killed"):
-            os.write(writing, b"x")
-            threading.Event().wait()
-    os.read(reading, 1)
-    with (
-        pytest.raises(Locked, match=f"process {child} .*a command that is killed"),
-        storage.lock("log/.lock", "t"),
-    ):
-        pass
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, root],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    with holder:
+        assert holder.stdout.readline() == b"held\n"
+        names = f"process {holder.pid} .*a command that is killed"
+        with pytest.raises(Locked, match=names), storage.lock("log/.lock", "test"):
+            pass
+        holder.kill()
     with storage.lock("log/.lock", "test"):
         assert storage.exists("log/.lock")
-    os.close(reading)
-    os.close(writing)
 
 
 def test_adopting_by_link_shares_the_file(storage, root, tmp_path):

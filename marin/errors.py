@@ -3,7 +3,8 @@
     LedgerError                 (ledger.errors; fields what, where, expected, found, cure; exit status 1)
     └── MarinError              anything Marin itself refuses or finds
         ├── UsageError          the command or a parameter is wrong                          exit status 2
-        ├── DataError           input data is missing, empty, corrupt or not what it was declared to be
+        ├── DataError           input data is empty, corrupt or not what it was declared to be
+        │   └── DataMissing     input data is not there, or cannot be read or fetched now
         ├── StepFailed          a step stopped before it had a result
         ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
         ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
@@ -29,7 +30,11 @@ class UsageError(MarinError):
 
 
 class DataError(MarinError):
-    """Input data is missing, empty, corrupt, or differs from its declared digest."""
+    """Input data is empty, corrupt, or differs from its declared digest."""
+
+
+class DataMissing(DataError):
+    """Input data is not there, or cannot be read or fetched now; nothing is known to be wrong with it."""
 
 
 class StepFailed(MarinError):

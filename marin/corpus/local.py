@@ -19,7 +19,7 @@ from pathlib import Path
 
 from marin.corpus.documents import Document
 from marin.corpus.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
-from marin.errors import DataError
+from marin.errors import DataError, DataMissing
 
 _KINDS = (".txt", ".jsonl", ".jsonl.gz")
 
@@ -41,7 +41,7 @@ class SourceFile:
             with self.path.open("rb") as file:
                 return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise DataError(
+            raise DataMissing(
                 "data file cannot be read",
                 where=str(self.path),
                 found=error.strerror or str(error),
@@ -67,7 +67,7 @@ def matched(
             key=Path.as_posix,
         )
         if not files:
-            raise DataError(
+            raise DataMissing(
                 "no file matches",
                 where=f"{what}: {pattern}",
                 expected="at least one file",

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from ledger import NotFound, Store, Tampered
 from marin.corpus.local import SourceFile
-from marin.errors import DataError
+from marin.errors import DataError, DataMissing
 from marin.progress import Report, bar
 from marin.recipe import UrlDataset
 
@@ -158,7 +158,7 @@ def download(dataset: UrlDataset, target: Path, *, pause: Callable[[float], None
         except httpx.HTTPError as error:
             faults.append(f"{type(error).__name__}: {error}".rstrip(": "))
         log.warning("%s: %s (attempt %d of %d)", dataset.url, faults[-1], attempt + 1, ATTEMPTS)
-    raise DataError(
+    raise DataMissing(
         "data cannot be fetched",
         where=dataset.url,
         expected=f"{dataset.size} bytes",

@@ -29,7 +29,7 @@ from ledger import (
 from marin import environment
 from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest, provenance
-from marin.errors import DataError, MissingEvidence, Unsupported
+from marin.errors import DataMissing, MissingEvidence, Unsupported
 from marin.events import REPLAY_COMPLETED, Output, ReplayCompleted, write
 from marin.pipeline import PIPELINE
 from marin.progress import bar
@@ -264,10 +264,8 @@ def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
         return judge()
     except Unsupported as error:
         return Verdict("UNSUPPORTED", (str(error),))
-    except (Unavailable, MissingEvidence, NotFound) as error:
+    except (Unavailable, MissingEvidence, NotFound, DataMissing) as error:
         return Verdict("UNAVAILABLE", (str(error),))
-    except DataError as error:
-        return Verdict("UNAVAILABLE" if error.found == "nothing" else "FAIL", (str(error),))
     except LedgerError as error:
         return Verdict("FAIL", (str(error),))
 

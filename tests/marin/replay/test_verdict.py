@@ -18,7 +18,7 @@ from ledger import (
     Unavailable,
     create_key,
 )
-from marin.errors import MissingEvidence, Unsupported
+from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported
 from marin.replay.pins import Pins
 from marin.replay.verdict import NAMES, Report, TrainingSummary, Verdict
 from marin.replay.verify import _judged
@@ -50,7 +50,8 @@ def test_the_json_object_has_the_contract_s_keys() -> None:
 
 @pytest.mark.parametrize(("error", "outcome"), [
     (Unsupported("no"), "UNSUPPORTED"), (Unavailable("no"), "UNAVAILABLE"), (MissingEvidence("no"), "UNAVAILABLE"),
-    (NotFound("no"), "UNAVAILABLE"), (Tampered("no"), "FAIL"), (LedgerError("no"), "FAIL"),
+    (NotFound("no"), "UNAVAILABLE"),
+    (DataMissing("no"), "UNAVAILABLE"), (DataError("no"), "FAIL"), (Tampered("no"), "FAIL"), (LedgerError("no"), "FAIL"),
 ])
 def test_errors_become_the_verdict_that_they_mean(error: LedgerError, outcome: str) -> None:
     def judge() -> Verdict:

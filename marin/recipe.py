@@ -189,6 +189,8 @@ class Execution(Section, frozen=True):
     """How this machine executes a recipe. Never part of an identity."""
 
     devices: Positive = 1
+    self_check_every: Count = 0
+    """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
 
 
 def plain(value: Any) -> Any:

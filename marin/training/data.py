@@ -30,7 +30,7 @@ from marin.errors import DataError
 from marin.recipe import Recipe
 from marin.training.state import named_key
 from marin.training.step import DATA
-from marin.training.token_cache import open_cache
+from marin.training.token_cache import document_of, open_cache, read_tokens
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,29 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
         tokens = example.tokens.array
         yield Batch(step, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
         step += 1
+
+
+@dataclass(frozen=True)
+class SeenSequence:
+    """One sequence of one step's batch: its number in the token stream, its token ids, and the documents it lies in."""
+
+    index: int
+    tokens: np.ndarray
+    documents: range
+
+
+def seen_at(recipe: Recipe, cache: Path, step: int) -> tuple[list[SeenSequence], str]:
+    """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
+    _, length = token_dataset(cache, recipe.model.seq_len)
+    size, width = recipe.trainer.batch_size, recipe.model.seq_len
+    indices = EpochOrder(length, recipe.seed or 0)(range(step * size, (step + 1) * size))
+    stream, offsets = read_tokens(cache)
+    seen = []
+    for index in indices.tolist():
+        start, end = index * width, (index + 1) * width
+        documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
+        seen.append(SeenSequence(index, stream[start:end], documents))
+    return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
 
 
 def batch_digest(indices: np.ndarray, tokens: jax.Array | np.ndarray) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -26,7 +26,7 @@ from marin.recipe import Execution, Recipe
 from marin.training import canary
 from marin.training.data import Batch, batches
 from marin.training.slices import SlicedState
-from marin.training.state import initial_state, leaves, load, manifest_of, save
+from marin.training.state import TrainState, initial_state, leaves, load, manifest_of, save
 from marin.training.step import StepOutcome, TrainStep, mesh_of
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,14 @@ def step_fingerprint(outcome: StepOutcome) -> str:
     hasher = hashlib.sha256(np.asarray([outcome.loss, outcome.grad_norm], dtype="<f4").tobytes())
     hasher.update(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
     return "sha256:" + hasher.hexdigest()
+
+
+def differing_tensors(names: Sequence[str], one: StepOutcome, other: StepOutcome) -> list[str]:
+    """What differs between two executions of a step: ``loss``, ``gradient norm``, and tensors by name."""
+    scalars = {"loss": (one.loss, other.loss), "gradient norm": (one.grad_norm, other.grad_norm)}
+    found = [name for name, (a, b) in scalars.items() if a.tobytes() != b.tobytes()]
+    rows = zip(names, one.fingerprint, other.fingerprint, strict=True)
+    return found + [name for name, a, b in rows if a.tolist() != b.tolist()]
 
 
 class NotFinite(Diverged):
@@ -108,6 +116,7 @@ class Training:
         self.vocab_size = vocab_size
         self.mesh = mesh_of(execution.devices)
         self._cache = cache
+        self._self_check = execution.self_check_every
         self._first = initial_state(recipe, vocab_size)
         self.names = [name for name, _ in leaves(self._first)]
         self.step = TrainStep(recipe, self.mesh, self._first)
@@ -137,13 +146,18 @@ class Training:
         """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
 
         Raises:
+            Diverged: a step that was executed twice (``execution.self_check_every``) gave other bits.
             NotFinite: loss or gradient is not a finite number; the error names the step and holds the state before it.
         """
         record = SegmentRecord(start, start, before, before)
         traces: list[bytes] = []
         for number in range(start, end):
             batch = self._batch(number)
+            checked = self._self_check and number % self._self_check == 0
+            earlier = self.step.collect(state) if checked else None
             state, outcome = self.step.run(state, batch.tokens, batch.weights)
+            if earlier is not None:
+                self._check_again(number, earlier, batch, outcome)
             if not outcome.finite:
                 raise NotFinite(number, outcome, batch, state)
             record.losses.append(float(outcome.loss))
@@ -159,6 +173,15 @@ class Training:
         record.trace = b"".join(traces)
         record.end_state = manifest_of(self.step.collect(state))
         return state, record
+
+    def _check_again(self, number: int, earlier: TrainState, batch: Batch, outcome: StepOutcome) -> None:
+        """Execute a step once more from the state before it; raises ``Diverged`` where the bits are not the same."""
+        _, again = self.step.run(self.step.place(earlier), batch.tokens, batch.weights)
+        differing = differing_tensors(self.names, outcome, again)
+        if differing:
+            raise Diverged("a train step executed twice gave other bits", where=f"train step {number}",
+                           expected=step_fingerprint(outcome), found=f"{step_fingerprint(again)} in {', '.join(differing[:8])}",
+                           cure="this machine computes wrongly: go on from the last checkpoint on another one")
 
     def _batch(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:

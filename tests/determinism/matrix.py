@@ -191,7 +191,10 @@ def measure(rows: Sequence[Row], groups: Sequence[str]) -> Iterator[Outcome]:
         if missing:
             first = execute(TINY_REFERENCE if row.tiny else ROWS[0], missing)
             references |= {(row.tiny, name): result for name, result in first.items()}
-        found = first if missing and row == ROWS[0] else execute(row, mine)
+        if row == ROWS[0]:
+            yield Outcome(row.name, dict.fromkeys(mine, "reference"))
+            continue
+        found = execute(row, mine)
         parted = {name: differences(references[row.tiny, name], found[name]) for name in mine}
         yield Outcome(
             row.name,

@@ -1,0 +1,125 @@
+"""Segments on one device without the contract: what is recorded, refused, and checked twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ledger import StateManifest
+from marin.errors import Diverged, Unsupported
+from marin.recipe import Execution
+from marin.training import canary, loop
+from marin.training.data import batch_digest, batches, seen_at
+from marin.training.loop import NotFinite, Training, differing_tensors, step_fingerprint
+from marin.training.slices import SlicedState
+from marin.training.step import StepOutcome, TrainStep, mesh_of
+from marin.training.token_cache import write_cache
+
+Started = tuple[Training, SlicedState, StateManifest]
+
+
+@pytest.fixture(scope="module")
+def cache(worker: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A token cache of forty documents."""
+    folder = tmp_path_factory.mktemp("tokens") / "train"
+    generator = np.random.default_rng(9)
+    write_cache(folder, (generator.integers(0, worker.VOCABULARY, 30 + n, dtype=np.int32) for n in range(40)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(worker: ModuleType) -> Any:
+    return worker.recipe_of(worker.Case(name="loop", shards=2, batch=4, length=16, steps=6, hidden=16, layers=1))
+
+
+@pytest.fixture
+def start(worker: ModuleType, recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Starts a training; the contract is not in force in this process, so its proofs are left out."""
+    monkeypatch.setattr(canary, "check", lambda _: None)
+    monkeypatch.setattr(TrainStep, "foreign_products", lambda _: [])
+
+    def started(**execution: int) -> Started:
+        training = Training(recipe, cache, worker.VOCABULARY, Execution(**execution))
+        return training, *training.start()
+
+    return started
+
+
+def test_a_resumed_segment_records_what_the_straight_one_does(start: Any, tmp_path: Path) -> None:
+    training, state, manifest = start(self_check_every=2)
+    state, first = training.segment(state, manifest, 0, 3)
+    training.save(state, tmp_path / "c")
+    _, second = training.segment(state, first.end_state, 3, 5)
+    assert (first.start, first.end, len(first.losses)) == (0, 3, 3)
+    assert len(first.trace) == 3 * len(training.names) * 2 * 4
+    resumed, at = training.resume(tmp_path / "c", first.end_state.digest, where="step 3")
+    assert at == first.end_state
+    assert training.segment(resumed, at, 3, 5)[1] == second
+
+
+def test_what_a_step_saw_is_found_without_training(recipe: Any, cache: Path) -> None:
+    fed = batches(recipe, cache, mesh_of(1), 7)
+    for step in (7, 8):
+        batch = next(fed)
+        seen, digest = seen_at(recipe, cache, step)
+        assert digest == batch.digest == batch_digest(batch.indices, batch.tokens)
+        assert [sequence.index for sequence in seen] == batch.indices.tolist()
+        assert all(len(sequence.documents) in (1, 2) for sequence in seen)
+
+
+def test_a_step_that_computes_otherwise_the_second_time_is_noticed(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    training, state, manifest = start(self_check_every=1)
+    run, calls = TrainStep.run, []
+
+    def faulty(self: TrainStep, *arguments: Any) -> tuple[SlicedState, StepOutcome]:
+        after, outcome = run(self, *arguments)
+        calls.append(outcome)
+        prints = outcome.fingerprint.copy()
+        prints[4, 1] ^= len(calls) == 4  # the second execution of step 1
+        return after, StepOutcome(outcome.loss, outcome.grad_norm, prints)
+
+    monkeypatch.setattr(TrainStep, "run", faulty)
+    with pytest.raises(Diverged, match=rf"executed twice gave other bits: train step 1: .* in {training.names[4]};"):
+        training.segment(state, manifest, 0, 3)
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step_with_the_state_before(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    training, state, manifest = start()
+    run = TrainStep.run
+
+    def poisoned(self: TrainStep, state: SlicedState, tokens: Any, weights: Any) -> tuple[SlicedState, StepOutcome]:
+        return run(self, state, tokens, weights * (np.nan if int(state.step) == 2 else 1.0))
+
+    monkeypatch.setattr(TrainStep, "run", poisoned)
+    with pytest.raises(NotFinite, match=r"train step 2 .*: expected finite numbers, found loss nan") as raised:
+        training.segment(state, manifest, 0, 4)
+    assert int(training.step.collect(raised.value.state).step) == 2
+
+
+def test_a_machine_with_another_answer_is_unsupported(recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "answer", lambda: "sha256:" + "0" * 64)
+    with pytest.raises(Unsupported, match="does not compute the bits") as raised:
+        Training(recipe, cache, 64, Execution())
+    assert raised.value.exit_code == 3
+    monkeypatch.setattr(canary, "version", lambda _: "9.9.9")
+    with pytest.raises(Unsupported, match="no known answer"):
+        canary.check(recipe.arithmetic)
+
+
+def test_products_that_depend_on_the_processor_are_refused(recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "check", lambda _: None)
+    monkeypatch.setattr(loop.TrainStep, "foreign_products", lambda _: ["%dot.7"])
+    with pytest.raises(Unsupported, match=r"matrix products whose bits depend on the processor: .* found %dot\.7"):
+        Training(recipe, cache, 64, Execution())
+
+
+def test_differences_are_named() -> None:
+    one = StepOutcome(np.float32(1), np.float32(2), np.zeros((2, 2), np.uint32))
+    other = StepOutcome(np.float32(1), np.float32(3), np.array([[0, 0], [0, 1]], np.uint32))
+    assert differing_tensors(["a", "b"], one, other) == ["gradient norm", "b"]
+    assert differing_tensors(["a", "b"], one, one) == []
+    assert step_fingerprint(one) != step_fingerprint(other)

@@ -12,7 +12,7 @@ import io
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def score_pairs(pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: R
         ids = np.full((size, length), eos, np.int32)
         weights = np.zeros((size, length), np.float32)
         for row, text in enumerate(sentences[start : start + size]):
-            encoded = [eos, *tokenizer.encode(" " + text if not text.startswith(" ") else text).ids][:length]
+            encoded = [eos, *tokenizer.encode(text).ids][:length]
             ids[row, : len(encoded)] = encoded
             weights[row, : len(encoded) - 1] = 1.0
         values.extend(float(value) for value in score(ids, weights))
@@ -135,16 +135,22 @@ def score_pairs(pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: R
 
 
 def pair_metrics(scores: Sequence[PairScore]) -> dict[str, float]:
-    """Share of pairs won strictly, share of ties, and the share won by phenomenon."""
+    """How many pairs, the share won strictly, and the share of ties."""
     if not scores:
         return {}
-    by_phenomenon: dict[str, list[bool]] = defaultdict(list)
+    return {"pairs": float(len(scores)),
+            "pairs_won": sum(score.good > score.bad for score in scores) / len(scores),
+            "pairs_tied": sum(score.good == score.bad for score in scores) / len(scores)}
+
+
+def phenomena_table(scores: Sequence[PairScore]) -> str:
+    """CSV with a row per phenomenon: pairs, share won strictly, share tied."""
+    by_phenomenon: dict[str, list[PairScore]] = defaultdict(list)
     for score in scores:
-        by_phenomenon[score.phenomenon].append(score.good > score.bad)
-    metrics = {"pairs": float(len(scores)),
-               "pairs_won": sum(score.good > score.bad for score in scores) / len(scores),
-               "pairs_tied": sum(score.good == score.bad for score in scores) / len(scores)}
-    return metrics | {f"pairs_won/{name}": sum(won) / len(won) for name, won in sorted(by_phenomenon.items())}
+        by_phenomenon[score.phenomenon].append(score)
+    return _csv(("phenomenon", "pairs", "won", "tied"), (
+        (name, len(group), *(repr(pair_metrics(group)[key]) for key in ("pairs_won", "pairs_tied")))
+        for name, group in sorted(by_phenomenon.items())))
 
 
 def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int = SAMPLE_TOKENS) -> str:
@@ -179,16 +185,18 @@ def evaluate(task: Task) -> StepResult:
     scores = list(score_pairs(pairs, tokenizer, recipe, score))
     metrics |= pair_metrics(scores)
     (task.out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    (task.out / "pairs.csv").write_text(_table(scores), encoding="utf-8")
+    pairs_table = _csv(("phenomenon", "pair", "good", "bad", "won"), (
+        (s.phenomenon, s.pair, repr(s.good), repr(s.bad), int(s.good > s.bad)) for s in scores))
+    (task.out / "pairs.csv").write_text(pairs_table, encoding="utf-8")
     (task.out / "sample.txt").write_text(sample(model, tokenizer, recipe) + "\n", encoding="utf-8")
     task.journal.record(EVAL_COMPLETED, EvalCompleted(
         run=task.run, model=digest, metrics={name: value.hex() for name, value in metrics.items()}))
-    return StepResult(kind="evaluation", metrics=metrics)
+    return StepResult(kind="evaluation", metrics=metrics, tables={"pairs": phenomena_table(scores)})
 
 
-def _table(scores: Sequence[PairScore]) -> str:
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("phenomenon", "pair", "good", "bad", "won"))
-    writer.writerows((s.phenomenon, s.pair, repr(s.good), repr(s.bad), int(s.good > s.bad)) for s in scores)
+    writer.writerow(head)
+    writer.writerows(rows)
     return text.getvalue()

@@ -1,0 +1,70 @@
+"""What the evaluation counts: strict wins, ties apart, sums over the right tokens."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from marin.errors import DataError
+from marin.recipe import Evaluation, Model, Recipe
+from marin.training.evaluate import PairScore, pair_metrics, phenomena_table, read_pairs, score_pairs
+
+RECIPE = Recipe(model=Model(seq_len=8), evaluation=Evaluation(batch_size=3))
+
+
+def words() -> Tokenizer:
+    vocabulary = {"<|endoftext|>": 0, "the": 1, "dog": 2, "runs": 3, "run": 4}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<|endoftext|>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    return tokenizer
+
+
+PAIRS = [{"phenomenon": "agreement", "pair": str(i), "good": "the dog runs", "bad": "the dog run"} for i in range(4)]
+
+
+def test_a_constant_model_wins_nothing_and_its_ties_show() -> None:
+    scores = list(score_pairs(PAIRS, words(), RECIPE, lambda tokens, weights: -weights.sum(axis=1)))
+    assert pair_metrics(scores) == {"pairs": 4.0, "pairs_won": 0.0, "pairs_tied": 1.0}
+
+
+def test_every_token_of_the_sentence_counts_once_and_nothing_else() -> None:
+    seen: list[tuple[list[int], list[float]]] = []
+
+    def score(tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        seen.extend(zip(tokens.tolist(), weights.tolist(), strict=True))
+        predicted = np.roll(tokens, -1, axis=1)
+        return (weights * np.where(predicted == 3, -1.0, -2.0)).sum(axis=1)
+
+    scores = list(score_pairs(PAIRS, words(), RECIPE, score))
+    assert seen[0] == ([0, 1, 2, 3, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0])
+    assert [(s.good, s.bad) for s in scores] == [(-5.0, -6.0)] * 4
+    assert pair_metrics(scores)["pairs_won"] == 1.0
+
+
+def test_the_table_has_a_row_per_phenomenon() -> None:
+    scores = [PairScore("b", "1", -1.0, -2.0), PairScore("a", "2", -2.0, -1.0), PairScore("a", "3", -1.0, -1.0)]
+    rows = list(csv.DictReader(phenomena_table(scores).splitlines()))
+    assert rows == [{"phenomenon": "a", "pairs": "2", "won": "0.0", "tied": "0.5"},
+                    {"phenomenon": "b", "pairs": "1", "won": "1.0", "tied": "0.0"}]
+
+
+def test_without_pairs_there_are_no_such_metrics(tmp_path: Path) -> None:
+    assert read_pairs(tmp_path / "absent.jsonl", 10) == []
+    assert pair_metrics([]) == {}
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b", "UID": "x", "pairID": 7}) + "\n{}\n", encoding="utf-8")
+    assert read_pairs(path, 1) == [{"phenomenon": "x", "pair": "7", "good": "a", "bad": "b"}]
+    with pytest.raises(DataError, match=r"pairs.jsonl:2"):
+        read_pairs(path, 2)
+
+

@@ -23,7 +23,7 @@ VARIABLES: dict[str, str] = DVC["vars"][0]
 # One other valid value in every section of the recipe.
 CHANGES: dict[str, dict[str, Any]] = {
     "dataset": {"seed": 7}, "tokenizer": {"vocab_size": 300}, "tokens": {"append_eos": False}, "model": {"num_layers": 5},
-    "optimizer": {"learning_rate": 0.1}, "trainer": {"num_steps": 7}, "arithmetic": {"microbatch_size": 1},
+    "optimizer": {"learning_rate": 0.1}, "trainer": {"num_steps": 7}, "arithmetic": {"threads": 4},
     "evaluation": {"max_sequences": 5}, "export": {},
 }
 

@@ -74,3 +74,6 @@ ENTRY %main.3 (a: f32[4,8], b: f32[8,2]) -> f32[4,2] {
 }
 """
     assert foreign_products(text) == ["%dot.7"]
+    without = "\n".join(line for line in text.splitlines() if "%dot.7" not in line)
+    assert foreign_products(without) == []
+    assert foreign_products("") == ["no product was recognised"]

@@ -35,8 +35,7 @@ def audit_log(vkeys: Sequence[str] = (), *, log_only: bool = False, foreign: boo
         root = open_root()
         storage, keys = root.storage, [root.verifier]
     hashing = not (log_only or foreign)
-    places = {"log": ""} if foreign else {}
-    findings = check(storage, keys, deep=hashing, entries_are_events=not foreign, **places)
+    findings = check(storage, keys, deep=hashing, log="" if foreign else "log", entries_are_events=not foreign)
     held = None
     if hashing:
         store = Store(storage)

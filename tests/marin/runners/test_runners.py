@@ -1,0 +1,108 @@
+"""Runners: results in order from warm workers, deaths survived and bounded, nothing left running afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from marin.runners.local import LocalRunner
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+WORK = '''
+import json, os, pathlib, sys
+
+class Work:
+    def __init__(self, setup):
+        self.folder = pathlib.Path(setup.decode())
+        (self.folder / f"started-{os.getpid()}").touch()
+
+    def __call__(self, task):
+        job = json.loads(task)
+        if job["die"] == "always" or (job["die"] == "once" and not (self.folder / f"died-{job['number']}").exists()):
+            (self.folder / f"died-{job['number']}").touch()
+            os._exit(9)
+        return json.dumps([job["number"], os.getpid(), os.environ.get("CONTRACT"), os.environ.get("RAY_AUTH_MODE")]).encode()
+
+def start(setup):
+    return Work(setup)
+'''
+
+RUN = '''
+import json, os, sys
+import work
+from ledger import Unavailable
+from marin.runners.ray import RayRunner, _descendants
+deaths = sys.argv[2:]
+tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
+results, failure = [], None
+with_token = os.environ.get("RAY_AUTH_TOKEN")
+try:
+    with RayRunner(2).run(work.start, sys.argv[1].encode(), tasks) as answers:
+        for answer in answers:
+            results.append(json.loads(answer))
+except Unavailable as error:
+    failure = str(error)
+sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(_descendants()), "driver": os.getpid(),
+                             "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
+'''
+
+
+def on_ray(folder: Path, *deaths: str) -> dict[str, object]:
+    """What a process reports that runs one task per word in `deaths` on two workers."""
+    (folder / "work.py").write_text(WORK, encoding="utf-8")
+    home = folder / "home"
+    home.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
+    environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "CONTRACT": "kept", "HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", RUN, str(folder), *deaths], cwd=folder, capture_output=True, text=True,
+                          timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert list(home.rglob("*token*")) == [], "the token is never written down"
+    report = json.loads(done.stdout)
+    assert isinstance(report, dict)
+    return report
+
+
+def test_the_local_runner_works_on_demand() -> None:
+    asked: list[bytes] = []
+
+    def start(setup: bytes):
+        def work(task: bytes) -> bytes:
+            asked.append(task)
+            return setup + task
+
+        return work
+
+    with LocalRunner().run(start, b"s", [b"1", b"2", b"3"]) as results:
+        assert [next(results), next(results)] == [b"s1", b"s2"]
+    assert asked == [b"1", b"2"]
+
+
+def test_one_worker_never_imports_ray() -> None:
+    program = "import sys\nfrom marin.replay.segments import runner\nrunner(1)\nsys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path: Path) -> None:
+    report = on_ray(tmp_path, "no", "once", "no", "no", "no")
+    results = report["results"]
+    assert isinstance(results, list)
+    assert report["failure"] is None
+    assert [number for number, *_ in results] == [0, 1, 2, 3, 4]
+    assert {tuple(rest) for _, _, *rest in results} == {("kept", "token")}
+    processes = {process for _, process, *_ in results}
+    assert report["driver"] not in processes
+    assert len(list(tmp_path.glob("started-*"))) == 3, "two workers and one successor: they stay warm"
+    assert report["left"] == []
+    assert report["token"] is False, "the driver's environment is as it was"
+
+
+def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
+    report = on_ray(tmp_path, "no", "always")
+    assert "worker died" in str(report["failure"])
+    assert len(list(tmp_path.glob("started-*"))) == 4, "two workers and two successors"
+    assert report["left"] == []

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ledger import LedgerError, NotFound, Unavailable
+from marin.errors import DataMissing, MissingEvidence, Unsupported
 from marin.replay.compare import Divergence
 
 Outcome = Literal["PASS", "FAIL", "NOT_RUN", "UNAVAILABLE", "UNSUPPORTED"]
@@ -23,11 +25,21 @@ class Verdict:
 NOT_RUN = Verdict("NOT_RUN")
 
 
+def outcome_of(error: LedgerError) -> Outcome:
+    """The verdict that an error means when it stops a judge."""
+    if isinstance(error, Unsupported):
+        return "UNSUPPORTED"
+    if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing):
+        return "UNAVAILABLE"
+    return "FAIL"
+
+
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How training was replayed. ``mode``: full or none. ``seconds``: wall time."""
+    """How training was replayed. ``mode``: every segment, a drawn sample, those that cover a range of train steps, or
+    none. ``seconds``: wall time."""
 
-    mode: Literal["full", "none"]
+    mode: Literal["full", "sampled", "range", "none"]
     segments_total: int
     segments_replayed: int
     workers: int

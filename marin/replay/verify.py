@@ -21,7 +21,6 @@ from ledger import (
     NotFound,
     StateManifest,
     Store,
-    Unavailable,
     VerifierKey,
     check,
     describe_tree,
@@ -29,7 +28,6 @@ from ledger import (
 from marin import environment
 from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest, provenance
-from marin.errors import DataMissing, MissingEvidence, Unsupported
 from marin.events import REPLAY_COMPLETED, Output, ReplayCompleted, write
 from marin.pipeline import PIPELINE
 from marin.progress import bar
@@ -37,8 +35,10 @@ from marin.recipe import Execution
 from marin.replay import compare
 from marin.replay.compare import Divergence
 from marin.replay.pins import Pins
+from marin.replay.sampling import WHOLE, Scope, describe_bound, select
 from marin.replay.sandbox import Sandbox
-from marin.replay.verdict import NAMES, NOT_RUN, Report, TrainingSummary, Verdict
+from marin.replay.segments import replay_segments
+from marin.replay.verdict import NAMES, NOT_RUN, Report, TrainingSummary, Verdict, outcome_of
 from marin.root import Root
 from marin.runs import RunView, load, resolve, stream_of
 
@@ -52,7 +52,7 @@ class Verification:
     """One verification of one run; :meth:`report` gives the verdicts asked for."""
 
     def __init__(self, root: Root, name: str, *, execution: Execution, trusted: Sequence[VerifierKey] = (),
-                 pins: Pins | None = None) -> None:
+                 pins: Pins | None = None, workers: int = 1, scope: Scope = WHOLE) -> None:
         self.root = root
         self.store: Store = root.store()
         self.reader = root.reader(trusted)
@@ -61,6 +61,9 @@ class Verification:
         history = root.history()
         self.run: RunView = load(history, resolve(history, name))
         self.execution = execution
+        self.workers = workers
+        self.selection = select([(fact.body.start, fact.body.end) for fact in self.run.segments], scope,
+                                self.reader.checkpoint().root, self.run.run)
         self.divergence: Divergence | None = None
         self.summary = TrainingSummary("none", len(self.run.segments), 0, 1, 0.0)
         self.remarks = tuple(self._remarks())
@@ -135,13 +138,16 @@ class Verification:
         return Verdict("PASS", tuple(f"{name}: {self.run.output(name).digest}" for name in DATA_STEPS))
 
     def training(self) -> Verdict:
-        """Every train step executed again from the recipe's own initial state."""
+        """Train steps executed again. With one worker and no selection all, in order, from the recipe's own initial
+        state; otherwise the chosen segments, each from its recorded start state."""
         recipe, segments = self.run.recipe, [fact.body for fact in self.run.segments]
-        self.summary = TrainingSummary("full", len(segments), 0, 1, 0.0)
+        self.summary = TrainingSummary(self.selection.mode, len(segments), 0, self.workers, 0.0)
         self.divergence = compare.chain(segments, recipe.trainer.num_steps, self.run.output("train").digest)
         if self.divergence is not None:
             return Verdict("FAIL", (self.divergence.describe(),))
         apply(recipe.arithmetic, self.execution)
+        if self.workers > 1 or self.selection.mode != "full":
+            return self._training_by_segments()
         from marin.training.replay import replay
 
         with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress:
@@ -156,6 +162,26 @@ class Verification:
             return Verdict("FAIL", (result.divergence.describe(), *programs))
         return Verdict("PASS", (f"{recipe.trainer.num_steps} train steps in {len(segments)} segments executed again "
                                 f"on {self.execution.devices} device(s), same bits", *programs))
+
+    def _training_by_segments(self) -> Verdict:
+        """The chosen segments, each on its own; the chain of all was checked before."""
+        chosen = self.selection
+        with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", len(chosen.positions)) as progress:
+            inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
+            result = replay_segments(self.run, self.root.location, chosen.positions, inputs["tokens"], inputs["tokenizer"],
+                                     self.execution, self.workers, progress)
+        self.divergence = result.divergence
+        self.summary = TrainingSummary(chosen.mode, len(self.run.segments), result.segments_replayed, self.workers,
+                                       result.seconds)
+        if result.outcome != "PASS":
+            return Verdict(result.outcome, result.lines)
+        steps = sum(self.run.segments[i].body.end - self.run.segments[i].body.start for i in chosen.positions)
+        lines = [f"{steps} train steps in {len(chosen.positions)} of {len(self.run.segments)} segments executed again by "
+                 f"{self.workers} worker(s) on {self.execution.devices} device(s) each, same bits; all segments form one chain"]
+        if chosen.mode == "sampled":
+            lines.append(f"{len(chosen.positions)} segments drawn from {chosen.among} by the log's root "
+                         f"{self.reader.checkpoint().root.hex()}: {describe_bound(len(chosen.positions))}")
+        return Verdict("PASS", (*lines, *result.lines))
 
     def model(self) -> Verdict:
         """The last training checkpoint holds the final state, and evaluation and export follow from it."""
@@ -262,12 +288,8 @@ def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
     logger.info("verifying %s", name)
     try:
         return judge()
-    except Unsupported as error:
-        return Verdict("UNSUPPORTED", (str(error),))
-    except (Unavailable, MissingEvidence, NotFound, DataMissing) as error:
-        return Verdict("UNAVAILABLE", (str(error),))
     except LedgerError as error:
-        return Verdict("FAIL", (str(error),))
+        return Verdict(outcome_of(error), (str(error),))
 
 
 def _differing_files(recorded: Manifest, found: Manifest) -> list[str]:

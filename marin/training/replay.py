@@ -1,7 +1,7 @@
 """Training executed again: every segment from its start state, compared with what was recorded.
 
 Serial full replay starts from the initial state that the recipe leads to, never from a stored one: what the ledger
-says is only compared with.
+says is only compared with. A segment on its own starts from the stored state that its digest proves.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ledger import LedgerError, StateManifest, Store
 from marin.cache import compilation_cache
@@ -59,6 +60,38 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
             return ended(done + 1, divergence)
         manifest = record.end_state
     return ended(len(segments), None)
+
+
+class SegmentReplay:
+    """Segments of one run, each executed on its own. Compiled once, for as many segments as come."""
+
+    def __init__(self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution) -> None:
+        use_compilation_cache(compilation_cache())
+        self._training = Training(recipe, tokens / "train", vocabulary_size(tokenizer), execution)
+        self._store = store
+        self.program: Json = dict(program_identity(self._training))
+
+    def replay(self, recorded: TrainSegment, checkpoint: str | None, initial: StateManifest | None) -> Divergence | None:
+        """Execute one segment and compare. The first starts from the recipe's own initial state (``initial`` names the
+        tensors when it differs), every other from the training checkpoint stored as ``checkpoint``.
+
+        Raises:
+            Tampered: what is stored is not the state that the segment starts from.
+            LedgerError: the checkpoint can not be had.
+        """
+        if checkpoint is None:
+            state, manifest = self._training.start()
+            if manifest.digest != recorded.start_state:
+                differing = tuple(initial.differing(manifest)) if initial is not None else ()
+                return Divergence(recorded.start, differing, recorded.start_state, manifest.digest, "the initial state differs")
+        else:
+            with TemporaryDirectory(prefix="marin-segment-") as base:
+                folder = Path(base) / "checkpoint"
+                self._store.checkout(checkpoint, folder)
+                state, manifest = self._training.resume(folder, recorded.start_state,
+                                                        where=f"training checkpoint before train step {recorded.start}")
+        _, record = self._training.segment(state, manifest, recorded.start, recorded.end)
+        return compare.segment(recorded, found(record), _blob(self._store, recorded.trace), self._training.names)
 
 
 def found(record: SegmentRecord) -> FoundSegment:

@@ -1,0 +1,83 @@
+"""Segments replayed by Ray workers: the same verdict as in order, the forged segment named, and no process left."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+FORGE_LAST = """
+import shutil
+from ledger import Draft, Log
+from marin.root import open_root
+root = open_root()
+signer = root.signer()
+drafts = [Draft(e.type, e.stream, dict(e.body), id=e.id, actor=e.actor, time=e.time) for _, e in root.reader().events()]
+last = max(i for i, draft in enumerate(drafts) if draft.type == "train.segment/v1")
+drafts[last].body["fingerprints"][1] = "sha256:" + "0" * 64
+shutil.rmtree(".marin/log"); shutil.rmtree(".marin/projections", ignore_errors=True)
+Log.create(root.storage, signer)
+with Log.open(root.storage, signer) as log:
+    log.append(drafts)
+"""
+
+
+def still_running(project: Project) -> list[str]:
+    """Command lines of living processes that were started for `project`: they have its cache in their environment."""
+    mark = f"MARIN_CACHE={project.home / 'cache'}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark not in (folder / "environ").read_bytes().split(b"\0"):
+                continue
+            descriptor = os.pidfd_open(int(folder.name))
+            with os.fdopen(descriptor):
+                if not select.select([descriptor], [], [], 0)[0]:
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def test_two_workers_prove_the_run_together(project: Project) -> None:
+    status, report = project.verify("--only", "training", "--workers", "2")
+    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
+    assert report["training"] | {"seconds": 0} == {
+        "mode": "full", "segments_total": 2, "segments_replayed": 2, "workers": 2, "seconds": 0}
+    assert still_running(project) == []
+
+
+def test_a_forged_segment_is_located_by_workers(project: Project) -> None:
+    project.python(FORGE_LAST)
+    status, report = project.verify("--only", "ledger,training", "--workers", "2", "--no-record")
+    assert (status, report["verdicts"]["ledger"], report["verdicts"]["training"]) == (1, "PASS", "FAIL"), report
+    assert report["first_divergence"]["step"] == 4
+    assert still_running(project) == []
+
+
+def test_one_segment_of_two(project: Project) -> None:
+    project.python(FORGE_LAST)
+    status, report = project.verify("--only", "training", "--steps", "0:2", "--no-record")
+    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
+    assert (report["training"]["mode"], report["training"]["segments_replayed"]) == ("range", 1)
+    status, report = project.verify("--only", "training", "--sample", "1", "--steps", "3:6", "--no-record")
+    assert (status, report["first_divergence"]["step"]) == (1, 4), report
+
+
+def test_a_sample_says_what_it_is_worth(project: Project) -> None:
+    status, report = project.verify("--only", "training", "--sample", "1", "--no-record")
+    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
+    assert report["training"] | {"seconds": 0} == {
+        "mode": "sampled", "segments_total": 2, "segments_replayed": 1, "workers": 1, "seconds": 0}
+    assert "1-(1-f)^1" in " ".join(report["details"]["training"])
+    assert report["log_checkpoint"]["root"] in " ".join(report["details"]["training"])
+
+
+def test_wrong_ranges_are_wrong_usage(project: Project) -> None:
+    for steps in ("5", "4:2", "a:b", "900:901"):
+        done = project.marin("verify", "latest", "--only", "training", "--steps", steps)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -2,8 +2,8 @@
 
 The Ray listens on the loopback address, without a dashboard, and asks for a token that is drawn for this occasion and
 is known to this process and its children only. When ``run`` ends, so do all its processes: they are waited for, not
-only asked. Ray itself ends them when this process is killed. Workers inherit this process's environment, and with it
-the arithmetic contract that was put in force here.
+only asked. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within about a minute. Workers
+inherit this process's environment, and with it the arithmetic contract that was put in force here.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class RayRunner:
     def run(self, start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order. Workers take the next task as soon as they have finished one. Standard output is the
         caller's data, and Ray tells there of every worker that dies: meanwhile it is stderr."""
-        with redirect_stdout(sys.stderr), _environment(_variables()), _local_ray(self.workers) as ray:
+        count = max(1, min(self.workers, len(tasks)))
+        with redirect_stdout(sys.stderr), _environment(_variables()), _local_ray(count) as ray:
             kind = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
-            pool = [kind.remote(start, setup) for _ in range(min(self.workers, len(tasks)))]
+            pool = [kind.remote(start, setup) for _ in range(count)]
             yield _in_order(ray, pool, tasks)
 
 
@@ -112,10 +113,13 @@ def _local_ray(workers: int) -> Iterator[Any]:
 
 
 def _variables() -> Mapping[str, str]:
-    """What Ray reads when it is imported and started: a token of our own, no reports to anybody, and workers that are
-    as welcome to the processor as this process is (Ray would make them nice by 15)."""
+    """What Ray reads when it is imported and started: a token of our own, no reports to anybody, workers that are as
+    welcome to the processor as this process is (Ray would make them nice by 15), and no address but the loopback one
+    (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
+    machine's outer address)."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0"}
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @contextmanager

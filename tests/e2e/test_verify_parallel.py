@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from contextlib import suppress
@@ -65,6 +66,26 @@ def test_one_segment_of_two(project: Project) -> None:
     assert (report["training"]["mode"], report["training"]["segments_replayed"]) == ("range", 1)
     status, report = project.verify("--only", "training", "--sample", "1", "--steps", "3:6", "--no-record")
     assert (status, report["first_divergence"]["step"]) == (1, 4), report
+
+
+def test_a_stored_state_is_proven_before_it_is_used(project: Project) -> None:
+    shown = json.loads(project.marin("show", "latest", "--json").stdout)
+    tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3).removeprefix("sha256:")
+    files = {"".join(path.relative_to(project.root / "store").parts): path
+             for path in (project.root / "store").rglob("*") if path.is_file()}
+    listed = next(path for name, path in files.items() if name.endswith(tree)).read_bytes()
+    largest = max((path for name, path in files.items() if name[-64:].encode() in listed and name[-64:] != tree),
+                  key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.chmod(0o644)
+    largest.write_bytes(bytes(data))
+    status, report = project.verify("--only", "training", "--steps", "3:6", "--no-record")
+    assert (status, report["verdicts"]["training"], report["first_divergence"]["step"]) == (1, "FAIL", 3), report
+    assert "stored state" in report["first_divergence"]["explanation"]
+    largest.unlink()
+    status, report = project.verify("--only", "training", "--steps", "3:6", "--no-record")
+    assert (status, report["verdicts"]["training"], report["first_divergence"]) == (3, "UNAVAILABLE", None), report
 
 
 def test_a_sample_says_what_it_is_worth(project: Project) -> None:

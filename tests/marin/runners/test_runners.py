@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from marin.runners.local import LocalRunner
 
@@ -32,26 +33,36 @@ def start(setup):
 '''
 
 RUN = '''
-import json, os, sys
+import contextlib, json, os, pathlib, sys
 import work
 from ledger import Unavailable
 from marin.runners.ray import RayRunner, _descendants
 deaths = sys.argv[2:]
 tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
-results, failure = [], None
+results, failure, addresses = [], None, set()
+
+def listening():
+    sockets = set()
+    for process in _descendants():
+        with contextlib.suppress(OSError):
+            sockets |= {os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
+
 with_token = os.environ.get("RAY_AUTH_TOKEN")
 try:
     with RayRunner(2).run(work.start, sys.argv[1].encode(), tasks) as answers:
         for answer in answers:
             results.append(json.loads(answer))
+            addresses |= listening()
 except Unavailable as error:
     failure = str(error)
 sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(_descendants()), "driver": os.getpid(),
-                             "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
+                             "addresses": sorted(addresses), "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
 '''
 
 
-def on_ray(folder: Path, *deaths: str) -> dict[str, object]:
+def on_ray(folder: Path, *deaths: str) -> dict[str, Any]:
     """What a process reports that runs one task per word in `deaths` on two workers."""
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     home = folder / "home"
@@ -90,7 +101,6 @@ def test_one_worker_never_imports_ray() -> None:
 def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path: Path) -> None:
     report = on_ray(tmp_path, "no", "once", "no", "no", "no")
     results = report["results"]
-    assert isinstance(results, list)
     assert report["failure"] is None
     assert [number for number, *_ in results] == [0, 1, 2, 3, 4]
     assert {tuple(rest) for _, _, *rest in results} == {("kept", "token")}
@@ -98,6 +108,8 @@ def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path
     assert report["driver"] not in processes
     assert len(list(tmp_path.glob("started-*"))) == 3, "two workers and one successor: they stay warm"
     assert report["left"] == []
+    assert report["addresses"]
+    assert all(str(address).endswith("0100007F") for address in report["addresses"]), "127.0.0.1, as IPv4 or mapped into IPv6"
     assert report["token"] is False, "the driver's environment is as it was"
 
 

@@ -35,14 +35,15 @@ def audit_log(vkeys: Sequence[str] = (), *, log_only: bool = False, foreign: boo
         root = open_root()
         storage, keys = root.storage, [root.verifier]
     hashing = not (log_only or foreign)
-    findings = check(storage, keys, deep=hashing, log="" if foreign else "log", entries_are_events=not foreign)
+    log = "" if foreign else "log"
+    findings = check(storage, keys, deep=hashing, log=log, entries_are_events=not foreign)
     held = None
     if hashing:
         store = Store(storage)
         findings += absent_files(store)
         held = sum(1 for _ in store.digests())
     try:
-        newest = LogReader(storage, keys, **places).checkpoint()
+        newest = LogReader(storage, keys, log=log).checkpoint()
     except LedgerError:
         newest = None  # the findings say why
     return Audit(tuple(findings), newest, held)

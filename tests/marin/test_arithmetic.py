@@ -6,12 +6,24 @@ import sys
 from typing import Any
 
 import pytest
-from marin.arithmetic import APPLIED, DEVICE_COUNT_FLAG, X86_64_V3, apply, cpu_flags, in_force, settings, unsupported, xla_flags
+
+from marin.arithmetic import (
+    APPLIED,
+    DEVICE_COUNT_FLAG,
+    X86_64_V3,
+    apply,
+    cpu_flags,
+    in_force,
+    settings,
+    unsupported,
+    xla_flags,
+)
 from marin.errors import Unsupported, UsageError
 from marin.recipe import Arithmetic, Execution
 
 CONTRACT = Arithmetic()
-pytestmark = pytest.mark.skipif(unsupported(CONTRACT) is not None, reason=f"this machine is none of the contract: {unsupported(CONTRACT)}")
+pytestmark = pytest.mark.skipif(unsupported(CONTRACT) is not None,
+                                reason=f"this machine is none of the contract: {unsupported(CONTRACT)}")
 
 
 def applied(environ: dict[str, str], devices: int = 1) -> dict[str, str]:

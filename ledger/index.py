@@ -153,5 +153,5 @@ def _failed(error: sqlite3.Error, path: Path | None) -> LedgerError:
         "the index of the log cannot be kept",
         where=str(path or "memory"),
         found=str(error),
-        cure="check the disk; the file may be deleted at any time, it is folded again from the log",
+        cure="check the disk and its free space; the file may be deleted at any time, it is folded again from the log",
     )

@@ -202,7 +202,7 @@ class Projection:
             "the projection of events cannot be kept",
             where=str(self._path or "memory"),
             found=str(error),
-            cure="check the disk; the file may be deleted at any time",
+            cure="check the disk and its free space; the file may be deleted at any time",
         )
 
 

@@ -273,12 +273,45 @@ def _explained(error: msgspec.ValidationError, data: Any, where: str) -> UsageEr
         cure = f"did you mean {near[0]}?" if near else f"valid keys here: {', '.join(valid)}"
         return UsageError("unknown key", where=f"{at}.{name}" if path else f"{at}: {name}", expected="a key of the recipe",
                           found=name, cure=cure)
-    expected = re.sub(r"^(Object|Invalid value|Expected)\s*", "", message.replace("Expected ", "")).strip() or message
+    expected = _allowed(path, data) or message.removeprefix("Expected ")
     return UsageError("parameter out of range or of the wrong type", where=at, expected=expected, found=repr(value),
                       cure="correct it there, or on the command line with KEY=VALUE")
 
 
+_WORDS = {"integer": "an integer", "number": "a number", "string": "a text", "boolean": "true or false",
+          "null": "null", "array": "a list", "object": "a mapping"}
+_BOUNDS = (("minimum", ">= {}"), ("exclusiveMinimum", "> {}"), ("maximum", "<= {}"), ("exclusiveMaximum", "< {}"),
+           ("minLength", "of at least {} characters"), ("maxLength", "of at most {} characters"),
+           ("minItems", "of at least {} items"), ("pattern", "like {}"))
+
+
+def _allowed(path: str, data: Mapping[str, Any]) -> str:
+    """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
+    parent, _, name = path.rpartition(".")
+    if path == "dataset.kind":
+        return "one of grammar, url, files"
+    struct = _struct_at(parent, data)
+    field = next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
+    if field is None:
+        return ""
+    schema = msgspec.json.schema(field.type)
+    parts = []
+    for option in schema.get("anyOf", [schema]):
+        if "enum" in option:
+            one = "one of " if len(option["enum"]) > 1 else ""
+            parts.append(one + ", ".join(map(str, option["enum"])))
+        elif option.get("type") in _WORDS:
+            bounds = [words.format(option[key]) for key, words in _BOUNDS if key in option]
+            parts.append(" ".join([_WORDS[option["type"]], " and ".join(bounds)]).strip())
+    return " or ".join(parts)
+
+
 def _fields_at(path: str, data: Mapping[str, Any]) -> list[str]:
+    struct = _struct_at(path, data)
+    return [field.encode_name for field in msgspec.structs.fields(struct)] if struct is not None else []
+
+
+def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
     struct: type[Struct] | None = Recipe
     node: Any = data
     for part in filter(None, path.split(".")):
@@ -290,7 +323,7 @@ def _fields_at(path: str, data: Mapping[str, Any]) -> list[str]:
         elif struct is not None:
             found = {field.name: field.type for field in msgspec.structs.fields(struct)}.get(part)
             struct = found if isinstance(found, type) and issubclass(found, Struct) else None
-    return [field.encode_name for field in msgspec.structs.fields(struct)] if struct is not None else []
+    return struct
 
 
 def check(recipe: Recipe, *, where: str) -> None:

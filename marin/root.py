@@ -48,6 +48,7 @@ DEFAULT_ROOT = ".marin"
 ROOT_VARIABLE = "MARIN_ROOT"
 KEY_VARIABLE = "MARIN_KEY"
 VKEY = "vkey"
+CHECKPOINT = "log/checkpoint"
 _NEIGHBOURS = 256
 """Events that are this near to each other are read in one go: the log keeps them in one file."""
 LOCK_SECONDS = 60.0
@@ -79,7 +80,16 @@ class Root:
             Refused: the key is another log's, or others can read its file.
         """
         path = key_path(self.verifier.name)
-        signer = load_signer(path)
+        try:
+            signer = load_signer(path)
+        except Unavailable:
+            if path.exists():
+                raise
+            raise Unavailable(
+                "there is no signing key", where=str(path), expected=f"the key of {self.verifier}", found="no file",
+                cure=f"restore it from a copy, or name it with {KEY_VARIABLE}; a lost key cannot be made again, and then "
+                     "`marin --root NEW init` begins another log beside this one, which stays readable",
+            ) from None
         if signer.verifier != self.verifier:
             raise Refused("the key is not the one of this root", where=str(path), expected=str(self.verifier),
                           found=str(signer.verifier), cure=f"name the right key with {KEY_VARIABLE}, or another root with --root")
@@ -170,7 +180,7 @@ def open_root(location: str | None = None) -> Root:
     try:
         text = storage.read(VKEY).decode("utf-8").strip()
     except NotFound:
-        raise _no_root(where) from None
+        raise (_no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
     except UnicodeDecodeError:
         text = ""
     try:
@@ -190,6 +200,8 @@ def create_root(location: str | None = None, *, origin: str | None = None) -> Ro
     where = root_location(location)
     storage = open_storage(where)
     if not storage.exists(VKEY):
+        if storage.exists(CHECKPOINT):  # a new key here would disown every event that is there
+            raise _no_vkey(where)
         named = os.environ.get(KEY_VARIABLE)
         if named and Path(named).exists():
             signer = load_signer(Path(named))
@@ -204,10 +216,15 @@ def create_root(location: str | None = None, *, origin: str | None = None) -> Ro
     if origin is not None and origin != root.verifier.name:
         raise Refused("the root has another origin", where=where, expected=origin, found=root.verifier.name,
                       cure="leave --origin out, or name another root")
-    if not storage.exists("log/checkpoint"):
+    if not storage.exists(CHECKPOINT):
         Log.create(storage, root.signer())
         log.info("made the root %s with the log %s", where, root.verifier.name)
     return root
+
+
+def _no_vkey(where: str) -> Unavailable:
+    return Unavailable("the root has a log and no verifier key", where=f"{where}/{VKEY}", expected="name+hash+base64",
+                       found="no file", cure="restore the file from the line that `marin init` printed")
 
 
 def _no_root(where: str) -> Unavailable:

@@ -120,7 +120,7 @@ class Settling:
         matching = [candidate for candidate in candidates if pointer_of(candidate.view.output) == pointer]
         if not matching:
             raise Tampered("a pointer names something else than what was recorded", where=str(path),
-                           expected=candidates[0].view.output.digest, found=pointer.digest,
+                           expected=_named(pointer_of(candidates[0].view.output)), found=_named(pointer),
                            cure=f"restore it with Git, or run `marin stage {step.name}`: it writes it again")
         return self._whole(step.name, matching)
 
@@ -152,3 +152,7 @@ class Settling:
 def pointer_of(output: Output) -> Pointer:
     """The pointer that names an output."""
     return Pointer(digest=output.digest, kind=output.kind, size=output.size)
+
+
+def _named(pointer: Pointer) -> str:
+    return f"{pointer.digest} ({pointer.kind}, {pointer.size} bytes)"

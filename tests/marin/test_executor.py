@@ -284,7 +284,7 @@ def test_a_flipped_digit_in_a_pointer_is_tampered(tiny: ModuleType, project: Pat
     pointer = read_pointer(path)
     other = pointer.digest[:-1] + ("0" if pointer.digest[-1] != "0" else "1")
     path.write_text(path.read_text().replace(pointer.digest, other))
-    with pytest.raises(Tampered, match=f"expected {pointer.digest}, found {other}"):
+    with pytest.raises(Tampered, match=rf"expected {pointer.digest} \(words.*found {other} \(words"):
         tiny.run("upper", project)
     tiny.run("words", project)
     assert read_pointer(path) == pointer
@@ -325,7 +325,7 @@ def test_a_missing_root_names_the_cure(tiny: ModuleType, tmp_path: Path, own_key
 
 def test_a_missing_key_is_said_before_any_work(tiny: ModuleType, project: Path, own_keys: Path) -> None:
     shutil.rmtree(own_keys)
-    with pytest.raises(Unavailable, match=r"no signing key.*marin init"):
+    with pytest.raises(Unavailable, match=r"no signing key.*MARIN_KEY"):
         tiny.run("words", project)
     assert tiny.executed == []
 

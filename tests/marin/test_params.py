@@ -46,15 +46,17 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("num_steps: 120", "num_steps: many", r"params.yaml: trainer.num_steps.*int.*'many'"),
-    ("num_steps: 120", "num_steps: 0", r"params.yaml: trainer.num_steps.*>= 1.*found 0"),
+    ("num_steps: 240", "num_steps: many", r"params.yaml: trainer.num_steps.*an integer >= 1 and <= 100000000.*'many'"),
+    ("num_steps: 240", "num_steps: 0", r"params.yaml: trainer.num_steps.*>= 1.*found 0"),
     ("hidden_dim: 128", "hidden_dim: 12.5", r"params.yaml: model.hidden_dim"),
-    ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture"),
+    ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture.*one of gpt2, llama, found 'lama'"),
     ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
-    ("learning_rate: 0.003", "learning_rate: -1", r"params.yaml: optimizer.learning_rate"),
+    ("learning_rate: 0.006", "learning_rate: -1", r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1"),
     ("seed: 0\ntokens", "seed: null\ntokens", r"params.yaml: seed.*null"),
-    ("kind: grammar", "kind: grammer", r"params.yaml: dataset"),
-    ("batch_size: 16\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
+    ("kind: grammar", "kind: grammer", r"params.yaml: dataset.kind.*one of grammar, url, files, found 'grammer'"),
+    ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
+    ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
+    ("seed: 0\ntokens", "seed: 1.5\ntokens", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),
     ("model:", "model: &a", r"params.yaml"),
     ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*'num_heads' is there twice"),
     ("model:", "model: [", r"params.yaml:\d+:\d+"),
@@ -86,6 +88,6 @@ def test_a_missing_file_and_bytes_that_are_not_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["1e-3", "1.0e-3", "0.001", "1E-3", "10e-4"])
 def test_numbers_are_numbers_however_they_are_written(text: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
-    path.write_text((PROJECT / "params.yaml").read_text().replace("learning_rate: 0.003", f"learning_rate: {text}"))
+    path.write_text((PROJECT / "params.yaml").read_text().replace("learning_rate: 0.006", f"learning_rate: {text}"))
     expected = digest(from_mapping({"optimizer": {"learning_rate": 0.001}}, where="test"))
     assert digest(load_params(path)) == expected

@@ -56,7 +56,7 @@ def test_a_missing_key_stops_writing_and_not_reading(marin: Marin, run: str, own
     key.unlink()
     refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
     assert refused.status == 3
-    assert str(key) in refused.err and "marin init" in refused.err
+    assert str(key) in refused.err and "init` begins another log" in refused.err
     assert marin("ls", "runs", "--json").status == 0
     assert marin("ledger", "fsck").status == 0
 

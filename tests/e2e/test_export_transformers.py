@@ -51,7 +51,7 @@ def torch_python() -> str:
     Model(hidden_dim=32, intermediate_dim=48, num_layers=2, num_heads=4, num_kv_heads=4, seq_len=16, tie_word_embeddings=True,
           initializer_range=0.3),
     Model(architecture="gpt2", hidden_dim=32, intermediate_dim=128, num_layers=2, num_heads=4, num_kv_heads=4,
-          seq_len=16, initializer_range=0.3),
+          seq_len=16, initializer_range=1.0),
 ], ids=["llama", "llama-tied", "gpt2"])
 def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> None:
     python = torch_python()

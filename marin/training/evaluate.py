@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import equinox as eqx
 import haliax as hax
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def scorer(model: LmHeadModel) -> Scorer:
     """A compiled function of ``model``'s weighted log-likelihoods; compiled once per shape."""
 
-    @jax.jit
+    @eqx.filter_jit  # a model also has leaves that are no arrays: GPT-2's dropout flags
     def score(model: LmHeadModel, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
         example = LmExample(tokens=hax.named(tokens, (Batch, Pos)), loss_weight=hax.named(weights, (Batch, Pos)),
@@ -159,7 +160,7 @@ def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int 
     Batch, Pos = Axis("batch", 1), Axis("position", length)
     key = named_key(recipe.seed or 0, "sample")
 
-    @jax.jit
+    @eqx.filter_jit
     def draw(model: LmHeadModel, tokens: jax.Array, at: jax.Array) -> jax.Array:
         logits = model(hax.named(tokens[None], (Batch, Pos)), AttentionMask.causal()).array[0]
         noise = jrandom.gumbel(jrandom.fold_in(key, at), (logits.shape[-1],))

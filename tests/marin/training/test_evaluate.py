@@ -5,16 +5,28 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Literal
 
+import jax.random as jrandom
 import numpy as np
 import pytest
+from haliax import Axis
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from marin.errors import DataError
 from marin.recipe import Evaluation, Model, Recipe
-from marin.training.evaluate import PairScore, pair_metrics, phenomena_table, read_pairs, score_pairs
+from marin.training.evaluate import (
+    PairScore,
+    pair_metrics,
+    phenomena_table,
+    read_pairs,
+    sample,
+    score_pairs,
+    scorer,
+)
+from marin.training.model import model_config
 
 RECIPE = Recipe(model=Model(seq_len=8), evaluation=Evaluation(batch_size=3))
 
@@ -68,3 +80,11 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
         read_pairs(path, 2)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama", "gpt2"]) -> None:
+    shape = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=8)
+    recipe = Recipe(model=shape, evaluation=Evaluation(batch_size=3))
+    model = model_config(shape).build(Axis("vocab", 5), key=jrandom.PRNGKey(0))
+    scores = list(score_pairs(PAIRS, words(), recipe, scorer(model)))
+    assert len(scores) == len(PAIRS) and all(score.good < 0.0 for score in scores)
+    assert sample(model, words(), recipe) == sample(model, words(), recipe) != ""

@@ -82,7 +82,8 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama", "gpt2"]) -> None:
-    shape = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=8)
+    shape = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2,
+                  num_kv_heads=2, seq_len=8)
     recipe = Recipe(model=shape, evaluation=Evaluation(batch_size=3))
     model = model_config(shape).build(Axis("vocab", 5), key=jrandom.PRNGKey(0))
     scores = list(score_pairs(PAIRS, words(), recipe, scorer(model)))

@@ -1,20 +1,21 @@
 """Every driver of the storage port passes the one suite that the port ships."""
 
-import obstore.store
 import pytest
+from buckets import Bucket
 
-from ledger import MemoryStorage, PosixStorage
-from ledger.storage.objects import ObjectStorage
+from ledger import MemoryStorage, PosixStorage, Storage, open_storage
 from ledger.testing import STORAGE_CHECKS
 
 
-@pytest.fixture(params=["posix", "memory", "objects", "objects, guarded"])
-def storage(request, tmp_path):
-    if request.param.startswith("objects"):
-        storage = ObjectStorage(obstore.store.MemoryStore(), "memory://bucket")
-        return storage.guard(["log/checkpoint"]) if "guarded" in request.param else storage
-    if request.param == "posix":
-        return PosixStorage(tmp_path / "root")
+@pytest.fixture(params=["posix", "memory", "s3", "s3, guarded", "gcs", "gcs, guarded"])
+def storage(request: pytest.FixtureRequest) -> Storage:
+    kind, _, guarded = request.param.partition(", ")
+    if kind in ("s3", "gcs"):
+        bucket: Bucket = request.getfixturevalue(kind)
+        storage = open_storage(f"{bucket.url}/some/prefix")
+        return storage.guard(["log/checkpoint"]) if guarded else storage
+    if kind == "posix":
+        return PosixStorage(request.getfixturevalue("tmp_path") / "root")
     return MemoryStorage()
 
 

@@ -36,14 +36,15 @@ RUN = '''
 import contextlib, json, os, pathlib, sys
 import work
 from ledger import Unavailable
-from marin.runners.ray import RayRunner, _descendants
+from marin.runners.ray import RayRunner
+from marin.runners.cluster import descendants
 deaths = sys.argv[2:]
 tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
 results, failure, addresses = [], None, set()
 
 def listening():
     sockets = set()
-    for process in _descendants():
+    for process in descendants():
         with contextlib.suppress(OSError):
             sockets |= {os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()}
     lines = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
@@ -57,7 +58,7 @@ try:
             addresses |= listening()
 except Unavailable as error:
     failure = str(error)
-sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(_descendants()), "driver": os.getpid(),
+sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(descendants()), "driver": os.getpid(),
                              "addresses": sorted(addresses), "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
 '''
 

@@ -1,0 +1,42 @@
+"""The process of one local job: reads a function's name and a payload from stdin, calls it, writes the answer.
+
+    python -m marin.runners.child DESCRIPTOR
+
+Stdin stays open after the payload: its end means that the parent is gone, and then this process goes too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import BinaryIO
+
+from marin.runners.jobs import answer, resolve
+
+
+def main(descriptor: int) -> None:
+    """Serve the one job that the parent wrote to stdin."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
+    for name in ("ledger", "marin"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    stdin = sys.stdin.buffer
+    head = json.loads(stdin.readline())
+    payload = stdin.read(head["size"])
+    threading.Thread(target=_watch, args=(stdin,), daemon=True).start()
+    data = answer(resolve(head["function"]), payload)
+    with open(descriptor, "wb") as stream:
+        stream.write(data)
+
+
+def _watch(stdin: BinaryIO) -> None:
+    while stdin.read(1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

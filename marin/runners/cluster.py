@@ -1,0 +1,161 @@
+"""A Ray to work on (docs.ray.io, 2.60): one of this process's own on the loopback address, or a cluster that exists.
+
+A Ray of one's own listens on the loopback address, without a dashboard, and asks for a token that is drawn for this
+occasion and is known to this process and its children only. When the block ends, so do all its processes: they are
+waited for, not only asked. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within
+about a minute. Workers inherit this process's environment, and with it the arithmetic contract that was put in force
+here. A cluster keeps its own token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ledger import Unavailable
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+OBJECT_STORE_BYTES = 80 << 20
+"""Tasks and results are kilobytes; this is about the least that Ray accepts."""
+PATIENCE_SECONDS = 20.0
+"""How long the processes of a stopped Ray may take to end before they are killed."""
+NAMESPACE = "marin"
+"""Where named actors of this product are found, whichever driver made them."""
+
+
+@contextmanager
+def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[Any]:
+    """The module ``ray``, connected: to the cluster at ``address``, or to a Ray of one's own with ``cpus`` slots.
+    Standard output is the caller's data, and Ray tells there of every worker that dies: meanwhile it is stderr.
+
+    Raises:
+        Unavailable: Ray is not installed, does not start, or does not answer under that address.
+    """
+    variables = _own_variables() if address is None else _COMMON
+    with redirect_stdout(sys.stderr), _environment(variables), (
+            _own_ray(cpus, gpus) if address is None else _cluster(address)) as ray:
+        yield ray
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Any]:
+    ray = _import_ray()
+    if os.environ.get("RAY_AUTH_MODE", "token") != "token":
+        raise Unavailable("a cluster without authentication", where=address, expected="RAY_AUTH_MODE=token",
+                          found=f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']}",
+                          cure="start the cluster with token authentication (docs/cluster.md)")
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
+        raise Unavailable("no Ray cluster answers", where=address, expected="a running head and its token",
+                          found=" ".join(str(error).split())[:300],
+                          cure="see docs/cluster.md; without --address a Ray of this machine is started") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
+    """Ray with ``cpus`` slots on this machine; when the block ends, none of its processes is left."""
+    ray = _import_ray()
+    before = descendants()
+    with TemporaryDirectory(prefix="marin-ray-", ignore_cleanup_errors=True) as folder:
+        try:
+            try:
+                ray.init(address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, log_to_driver=False,
+                         logging_level=logging.ERROR, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder,
+                         _node_ip_address=LOOPBACK, namespace=NAMESPACE)
+            except (RuntimeError, OSError, ValueError, TimeoutError) as error:
+                raise Unavailable("Ray does not start", where=LOOPBACK, expected=f"{cpus:g} CPUs",
+                                  found=" ".join(str(error).split())[:300], cure="use --runner local") from error
+            logger.debug("a Ray with %g CPUs is up", cpus)
+            yield ray
+        finally:
+            with _ended(descendants() - before):
+                ray.shutdown()
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise Unavailable("Ray is not installed", where="the runner ray", expected="the locked ray",
+                          found=str(error), cure="install the locked requirements, or use --runner local") from error
+    return ray
+
+
+_COMMON = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def _own_variables() -> Mapping[str, str]:
+    """What Ray reads when it is imported and started: a token of our own, no reports to anybody, workers that are as
+    welcome to the processor as this process is (Ray would make them nice by 15), and no address but the loopback one
+    (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
+    machine's outer address)."""
+    return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """``values`` in the environment of this process and of what it starts, and nothing of them afterwards."""
+    previous = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in previous.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def descendants() -> set[int]:
+    """Processes below this one, from /proc; empty where there is none."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):  # ended meanwhile
+            parent = int(entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    found: set[int] = set()
+    front = [os.getpid()]
+    while front:
+        below = children.get(front.pop(), [])
+        found.update(below)
+        front += below
+    return found
+
+
+@contextmanager
+def _ended(processes: set[int]) -> Iterator[None]:
+    """After the block, wait until ``processes`` have ended, and kill those that do not. They are held by descriptors
+    (pidfd_open) taken before, so that a number that was given to a new process can not be meant."""
+    held: list[int] = []
+    for process in processes:
+        with suppress(OSError):
+            held.append(os.pidfd_open(process))
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for descriptor in held:
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                with suppress(OSError):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                select.select([descriptor], [], [], PATIENCE_SECONDS)
+            os.close(descriptor)

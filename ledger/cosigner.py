@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
@@ -31,7 +32,7 @@ class Cosigner:
     key: Ed25519PrivateKey | MLDSA44PrivateKey
     clock: Callable[[], int] = _now
 
-    @property
+    @cached_property
     def verifier(self) -> VerifierKey:
         algorithm = COSIGNATURE_ED25519 if isinstance(self.key, Ed25519PrivateKey) else COSIGNATURE_MLDSA44
         return VerifierKey(self.name, algorithm, self.key.public_key().public_bytes_raw())

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from ledger.bundle import MAX_ENTRY_BYTES
@@ -34,6 +34,7 @@ _SYNTAX = {
     "time": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z\Z"),
     "actor": re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z"),
 }
+_is_id = _SYNTAX["id"].match
 _EXAMPLE = {
     "type": "a type such as train.segment/v1",
     "stream": "a stream such as run/6f1c, of letters, digits and _.@=- between slashes",
@@ -60,34 +61,32 @@ class Event:
         fields = {field: getattr(self, field) for field in _FIELDS}
         entry = canonical_bytes(fields | {"body": dict(self.body)})
         if len(entry) > MAX_ENTRY_BYTES:
-            raise Refused(
-                "an event is too large",
-                where=f"{self.type} {self.id}",
-                expected=f"at most {MAX_ENTRY_BYTES} bytes",
-                found=f"{len(entry)}",
-                cure="put the large part into the store and name its digest",
-            )
+            raise _too_large(self.type, self.id, len(entry))
         return entry
 
     @classmethod
     def decode(cls, entry: bytes) -> Event:
         """The event of an entry; `Malformed` unless the bytes are exactly those of an event."""
-        if len(entry) > MAX_ENTRY_BYTES:
-            raise Malformed(
-                "not an event", expected=f"at most {MAX_ENTRY_BYTES} bytes", found=f"{len(entry)}"
-            )
-        value = parse_canonical(entry)
-        if not isinstance(value, dict) or tuple(sorted(value)) != _FIELDS:
-            found = ", ".join(sorted(value))[:200] if isinstance(value, dict) else type(value).__name__
-            raise Malformed("not an event", expected=f"the fields {', '.join(_FIELDS)}", found=found)
-        event = cls(**value)
-        try:
-            _check_envelope(event)
-        except Refused as error:
-            raise Malformed(
-                "not an event", where=error.where, expected=error.expected, found=error.found
-            ) from None
-        return event
+        value = parse_event(entry)
+        return cls(**value)
+
+
+def parse_event(entry: bytes) -> dict[str, Any]:
+    """The fields of an entry, by name; `Malformed` unless the bytes are exactly those of an event."""
+    if len(entry) > MAX_ENTRY_BYTES:
+        raise Malformed("not an event", expected=f"at most {MAX_ENTRY_BYTES} bytes", found=f"{len(entry)}")
+    value = parse_canonical(entry)
+    # Canonical bytes have their keys in order, and so has what was parsed from them.
+    if not isinstance(value, dict) or tuple(value) != _FIELDS:
+        found = ", ".join(sorted(value))[:200] if isinstance(value, dict) else type(value).__name__
+        raise Malformed("not an event", expected=f"the fields {', '.join(_FIELDS)}", found=found)
+    try:
+        _check_envelope(**value)
+    except Refused as error:
+        raise Malformed(
+            "not an event", where=error.where, expected=error.expected, found=error.found
+        ) from None
+    return value
 
 
 @dataclass(frozen=True)
@@ -111,12 +110,50 @@ class Draft:
         if self.id is None:
             object.__setattr__(self, "id", os.urandom(16).hex())
 
+    @classmethod
+    def received(
+        cls,
+        type: str,
+        stream: str,
+        body: dict[str, Any],
+        id: str,
+        expect_seq: int | None,
+        actor: str | None,
+        time: str | None,
+        body_bytes: bytes,
+    ) -> Draft:
+        """A draft that came over a wire, with the canonical bytes of its body, which need not be made again."""
+        draft = cls.__new__(cls)
+        draft.__dict__.update(type=type, stream=stream, body=body, id=id, expect_seq=expect_seq, actor=actor,
+                              time=time, body_bytes=body_bytes)  # fmt: skip
+        return draft
+
+    @cached_property
+    def body_bytes(self) -> bytes:
+        """The canonical bytes of the body, made once; `Refused` if it has none."""
+        return canonical_bytes(dict(self.body))
+
     def event(self, seq: int, time: str, actor: str) -> Event:
         """This draft in its place. Checks all that an envelope asks for."""
         assert self.id is not None  # drawn above
         event = Event(self.id, self.type, self.stream, seq, self.time or time, self.actor or actor, self.body)
-        _check_envelope(event)
+        _check_envelope(actor=event.actor, body=event.body, id=event.id, seq=seq, stream=event.stream,
+                        time=event.time, type=event.type)  # fmt: skip
         return event
+
+    def entry(self, seq: int, time: str, actor: str) -> bytes:
+        """The entry of this draft in its place: the bytes of `event(…).encode()`, put together from parts."""
+        time, actor = self.time or time, self.actor or actor
+        _check_envelope(actor=actor, body=self.body, id=self.id, seq=seq, stream=self.stream, time=time,
+                        type=self.type)  # fmt: skip
+        # What was just checked needs no escapes in JSON, but for the actor.
+        entry = b'{"actor":%b,"body":%b,"id":"%b","seq":%d,"stream":"%b","time":"%b","type":"%b"}' % (
+            _text_bytes(actor), self.body_bytes, cast(str, self.id).encode(), seq, self.stream.encode(), time.encode(),
+            self.type.encode(),
+        )  # fmt: skip
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise _too_large(self.type, cast(str, self.id), len(entry))
+        return entry
 
     def matches(self, event: Event) -> bool:
         """Whether `event` is what became of this draft, so that it was handed in before."""
@@ -125,7 +162,7 @@ class Draft:
             and self.actor in (None, event.actor)
             and self.time in (None, event.time)
             and self.expect_seq in (None, event.seq)
-            and canonical_bytes(dict(self.body)) == canonical_bytes(dict(event.body))
+            and self.body_bytes == canonical_bytes(dict(event.body))
         )
 
 
@@ -156,7 +193,7 @@ class EventTypes:
 
 def format_time(moment: datetime) -> str:
     """A moment as events write it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 @lru_cache(maxsize=1024)
@@ -169,29 +206,32 @@ def parse_time(text: str) -> datetime:
         raise _bad("time", text) from None
 
 
-def _check_envelope(event: Event) -> None:
-    _check_field("id", event.id)
+def _check_envelope(
+    *, actor: object, body: object, id: object, seq: object, stream: object, time: object, type: object
+) -> None:
+    # Decoded JSON and careless callers put anything into these, whatever their annotations say.
+    if not isinstance(id, str) or not _is_id(id):
+        raise _bad("id", id)
     try:
-        _check_repeated(event.type, event.stream, event.actor, event.time)
+        _check_repeated(type, stream, actor, time)
     except TypeError:  # something that cannot even be a key: which one is it?
-        for field in ("type", "stream", "actor", "time"):
-            _check_field(field, getattr(event, field))
+        for field, value in (("type", type), ("stream", stream), ("actor", actor), ("time", time)):
+            _check_field(field, value)
         raise
-    # Decoded JSON and careless callers put anything into these two, whatever their annotations say.
-    body, seq = cast(object, event.body), cast(object, event.seq)
-    if not isinstance(body, Mapping):
-        raise Refused("not an event", where="body", expected="an object", found=type(body).__name__)
+    if not isinstance(body, dict) and not isinstance(body, Mapping):
+        raise Refused("not an event", where="body", expected="an object", found=_kind(body))
     if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
         raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
 
 
 @lru_cache(maxsize=1024)
-def _check_repeated(type: str, stream: str, actor: str, time: str) -> None:
+def _check_repeated(type: object, stream: object, actor: object, time: object) -> None:
     """What neighbouring events have in common, and need not be checked for each of them."""
     _check_field("type", type)
     _check_field("stream", stream)
     _check_field("actor", actor)
-    parse_time(time)
+    _check_field("time", time)
+    parse_time(cast(str, time))
 
 
 def _check_field(field: str, value: object) -> None:
@@ -201,3 +241,23 @@ def _check_field(field: str, value: object) -> None:
 
 def _bad(field: str, value: object) -> Refused:
     return Refused("not an event", where=field, expected=_EXAMPLE[field], found=repr(value)[:120])
+
+
+def _too_large(type: str, id: str, size: int) -> Refused:
+    return Refused(
+        "an event is too large",
+        where=f"{type} {id}",
+        expected=f"at most {MAX_ENTRY_BYTES} bytes",
+        found=f"{size}",
+        cure="put the large part into the store and name its digest",
+    )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+@lru_cache(maxsize=256)
+def _text_bytes(text: str) -> bytes:
+    """The JSON of a text that many events have in common."""
+    return canonical_bytes(text)

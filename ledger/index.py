@@ -1,157 +1,148 @@
 """The writer's index: which ids are in the log, where, and how far each stream is. Rebuilt whenever it does
 not fit.
 
-A small SQLite file below `projections/`. It follows the log without a sync of its own (write-ahead log,
-synchronous NORMAL: a power cut loses its newest rows and never mixes them), and its cursor is the size and
-root up to which it was folded, so that one that lags, runs ahead, or belongs to another history is seen as
-such. Nobody but the holder of the log's lock opens it.
+What was appended last is in memory; a few thousand events at a time go to a small SQLite file below
+`projections/`, in one statement for all of them. The file follows the log without a sync of its own, and its
+cursor is the size and root up to which it was folded, so that one that lags, runs ahead, or belongs to another
+history is seen as such, and folds what it lacks. Nobody but the holder of the log's lock opens it.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from ledger.errors import LedgerError, Malformed, StorageFailed
-from ledger.event import Event
+import msgspec
+
+from ledger.database import DoesNotFit, FoldedDatabase
+from ledger.errors import Malformed
+from ledger.event import parse_event
 from ledger.tlog import tree_root
 from ledger.view import LogView
 
 _LOG = logging.getLogger(__name__)
-_BATCH = 10_000
-_QUERY = 500
+_BATCH = 8_192
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, idx INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS streams (stream TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, time TEXT);
 """
+_json = msgspec.json.Encoder().encode
 
 
 class WriterIndex:
     """Ids and stream lengths of one log. Errors of SQLite mean: throw the file away and fold again."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._db = self._connect()
+        self._file = FoldedDatabase(path, "the index of the log", _SCHEMA, version=2)
+        # Beyond the file: ids of the events from `_folded` on, in order, and lengths of their streams.
+        self._recent: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}
+        self._folded = 0
+        self._size, self._root, self._time = 0, b"", ""
 
     def close(self) -> None:
-        self._db.close()
+        with suppress(sqlite3.Error):  # what the file lacks is folded in by whoever opens it next
+            self._flush()
+        self._file.close()
 
     def follow(self, view: LogView) -> None:
         """Bring the index to the size of `view`, from its cursor if that fits, from nothing if not."""
         try:
             self._follow(view)
-        except (sqlite3.Error, _DoesNotFit) as error:
+        except (sqlite3.Error, DoesNotFit) as error:
             _LOG.warning("the index of the log is folded again: %s", error)
-            self._discard()
+            self._file.discard()
             try:
                 self._follow(view)
             except sqlite3.Error as again:
-                raise _failed(again, self._path) from again
+                raise self._file.failed(again) from again
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """The indices of those events that are there, by id."""
-        found: dict[str, int] = {}
-        for at in range(0, len(ids), _QUERY):
-            part = ids[at : at + _QUERY]
-            marks = ",".join("?" * len(part))
-            found.update(self._db.execute(f"SELECT id, idx FROM ids WHERE id IN ({marks})", part))  # noqa: S608
+        found = {id: self._recent[id] for id in ids if id in self._recent} if self._recent else {}
+        if self._folded and len(found) < len(ids):
+            asked = _text([id for id in ids if id not in found])
+            found.update(self._file.connection.execute(
+                "SELECT id, idx FROM ids WHERE id IN (SELECT value FROM json_each(?))", (asked,)
+            ))  # fmt: skip
         return found
 
     def length(self, stream: str) -> int:
         """How many events the stream has, which is the next `seq`."""
-        row = self._db.execute("SELECT next FROM streams WHERE stream = ?", (stream,)).fetchone()
+        if stream in self._lengths:
+            return self._lengths[stream]
+        row = self._file.connection.execute("SELECT next FROM streams WHERE stream = ?", (stream,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def last_time(self) -> str:
         """The latest time of any event, or '' before the first."""
-        row = self._db.execute("SELECT time FROM cursor").fetchone()
-        return "" if row is None else str(row[0])
+        return self._time
 
-    def add(self, events: Iterable[Event], start: int, size: int, root: bytes) -> None:
-        """The events from index `start` on, after which the log has this size and root."""
-        latest = self.last_time()
-        ids, streams = [], {}
-        for index, event in enumerate(events, start):
-            ids.append((event.id, index))
-            streams[event.stream] = event.seq + 1
-            latest = max(latest, event.time)
-        with self._db:
-            self._db.executemany("INSERT INTO ids VALUES (?, ?)", ids)
-            self._db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?)", streams.items())
-            self._db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (size, root, latest))
+    def add(
+        self, ids: Sequence[str], lengths: Mapping[str, int], time: str, start: int, size: int, root: bytes
+    ) -> None:
+        """The events with these ids from index `start` on, after which the log has this size and root.
+
+        `lengths` are those of their streams afterwards, `time` the latest time of any event.
+        """
+        self._recent.update(zip(ids, range(start, size), strict=True))
+        self._lengths.update(lengths)
+        self._size, self._root, self._time = size, root, max(self._time, time)
+        if len(self._recent) >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._recent:
+            return
+        with self._file.transaction() as db:
+            # One statement for thousands of rows: SQLite works by itself meanwhile, and other threads go on.
+            db.execute("INSERT INTO ids SELECT value, ? + key FROM json_each(?) ORDER BY value",
+                       (self._folded, _text(list(self._recent))))  # fmt: skip
+            db.execute("INSERT OR REPLACE INTO streams SELECT key, value FROM json_each(?)",
+                       (_text(self._lengths),))  # fmt: skip
+            db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (self._size, self._root, self._time))
+        self._folded = self._size
+        self._recent.clear()
+        self._lengths.clear()
 
     def _follow(self, view: LogView) -> None:
-        row = self._db.execute("SELECT size, root FROM cursor").fetchone()
-        size, root = (0, b"") if row is None else (int(row[0]), bytes(row[1]))
+        self._recent.clear()
+        self._lengths.clear()
+        row = self._file.connection.execute("SELECT size, root, time FROM cursor").fetchone()
+        size, root, self._time = (0, b"", "") if row is None else (int(row[0]), bytes(row[1]), str(row[2]))
+        self._folded, self._size, self._root = size, size, root
         checkpoint = view.checkpoint
         if size > checkpoint.size:
-            raise _DoesNotFit(f"it knows {size} events of a log of {checkpoint.size}; was the log put back?")
+            raise DoesNotFit(f"it knows {size} events of a log of {checkpoint.size}; was the log put back?")
         if size and tree_root(size, view.hash) != root:
-            raise _DoesNotFit(f"it was folded from another log of {size} events")
+            raise DoesNotFit(f"it was folded from another log of {size} events")
         while size < checkpoint.size:
             end = min(size + _BATCH, checkpoint.size)
-            events = [_decode(index, entry) for index, entry in view.entries(size, end)]
-            self.add(events, size, end, tree_root(end, view.hash))
+            ids: list[str] = []
+            lengths: dict[str, int] = {}
+            time = ""
+            for index, entry in view.entries(size, end):
+                event = _parse(index, entry)
+                ids.append(event["id"])
+                lengths[event["stream"]] = event["seq"] + 1
+                time = max(time, event["time"])
+            self.add(ids, lengths, time, size, end, tree_root(end, view.hash))
             size = end
 
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            if self._path is not None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-            return self._prepare()
-        except sqlite3.DatabaseError as error:
-            if self._path is None or isinstance(error, sqlite3.OperationalError):
-                raise _failed(error, self._path) from error
-            _LOG.warning("the index of the log is no database, and is made anew: %s", error)
-            self._delete()
-            return self._prepare()
-        except OSError as error:
-            raise StorageFailed(
-                "could not make a folder", where=str(self._path), found=str(error.strerror)
-            ) from error
 
-    def _prepare(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path or ":memory:", check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.executescript(_SCHEMA)
-        except sqlite3.Error:
-            db.close()
-            raise
-        return db
-
-    def _discard(self) -> None:
-        self._db.close()
-        self._delete()
-        self._db = self._connect()
-
-    def _delete(self) -> None:
-        if self._path is not None:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+def _text(value: object) -> str:
+    return _json(value).decode()
 
 
-class _DoesNotFit(Exception):
-    """The cursor is not one of this log."""
-
-
-def _decode(index: int, entry: bytes) -> Event:
+def _parse(index: int, entry: bytes) -> dict[str, Any]:
     try:
-        return Event.decode(entry)
+        return parse_event(entry)
     except Malformed as error:
         raise Malformed(
             error.what, where=f"entry {index}", expected=error.expected, found=error.found
         ) from error
-
-
-def _failed(error: sqlite3.Error, path: Path | None) -> LedgerError:
-    return StorageFailed(
-        "the index of the log cannot be kept",
-        where=str(path or "memory"),
-        found=str(error),
-        cure="check the disk and its free space; the file may be deleted at any time, it is folded again from the log",
-    )

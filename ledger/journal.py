@@ -34,6 +34,7 @@ _MAGIC = b"MLJOURN1"
 _HEAD = struct.Struct(">8sQIIQ")
 _PREFIX = _HEAD.size + hashlib.sha256().digest_size
 _GROWTH = 64 << 10
+_MAX_GROWTH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,9 @@ class JournalWriter:
         """Commit `record`. After an exception it may or may not be there."""
         data = record.encode()
         end = _aligned(self._end + len(data))
-        # Growing in larger steps, by zeros, keeps most syncs free of changes to the file's size.
-        allocated = max(self._allocated, -(-end // _GROWTH) * _GROWTH)
+        # Growing in larger and larger steps, by zeros, keeps most syncs free of changes to the file's size.
+        step = max(_GROWTH, min(self._allocated, _MAX_GROWTH))
+        allocated = self._allocated if end <= self._allocated else -(-end // step) * step
         filler = (allocated if allocated > self._allocated else end) - self._end - len(data)
         self._storage.write_at(self._name, self._end, data + bytes(filler))
         self._end, self._allocated = end, allocated

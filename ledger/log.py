@@ -22,12 +22,11 @@ import sqlite3
 import sys
 import threading
 import time
-from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
+from typing import NamedTuple
 
 from ledger.bundle import pack_entries
 from ledger.checkpoint import LogCheckpoint
@@ -55,54 +54,51 @@ _CLOCK_TOLERANCE = timedelta(seconds=300)
 _JOURNAL_HARD_LIMIT = 4
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The acknowledgement of one event: durable, and covered by a signed checkpoint of `tree_size` or more."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # the name matters more than tuple.index
     leaf_hash: str
     seq: int
     tree_size: int
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """A draft in its place: in the log already, or behind its end."""
+class _Placed(NamedTuple):
+    """An event in its place: in the log already, or behind its end."""
 
-    event: Event
+    id: str
+    stream: str
+    seq: int
+    index: int  # type: ignore[assignment]
     entry: bytes
     leaf: bytes
-    index: int
 
 
 class _Batch:
     """What one commit will add behind the end of the log; requests join it whole or not at all."""
 
-    def __init__(
-        self,
-        end: int,
-        known: MutableMapping[str, _Placed] | None = None,
-        lengths: MutableMapping[str, int] | None = None,
-    ) -> None:
-        self.end = end
+    def __init__(self, end: int) -> None:
+        self._start = end
         self.fresh: list[_Placed] = []
-        self.known: ChainMap[str, _Placed] = ChainMap({}, *([known] if known else []))
-        self.lengths: ChainMap[str, int] = ChainMap({}, *([lengths] if lengths else []))
+        self.known: dict[str, _Placed] = {}
+        self.lengths: dict[str, int] = {}
+        self.time = ""
+
+    @property
+    def end(self) -> int:
+        return self._start + len(self.fresh)
 
     def add(self, placed: _Placed) -> None:
         self.fresh.append(placed)
-        self.known[placed.event.id] = placed
-        self.lengths[placed.event.stream] = placed.event.seq + 1
-        self.end += 1
+        self.known[placed.id] = placed
+        self.lengths[placed.stream] = placed.seq + 1
 
-    def fork(self) -> _Batch:
-        return _Batch(self.end, self.known.maps[0], self.lengths.maps[0])
-
-    def join(self, attempt: _Batch) -> None:
-        self.fresh += attempt.fresh
-        self.known.update(attempt.known.maps[0])
-        self.lengths.update(attempt.lengths.maps[0])
-        self.end = attempt.end
+    def cut(self, count: int) -> None:
+        """Only the first `count` events stay."""
+        while len(self.fresh) > count:
+            placed = self.fresh.pop()
+            del self.known[placed.id]
+            self.lengths[placed.stream] = placed.seq
 
 
 def _now() -> datetime:
@@ -255,7 +251,7 @@ class Log:
             if self._stale:
                 self._load()
             try:
-                outcomes, fresh = self._place_each(requests)
+                outcomes, batch = self._place_each(requests)
             except sqlite3.Error as error:
                 self._stale = True
                 raise StorageFailed(
@@ -263,13 +259,13 @@ class Log:
                     found=str(error),
                     cure="append again: it is folded anew",
                 ) from error
-            if fresh:
-                self._commit(fresh)
+            if batch.fresh:
+                self._commit(batch)
             size = self._checkpoint.size
             acknowledged = [
                 outcome
                 if isinstance(outcome, LedgerError)
-                else [Receipt(p.index, p.leaf.hex(), p.event.seq, size) for p in outcome]
+                else [Receipt(p.index, p.leaf.hex(), p.seq, size) for p in outcome]
                 for outcome in outcomes
             ]
             self._publish_in_time()
@@ -298,7 +294,7 @@ class Log:
 
     def _place_each(
         self, requests: Sequence[Sequence[Draft]]
-    ) -> tuple[list[list[_Placed] | LedgerError], list[_Placed]]:
+    ) -> tuple[list[list[_Placed] | LedgerError], _Batch]:
         """Each draft in its place, and those that are new, which follow the end of the log in this order."""
         now = self._time()
         there = self._index.find(
@@ -307,46 +303,53 @@ class Log:
         batch = _Batch(self._checkpoint.size)
         outcomes: list[list[_Placed] | LedgerError] = []
         for drafts in requests:
-            attempt = batch.fork()
+            before = len(batch.fresh)
             try:
-                outcomes.append([self._place(draft, now, there, attempt) for draft in drafts])
+                outcomes.append([self._place(draft, now, there, batch) for draft in drafts])
             except LedgerError as error:
                 outcomes.append(error)
-            else:
-                batch.join(attempt)
-        return outcomes, batch.fresh
+                batch.cut(before)
+        return outcomes, batch
 
     def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: _Batch) -> _Placed:
         self._types.check(draft.type, draft.body)
-        assert draft.id is not None  # a draft draws one when it is made
-        placed = batch.known.get(draft.id)
-        if placed is None and draft.id in there:
-            placed = self._placed(there[draft.id])
-        if placed is None:
-            seq = batch.lengths.get(draft.stream)
-            if seq is None:
-                seq = self._index.length(draft.stream)
-            event = draft.event(seq, now, self._actor)
+        id, stream = draft.id, draft.stream
+        assert id is not None  # a draft draws one when it is made
+        placed = batch.known.get(id)
+        if placed is None and id in there:
+            placed = self._placed(id, there[id])
+        if placed is not None:
+            if not draft.matches(Event.decode(placed.entry)):
+                raise _id_taken(draft, placed)
+            return placed
+        seq = batch.lengths.get(stream)
+        if seq is None:
+            seq = self._index.length(stream)
+        entry = draft.entry(seq, now, self._actor)
+        if draft.expect_seq is not None:
             _check_seq(draft, seq)
+        time = now
+        if draft.time is not None:
             self._check_time(draft)
-            entry = event.encode()
-            placed = _Placed(event, entry, leaf_hash(entry), batch.end)
-            batch.add(placed)
-        elif not draft.matches(placed.event):
-            raise _id_taken(draft, placed)
+            time = draft.time
+        placed = _Placed(id, stream, seq, batch.end, entry, leaf_hash(entry))
+        batch.add(placed)
+        if time > batch.time:
+            batch.time = time
         return placed
 
-    def _placed(self, index: int) -> _Placed:
+    def _placed(self, id: str, index: int) -> _Placed:
         """What is in the log at this index."""
         ((_, entry),) = self._view.entries(index, index + 1)
-        return _Placed(Event.decode(entry), entry, leaf_hash(entry), index)
+        event = Event.decode(entry)
+        return _Placed(id, event.stream, event.seq, index, entry, leaf_hash(entry))
 
-    def _commit(self, fresh: Sequence[_Placed]) -> None:
+    def _commit(self, batch: _Batch) -> None:
+        fresh = batch.fresh
         entries = tuple(placed.entry for placed in fresh)
         leaves = [placed.leaf for placed in fresh]
         frontier = self._frontier.copy()
-        for leaf in leaves:
-            frontier.append(leaf)
+        frontier.extend(leaves)
         old_size = self._checkpoint.size
         checkpoint = LogCheckpoint(self._checkpoint.origin, frontier.size, frontier.root())
         note = checkpoint.sign([self._signer, *self._signer.companions]).encode()
@@ -355,7 +358,8 @@ class Log:
         self._frontier, self._checkpoint = frontier, checkpoint
         self._view.extend(checkpoint, note, entries, leaves)
         try:
-            self._index.add((placed.event for placed in fresh), old_size, checkpoint.size, checkpoint.root)
+            ids = [placed.id for placed in fresh]
+            self._index.add(ids, batch.lengths, batch.time, old_size, checkpoint.size, checkpoint.root)
         except sqlite3.Error as error:
             # The events are committed all the same. The log loads itself anew, index included, before it goes on.
             _LOG.warning("the index of the log could not follow: %s", error)
@@ -463,7 +467,7 @@ def _id_taken(draft: Draft, placed: _Placed) -> Conflict:
     return Conflict(
         "the id is taken by another event",
         where=draft.id or "",
-        expected=f"the content of entry {placed.index} ({placed.event.type} in {placed.event.stream})",
+        expected=f"the content of entry {placed.index} ({Event.decode(placed.entry).type} in {placed.stream})",
         found="other content",
         cure="draw a new id for a new event",
     )

@@ -26,6 +26,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -61,7 +62,7 @@ class VerifierKey:
                 found=f"algorithm {self.algorithm:#04x} with {len(self.public)} bytes",
             )
 
-    @property
+    @cached_property
     def key_id(self) -> int:
         material = b"\n".join((self.name.encode(), bytes([self.algorithm]) + self.public))
         return int.from_bytes(hashlib.sha256(material).digest()[:4])
@@ -125,7 +126,7 @@ class Signer:
     key: Ed25519PrivateKey
     companions: tuple[NoteSigner, ...] = ()
 
-    @property
+    @cached_property
     def verifier(self) -> VerifierKey:
         return VerifierKey(self.name, ED25519, self.key.public_key().public_bytes_raw())
 
@@ -237,6 +238,7 @@ def open_note(data: bytes, keys: Sequence[VerifierKey]) -> tuple[Note, tuple[Ver
     return note, tuple(good)
 
 
+@lru_cache(maxsize=256)
 def check_key_name(name: str) -> str:
     """Return `name` if it can name a key: not empty, no spaces, no plus, no control characters."""
     if not name or "+" in name or not name.isprintable() or any(c.isspace() for c in name):

@@ -11,16 +11,16 @@ begins by looking at the cursor.
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from ledger.canonical import canonical_bytes
-from ledger.errors import LedgerError, Refused, StorageFailed
-from ledger.event import Event
+from ledger.canonical import canonical_bytes, parse_canonical
+from ledger.database import DoesNotFit, FoldedDatabase
+from ledger.errors import LedgerError, Malformed, Refused
+from ledger.event import Event, parse_event
 from ledger.reader import LogReader
 
 _LOG = logging.getLogger(__name__)
@@ -44,9 +44,8 @@ class Projection:
     """Events by stream, type and id. `path` None keeps it in memory."""
 
     def __init__(self, path: Path | None, reader: LogReader) -> None:
-        self._path = path
         self._reader = reader
-        self._db = self._connect()
+        self._file = FoldedDatabase(path, "the projection of events", _SCHEMA, version=_VERSION, wait=_WAIT_SECONDS)
 
     def __enter__(self) -> Projection:
         return self
@@ -57,7 +56,7 @@ class Projection:
         self.close()
 
     def close(self) -> None:
-        self._db.close()
+        self._file.close()
 
     def catch_up(self) -> int:
         """Fold what the log has beyond the cursor, and return the size up to which this projection now goes."""
@@ -66,12 +65,12 @@ class Projection:
             return self._catch_up()
         except sqlite3.OperationalError as error:  # locked for too long, disk full: the rows are not at fault
             raise self._failed(error) from error
-        except (sqlite3.Error, _DoesNotFit) as error:
+        except (sqlite3.Error, DoesNotFit) as error:
             _LOG.warning("the projection of events is rebuilt: %s", error)
-            self._discard()
+            self._file.discard()
             try:
                 return self._catch_up()
-            except (sqlite3.Error, _DoesNotFit) as again:
+            except (sqlite3.Error, DoesNotFit) as again:
                 raise self._failed(again) from again
 
     @property
@@ -107,7 +106,7 @@ class Projection:
 
     def find(self, prefix: str, *, limit: int = 10) -> list[str]:
         """The ids of events that begin with `prefix`, in order, `limit` of them at most."""
-        rows = self._db.execute(
+        rows = self._file.connection.execute(
             "SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             (prefix, f"{prefix}\U0010ffff", limit),
         )
@@ -115,7 +114,7 @@ class Projection:
 
     def streams(self, prefix: str = "") -> list[str]:
         """The names of the streams that begin with `prefix`, in order."""
-        rows = self._db.execute(
+        rows = self._file.connection.execute(
             "SELECT DISTINCT stream FROM events WHERE stream >= ? AND stream < ? ORDER BY stream",
             (prefix, f"{prefix}\U0010ffff"),
         )
@@ -125,91 +124,47 @@ class Projection:
         self, where: str, values: tuple[str | int, ...], order: str = "idx"
     ) -> Iterator[tuple[int, Event]]:
         # `where` and `order` are put together from constants of this file; values always go through parameters.
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order}", values)  # noqa: S608
+        rows = self._file.connection.execute(f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order}", values)  # noqa: S608
         for index, id, type, stream, seq, time, actor, body in rows:
-            yield index, Event(id, type, stream, seq, time, actor, json.loads(body))
+            yield index, Event(id, type, stream, seq, time, actor, parse_canonical(body.encode()))
 
     def _catch_up(self) -> int:
         target = self._reader.checkpoint()
         while True:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
+            with self._file.transaction() as db:
                 origin, size, root = self._cursor()
                 if size and (
                     origin != target.origin or size > target.size or self._reader.root(size) != root
                 ):
-                    raise _DoesNotFit(f"its {size} events are not the beginning of this log")
+                    raise DoesNotFit(f"its {size} events are not the beginning of this log")
                 if size == target.size:
                     return size
                 end = min(size + _BATCH, target.size)
-                self._db.executemany(
+                db.executemany(
                     "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_row(index, event) for index, event in self._reader.events(size, end)),
+                    (_row(index, entry) for index, entry in self._reader.entries(size, end)),
                 )
-                self._db.execute(
+                db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)",
                     (target.origin, end, self._reader.root(end)),
                 )
 
     def _cursor(self) -> tuple[str, int, bytes]:
-        row = self._db.execute("SELECT origin, size, root FROM cursor").fetchone()
+        row = self._file.connection.execute("SELECT origin, size, root FROM cursor").fetchone()
         return ("", 0, b"") if row is None else (str(row[0]), int(row[1]), bytes(row[2]))
 
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            if self._path is not None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-            return self._prepare()
-        except sqlite3.OperationalError as error:
-            raise self._failed(error) from error
-        except sqlite3.DatabaseError as error:
-            _LOG.warning("the projection of events is no database, and is made anew: %s", error)
-            self._delete()
-            return self._prepare()
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _prepare(self) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            self._path or ":memory:", timeout=_WAIT_SECONDS, check_same_thread=False, isolation_level=None
-        )
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                db.executescript("DROP TABLE IF EXISTS events; DROP TABLE IF EXISTS cursor;")
-            db.executescript(f"{_SCHEMA}PRAGMA user_version = {_VERSION};")
-        except sqlite3.Error:
-            db.close()
-            raise
-        return db
-
-    def _discard(self) -> None:
-        self._db.close()
-        self._delete()
-        self._db = self._connect()
-
-    def _delete(self) -> None:
-        if self._path is not None:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-
     def _failed(self, error: Exception) -> LedgerError:
-        if isinstance(error, _DoesNotFit):
+        if isinstance(error, DoesNotFit):
             return Refused("the projection of events cannot follow the log", found=str(error))
-        return StorageFailed(
-            "the projection of events cannot be kept",
-            where=str(self._path or "memory"),
-            found=str(error),
-            cure="check the disk and its free space; the file may be deleted at any time",
-        )
+        return self._file.failed(error)
 
 
-class _DoesNotFit(Exception):
-    """The cursor is not one of this log."""
-
-
-def _row(index: int, event: Event) -> tuple[int, str, str, str, int, str, str, str]:
-    body = canonical_bytes(dict(event.body)).decode()
-    return index, event.id, event.type, event.stream, event.seq, event.time, event.actor, body
+def _row(index: int, entry: bytes) -> tuple[int, str, str, str, int, str, str, str]:
+    try:
+        fields = parse_event(entry)
+    except Malformed as error:
+        where = f"entry {index}" + (f", {error.where}" if error.where else "")
+        raise Malformed(error.what, where=where, expected=error.expected, found=error.found) from error
+    body = canonical_bytes(fields["body"]).decode()
+    return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"],
+            body)  # fmt: skip

@@ -28,20 +28,29 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 HashReader = Callable[[int, int], bytes]
 
 
+_sha256 = hashlib.sha256
+
+
 def leaf_hash(entry: bytes) -> bytes:
-    return hashlib.sha256(b"\x00" + entry).digest()
+    return _sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    return hashlib.sha256(b"\x01" + left + right).digest()
+    return _sha256(b"\x01" + left + right).digest()
 
 
 def fold(hashes: Sequence[bytes]) -> bytes:
-    """The root over `hashes`, taken as the hashes of equally high neighbouring subtrees; they number at least one."""
-    if len(hashes) == 1:
-        return hashes[0]
-    split = _split(len(hashes))
-    return node_hash(fold(hashes[:split]), fold(hashes[split:]))
+    """The root over `hashes`, taken as the hashes of equally high neighbouring subtrees; they number at least one.
+
+    Level by level, an odd last one going up as it is: the same tree as the RFC's splits make.
+    """
+    while len(hashes) > 1:
+        pairs = iter(hashes)
+        folded = [_sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=False)]
+        if len(hashes) % 2:
+            folded.append(hashes[-1])
+        hashes = folded
+    return hashes[0]
 
 
 def root_of(leaf_hashes: Sequence[bytes]) -> bytes:
@@ -64,12 +73,19 @@ class Frontier:
             )
 
     def append(self, leaf: bytes) -> None:
-        level = self.size
-        while level & 1:
-            leaf = node_hash(self._peaks.pop(), leaf)
-            level >>= 1
-        self._peaks.append(leaf)
-        self.size += 1
+        self.extend((leaf,))
+
+    def extend(self, leaves: Iterable[bytes]) -> None:
+        """Append all of `leaves`, in order."""
+        found, size = self._peaks, self.size
+        for leaf in leaves:
+            level = size
+            while level & 1:
+                leaf = _sha256(b"\x01" + found.pop() + leaf).digest()
+                level >>= 1
+            found.append(leaf)
+            size += 1
+        self.size = size
 
     def root(self) -> bytes:
         if not self._peaks:

@@ -104,8 +104,7 @@ class LogView:
                     log, f"a record after {checkpoint.size} entries", f"after {record.old_size}"
                 )
             following, _ = open_checkpoint(record.note, keys, origin=published.origin)
-            for entry in record.entries:
-                frontier.append(leaf_hash(entry))
+            frontier.extend(map(leaf_hash, record.entries))
             if (following.size, following.root) != (frontier.size, frontier.root()):
                 raise _journal_differs(
                     log,

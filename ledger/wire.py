@@ -14,8 +14,10 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from ledger import errors
-from ledger.canonical import canonical_bytes
+from ledger.canonical import parse_canonical
 from ledger.errors import LedgerError, Malformed
 from ledger.event import Draft
 from ledger.log import Receipt
@@ -59,36 +61,65 @@ class FrameSocket:
         self._connection.close()
 
 
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    """A draft on the wire. The body travels as the canonical bytes that the client made, and is not made again."""
+
+    type: str
+    stream: str
+    body: msgspec.Raw
+    id: str
+    expect_seq: int | None
+    actor: str | None
+    time: str | None
+
+
+class _Request(msgspec.Struct, gc=False):
+    drafts: list[_Row]
+
+
+class _Answer(msgspec.Struct, gc=False):
+    receipts: list[Receipt]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_request = msgspec.json.Decoder(_Request).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
 def encode_drafts(drafts: Sequence[Draft]) -> bytes:
     """A request. What cannot be encoded exactly is refused here, at the client."""
-    rows = [[d.type, d.stream, dict(d.body), d.id, d.expect_seq, d.actor, d.time] for d in drafts]
-    return canonical_bytes({"drafts": rows})
+    rows = [
+        _Row(d.type, d.stream, msgspec.Raw(d.body_bytes), str(d.id), d.expect_seq, d.actor, d.time) for d in drafts
+    ]
+    try:
+        return _encode(_Request(rows))
+    except UnicodeEncodeError as error:
+        raise Malformed("text with a lone surrogate", found=str(error)) from error
 
 
 def decode_drafts(frame: bytes) -> list[Draft]:
-    return [_draft(row) for row in _member(frame, "drafts", list)]
+    """The drafts of a request; `Malformed` unless each body is an object in canonical form."""
+    try:
+        rows = _decode_request(frame).drafts
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Malformed(
+            "not a request of this protocol",
+            expected='{"drafts":[[type, stream, body, id, expect_seq, actor, time], …]}',
+            found=str(error)[:200],
+        ) from None
+    return [_draft(row) for row in rows]
 
 
-def _draft(row: object) -> Draft:
-    match row:
-        case [
-            str(type),
-            str(stream),
-            dict(body),
-            str(id),
-            int() | None as expect_seq,
-            str() | None as actor,
-            str() | None as time,
-        ]:
-            return Draft(type, stream, body, id, expect_seq, actor, time)
-    raise Malformed(
-        "not a draft", expected="[type, stream, body, id, expect_seq, actor, time]", found=repr(row)[:100]
-    )
+def _draft(row: _Row) -> Draft:
+    raw = bytes(row.body)
+    body = parse_canonical(raw)
+    if not isinstance(body, dict):
+        raise Malformed("not a draft", where=f"body of {row.id}", expected="an object", found=type(body).__name__)
+    return Draft.received(row.type, row.stream, body, row.id, row.expect_seq, row.actor, row.time, raw)
 
 
 def encode_receipts(receipts: Sequence[Receipt]) -> bytes:
-    rows = [[r.index, r.leaf_hash, r.seq, r.tree_size] for r in receipts]
-    return json.dumps({"receipts": rows}, separators=(",", ":")).encode()
+    return _encode(_Answer(list(receipts)))
 
 
 def encode_error(error: LedgerError) -> bytes:
@@ -98,13 +129,13 @@ def encode_error(error: LedgerError) -> bytes:
 
 def decode_receipts(frame: bytes) -> list[Receipt]:
     """The receipts of an answer; raises the error if it is one."""
-    answer = _object(frame)
-    if "error" in answer:
-        raise _error(answer["error"])
     try:
-        return [Receipt(*row) for row in answer["receipts"]]
-    except (KeyError, TypeError) as error:
-        raise Malformed("not an answer", expected="receipts or an error", found=str(error)) from None
+        return _decode_answer(frame).receipts
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        answer = _object(frame)
+        if "error" in answer:
+            raise _error(answer["error"]) from None
+        raise Malformed("not an answer", expected="receipts or an error", found=str(error)[:200]) from None
 
 
 def encode_member(name: str, value: str) -> bytes:

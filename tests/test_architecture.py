@@ -32,7 +32,8 @@ CONFINED = {
     "wandb": ("marin/tracking/",),
 }
 
-LEDGER_MAY_IMPORT = {"cryptography", "filelock", "ml_dtypes", "numpy", "obstore", "rfc8785"}
+# msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/test_canonical.py
+LEDGER_MAY_IMPORT = {"cryptography", "filelock", "ml_dtypes", "msgspec", "numpy", "obstore", "orjson", "rfc8785"}
 
 HEAVY = {"datasets", "dvc", "equinox", "haliax", "hydra", "jax", "jaxlib", "levanter", "matplotlib", "mlflow", "numpy",
          "obstore", "pandas", "ray", "rich", "tensorstore", "tokenizers", "torch", "transformers", "wandb"}

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -100,6 +101,7 @@ class Storage(Protocol):
         """This storage in a message for people."""
 
 
+@lru_cache(maxsize=1024)
 def check_name(name: str) -> str:
     """Return `name` if it is safe as a relative path on every driver, else raise `Refused`."""
     parts = name.split("/")

@@ -42,6 +42,9 @@ class PosixStorage:
     def __init__(self, root: Path, *, readonly: bool = False) -> None:
         self._root = Path(os.path.abspath(root))
         self._readonly = readonly
+        # Journals that the holder of a lock writes to stay open as long as it has the lock.
+        self._locks = 0
+        self._journals: dict[str, int] = {}
 
     @property
     def writable(self) -> bool:
@@ -138,8 +141,8 @@ class PosixStorage:
     def write_at(self, name: str, offset: int, data: bytes) -> None:
         self._check_writable(name)
         with _explained("write", name):
-            path = self._path(name)
-            descriptor, fresh = self._open_journal(path)
+            path = f"{self._root}/{check_name(name)}"
+            descriptor, fresh = self._open_journal(name, path)
             try:
                 size = os.fstat(descriptor).st_size
                 if size < offset:
@@ -152,10 +155,16 @@ class PosixStorage:
                     )
                 _write_all(descriptor, data, offset)
                 _sync(descriptor)
-            finally:
+            except BaseException:
+                self._journals.pop(name, None)
+                os.close(descriptor)
+                raise
+            if self._locks:
+                self._journals[name] = descriptor
+            else:
                 os.close(descriptor)
             if fresh:
-                _sync_folder(path.parent)
+                _sync_folder(Path(path).parent)
 
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         with _explained("adopt", name):
@@ -176,6 +185,7 @@ class PosixStorage:
         changed: set[Path] = set()
         for name in names:
             self._check_writable(name)
+            self._close_journals(name)
             with _explained("remove", name), suppress(FileNotFoundError, NotADirectoryError):
                 path = self._path(name)
                 os.unlink(path)
@@ -198,7 +208,13 @@ class PosixStorage:
                 os.ftruncate(descriptor, 0)
                 _write_all(descriptor, json.dumps(record).encode(), 0)
                 self._clear_leftovers(name)
-            yield
+            self._locks += 1
+            try:
+                yield
+            finally:
+                self._locks -= 1
+                if not self._locks:
+                    self._close_journals(*self._journals)
         finally:
             os.close(descriptor)  # also drops the flock
 
@@ -250,12 +266,23 @@ class PosixStorage:
                 os.unlink(path)
             os.close(descriptor)
 
-    def _open_journal(self, path: Path) -> tuple[int, bool]:
+    def _open_journal(self, name: str, path: str) -> tuple[int, bool]:
+        """A descriptor for the file that has this name now, and whether it was made just here."""
+        if name in self._journals:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), os.fstat(self._journals[name])):
+                    return self._journals[name], False
+            self._close_journals(name)  # somebody put another file there, or took it away
         try:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC), False
         except FileNotFoundError:
-            self._make_folder(path.parent)
+            self._make_folder(Path(path).parent)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), True
+
+    def _close_journals(self, *names: str) -> None:
+        for name in names:
+            if name in self._journals:
+                os.close(self._journals.pop(name))
 
     def _adopt_link(self, target: Path, path: Path) -> bool:
         """Share the file by a hard link; False where the file system cannot."""

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,38 @@ def test_keys_sort_by_utf16(value):
         return
     keys = list(json.loads(encoded))
     assert keys == sorted(keys, key=lambda key: key.encode("utf-16-be"))
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=4))
+@settings(max_examples=400, deadline=None)
+def test_all_three_ways_write_the_same_bytes(value):
+    """`canonical_bytes` takes whichever is shortest; each is held against the reference by itself."""
+    expected = rfc8785.dumps(value)
+    assert canonical_bytes(value) == canonical_bytes([value])[1:-1] == expected
+    assert parse_canonical(expected) == value
+
+
+def test_every_ascii_character_is_escaped_as_the_reference_does():
+    for code in range(128):
+        value = {"text": chr(code), chr(code): [chr(code) * 2]}
+        assert canonical_bytes(value) == canonical_bytes([value])[1:-1] == rfc8785.dumps(value)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**53 - 1, -(2**53) + 1, 1.5, -0.0, 1e21, 1e16, 5e-324, 0.1, 1.0, True])
+def test_numbers_inside_objects(number):
+    value = {"n": number, "m": [number]}
+    assert canonical_bytes(value) == rfc8785.dumps(value)
+    assert canonical_bytes(parse_canonical(canonical_bytes(value))) == rfc8785.dumps(value)
+
+
+def test_nothing_is_converted_on_the_short_way():
+    class Text(str):
+        pass
+
+    assert canonical_bytes({"a": Text("b"), "c": (1, 2)}) == b'{"a":"b","c":[1,2]}'
+    for value in ({1: 2}, {"a": {None: 1}}, {"a": datetime(2026, 1, 1, tzinfo=UTC)}, {"a": math.nan}, {"a": b"x"}):
+        with pytest.raises(Refused):
+            canonical_bytes(value)
 
 
 def test_keys_above_the_surrogates_sort_by_utf16():

@@ -170,3 +170,14 @@ def test_any_bytes_are_a_bundle_or_malformed(data):
 def test_any_bytes_are_an_event_or_our_own_error(data):
     with pytest.raises(LedgerError):
         Event.decode(data)
+
+
+@given(
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(-9, 9) | st.floats(-1, 1)),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20),
+    st.integers(0, 2**53 - 1),
+)
+@settings(max_examples=200, deadline=None)
+def test_an_entry_put_together_from_parts_is_that_of_the_event(body, actor, seq):
+    draft = Draft("train.segment/v1", "run/6f1c", body, id="an-id:1")
+    assert draft.entry(seq, TIME, actor) == draft.event(seq, TIME, actor).encode()

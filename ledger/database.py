@@ -1,0 +1,100 @@
+"""An SQLite file that may be thrown away at any time, because it is folded from the log.
+
+What the writer's index and the read model of events have in common: how such a file is opened, recognised as
+no database or as one of another version, thrown away, and what is said when it cannot be kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ledger.errors import LedgerError, StorageFailed
+
+_LOG = logging.getLogger(__name__)
+_CACHE_KIB = 32 << 10
+
+
+class DoesNotFit(Exception):
+    """What was folded is not the beginning of this log."""
+
+
+class FoldedDatabase:
+    """The connection, and the file behind it. `path` None keeps all in memory. Transactions are begun by hand."""
+
+    def __init__(self, path: Path | None, what: str, schema: str, *, version: int, wait: float = 5.0) -> None:
+        """`what` names it in messages; a file of another `version` of the schema is begun anew."""
+        self._path = path
+        self._what = what
+        self._schema = schema
+        self._version = version
+        self._wait = wait
+        self.connection = self._connect()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def discard(self) -> None:
+        """Throw the file away and begin with an empty one."""
+        self.connection.close()
+        self._delete()
+        self.connection = self._connect()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and nobody else writes meanwhile."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        with self.connection:
+            yield self.connection
+
+    def failed(self, error: Exception) -> LedgerError:
+        """What to tell people when it can be neither read nor made anew."""
+        return StorageFailed(
+            f"{self._what} cannot be kept",
+            where=str(self._path or "memory"),
+            found=str(error),
+            cure="check the disk and its free space; the file may be deleted at any time, it is folded again from the log",
+        )
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            return self._prepare()
+        except sqlite3.OperationalError as error:
+            raise self.failed(error) from error
+        except sqlite3.DatabaseError as error:
+            if self._path is None:
+                raise self.failed(error) from error
+            _LOG.warning("%s is no database, and is made anew: %s", self._what, error)
+            self._delete()
+            return self._prepare()
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def _prepare(self) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            self._path or ":memory:", timeout=self._wait, check_same_thread=False, isolation_level=None
+        )
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            # No sync of its own: a power cut loses its newest rows and never mixes them.
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version not in (0, self._version):
+                for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                    db.execute(f'DROP TABLE "{table}"')
+            db.executescript(f"{self._schema}PRAGMA user_version = {self._version};")
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    def _delete(self) -> None:
+        if self._path is not None:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)

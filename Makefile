@@ -50,6 +50,7 @@ bench: environment
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py
+	$(PYTEST) -m determinism tests/determinism tests/e2e
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }

@@ -10,6 +10,7 @@
         ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
         ├── MissingEvidence     something that the answer needs is not here                  exit status 3
         └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
+            └── Paused          training reached the train step at which it was to pause     exit status 0
 """
 
 from __future__ import annotations
@@ -61,3 +62,9 @@ class Interrupted(MarinError):
     """The work was asked to stop, saved its state and did."""
 
     exit_code: ClassVar[int] = 130
+
+
+class Paused(Interrupted):
+    """Training stopped where it was told to, with its state recorded; nothing is wrong."""
+
+    exit_code: ClassVar[int] = 0

@@ -25,6 +25,7 @@ STEP_STARTED = "step.started/v1"
 STEP_COMPLETED = "step.completed/v1"
 STEP_CACHED = "step.cached/v1"
 STEP_FAILED = "step.failed/v1"
+STEP_PAUSED = "step.paused/v1"
 TRAIN_STARTED = "train.started/v1"
 TRAIN_SEGMENT = "train.segment/v1"
 CHECKPOINT_SAVED = "checkpoint.saved/v1"
@@ -46,8 +47,18 @@ class Output(Body, frozen=True):
     artifact: Digest
 
 
-class RunStarted(Body, frozen=True):
-    """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits."""
+class Continues(Body, frozen=True):
+    """The state that a phase begins with: of which run, before which train step, its digest, and the stored checkpoint."""
+
+    run: str
+    step: int
+    state: Digest
+    checkpoint: Digest
+
+
+class RunStarted(Body, frozen=True, omit_defaults=True):
+    """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
+    ``continues``: this run is a phase. ``seed_drawn``: the recipe said ``seed: null``, and this one was drawn."""
 
     run: str
     pipeline: str
@@ -56,6 +67,17 @@ class RunStarted(Body, frozen=True):
     recipe: Json
     code: Json
     environment: Json
+    continues: Continues | None = None
+    seed_drawn: bool = False
+
+
+class StepPaused(Body, frozen=True):
+    """A node of the plan stopped where it was told to; its state is recorded, and a later attempt goes on."""
+
+    run: str
+    step: str
+    identity: Digest
+    where: str
 
 
 class StepStarted(Body, frozen=True):
@@ -108,7 +130,7 @@ class StepFailed(Body, frozen=True):
 class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
     digests of the StableHLO of each function, XLA flags, versions; ``devices`` is how it is executed. ``manifest`` is
-    the stored list of the state's tensors."""
+    the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this phase)."""
 
     run: str
     first_step: int
@@ -197,6 +219,7 @@ BODIES: dict[str, type[Body]] = {
     STEP_COMPLETED: StepCompleted,
     STEP_CACHED: StepCached,
     STEP_FAILED: StepFailed,
+    STEP_PAUSED: StepPaused,
     TRAIN_STARTED: TrainStarted,
     TRAIN_SEGMENT: TrainSegment,
     CHECKPOINT_SAVED: CheckpointSaved,

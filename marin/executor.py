@@ -28,16 +28,17 @@ from pathlib import Path
 from typing import Literal
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
-from marin import environment, events
+from marin import environment, events, phases
 from marin.attempt import Made, Workplace, execute
 from marin.code import code_folder, provenance
-from marin.errors import Interrupted
+from marin.errors import Interrupted, Paused
 from marin.events import Body
 from marin.files import write_whole
 from marin.interruption import Interruption
+from marin.phases import PREVIOUS
 from marin.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
-from marin.recipe import Execution, Recipe, digest, plain
+from marin.recipe import Execution, Recipe, digest, recorded
 from marin.root import Root
 from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
 from marin.settling import Settled, Settling, pointer_of
@@ -216,6 +217,11 @@ class _Stage:
                 begun = time.monotonic()
                 made = self._attempt(situation, workplace, attempt)
                 seconds = time.monotonic() - begun
+            except Paused as pause:
+                with interruption.shield():
+                    self.root.append([_draft(run, events.STEP_PAUSED, events.StepPaused(
+                        run=run, step=name, identity=situation.identity, where=pause.where))])
+                raise
             except LedgerError as error:
                 with interruption.shield():
                     self._record_failure(situation, error)
@@ -232,6 +238,9 @@ class _Stage:
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
         store = situation.settling.store
         inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
+        if self.step.continues and self.recipe.phase is not None:
+            came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
+            inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
         return execute(self.step, Task(
             run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
             journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
@@ -281,12 +290,13 @@ class _Stage:
         source = provenance(code_folder())
         if source.diff:
             self.root.store().put_bytes(source.diff)
-        recipe = plain(self.recipe)
-        assert isinstance(recipe, dict)
+        continues = (phases.origin(self.root.history(), self.recipe, self.execution.continues)
+                     if self.recipe.phase is not None else None)
         return events.RunStarted(
             run=run, pipeline=self.plan.name, plan=plan_digest(self.plan, self.recipe, self.code),
-            recipe_digest=digest(self.recipe), recipe=recipe, code={**source.describe(), "steps": dict(self.code.steps)},
-            environment=environment.describe(self.code.lock),
+            recipe_digest=digest(self.recipe), recipe=recorded(self.recipe),
+            code={**source.describe(), "steps": dict(self.code.steps)},
+            environment=environment.describe(self.code.lock), continues=continues,
         )
 
     def _rest(self, situation: _Situation, settled: Mapping[str, Settled]) -> tuple[list[Draft], bool]:

@@ -2,8 +2,10 @@
 
 What is in here is identity. What only says how a machine executes it (number of devices, hosts, workers, paths,
 logging) is not: it lives in :class:`Execution`, which no digest ever sees. Every default is written into the
-canonical form, so a new default in a later version can not change an old digest in silence; a field that is added
-later must leave old recipes readable (see ``RECIPE_VERSION``).
+canonical form, so a new default in a later version can not change an old digest in silence. A field that was added later
+(``ADDED_LATER``) is absent from the canonical form where it has no value, which means what it meant before there was
+the field: recipes recorded by older versions stay readable and keep their digest. A recipe that says it is of a newer
+version is refused.
 
 The values are ``msgspec`` structs: frozen dataclasses whose types and ranges are checked when a file is read, with
 the path of the offending field in the message.
@@ -14,15 +16,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
 from ledger import canonical_digest
 from marin.errors import UsageError
+from marin.mixture import block_counts
 
 RECIPE_VERSION = 1
+ADDED_LATER = frozenset({"mixture", "phase"})
+"""Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -30,6 +35,8 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+Weight = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +79,17 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     minimal_pairs: str | None = None
 
 
-Dataset = GrammarDataset | UrlDataset | FilesDataset
+SingleDataset = GrammarDataset | UrlDataset | FilesDataset
+
+
+class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_only=True):
+    """Several data sets by name. Each keeps a stream of its own; ``Recipe.mixture`` says how they are drawn from."""
+
+    name: Name = "mixture"
+    parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
+
+
+Dataset = GrammarDataset | UrlDataset | FilesDataset | MixtureDataset
 
 
 class Tokenizer(Section, frozen=True):
@@ -86,6 +103,35 @@ class Tokens(Section, frozen=True):
     """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
 
     append_eos: bool = True
+
+
+class Mixture(Section, frozen=True):
+    """Shares of the parts of a :class:`MixtureDataset` among the sequences that are trained on.
+
+    ``weights`` need not sum to one; a part that is not named has none. In every ``block_size`` sequences each part has
+    its share to the nearest sequence, spread evenly (:mod:`marin.mixture`).
+    """
+
+    weights: Annotated[dict[Name, Weight], Meta(min_length=1)]
+    block_size: Annotated[int, Meta(ge=1, le=65_536)] = 1024
+
+
+class Phase(Section, frozen=True):
+    """Where a run continues from another run's state (:mod:`marin.phases` fills it in; None: a run from the beginning).
+
+    Train steps are numbered through all phases: this one begins with ``first_step``, when ``first_sequence`` sequences
+    were consumed, ``consumed`` of each part of this phase's data. ``state`` is the digest of that state and
+    ``tokenizer`` the content of the tokenizer that is kept; both are None where they are inputs of the step instead.
+    ``schedule``: the learning rate's warm-up and decay begin anew, or go on as if the run had been planned up to the
+    end of this phase.
+    """
+
+    first_step: Count = 0
+    first_sequence: Count = 0
+    consumed: dict[Name, Count] = {}
+    schedule: Literal["restart", "continue"] = "restart"
+    state: Digest | None = None
+    tokenizer: Digest | None = None
 
 
 class Model(Section, frozen=True):
@@ -123,7 +169,7 @@ class Optimizer(Section, frozen=True):
 
 
 class Trainer(Section, frozen=True):
-    """How long, how much at a time, and how often the whole state is recorded."""
+    """How long (train steps of this phase), how much at a time, and how often the whole state is recorded."""
 
     num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 240
     batch_size: Positive = 8
@@ -183,6 +229,18 @@ class Recipe(Section, frozen=True):
     arithmetic: Arithmetic = Arithmetic()
     evaluation: Evaluation = Evaluation()
     export: Export = Export()
+    mixture: Mixture | None = None
+    phase: Phase | None = None
+
+    @property
+    def first_step(self) -> int:
+        """The number of the first train step: 0, or where the phase begins."""
+        return self.phase.first_step if self.phase is not None else 0
+
+    @property
+    def last_step(self) -> int:
+        """The number of the train step after the last one."""
+        return self.first_step + self.trainer.num_steps
 
 
 class Execution(Section, frozen=True):
@@ -191,6 +249,10 @@ class Execution(Section, frozen=True):
     devices: Positive = 1
     self_check_every: Count = 0
     """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
+    pause_at: Positive | None = None
+    """Stop before this train step with the state recorded; the same call without it goes on from there."""
+    continues: str | None = None
+    """Of which run a phase is the continuation, where several runs reached the state that it begins with."""
 
 
 def plain(value: Any) -> Any:
@@ -202,6 +264,11 @@ def plain(value: Any) -> Any:
     return _encode(msgspec.to_builtins(value))
 
 
+def recorded(recipe: Recipe) -> dict[str, Any]:
+    """``recipe`` as ``run.started`` holds it: :func:`plain`, with the version of the form."""
+    return {"recipe_version": RECIPE_VERSION, **plain(recipe)}
+
+
 def _encode(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
@@ -210,7 +277,8 @@ def _encode(value: Any) -> Any:
     if isinstance(value, int):
         return value if abs(value) < 2**53 else str(value)
     if isinstance(value, Mapping):
-        return {key: str(item) if key == "seed" and item is not None else _encode(item) for key, item in value.items()}
+        return {key: str(item) if key == "seed" and item is not None else _encode(item) for key, item in value.items()
+                if item is not None or key not in ADDED_LATER}
     return [_encode(item) for item in value]
 
 
@@ -250,6 +318,11 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
     if not isinstance(data, Mapping):
         raise UsageError("recipe is not a mapping", where=where, expected="keys such as seed, dataset, model",
                          found=type(data).__name__, cure="compare it with the committed params.yaml")
+    version = data.get("recipe_version", RECIPE_VERSION)
+    if version != RECIPE_VERSION:
+        raise UsageError("the recipe is of another version", where=f"{where}: recipe_version", expected=str(RECIPE_VERSION),
+                         found=str(version)[:40], cure="use the version of Marin that wrote it, or a newer one")
+    data = {key: value for key, value in data.items() if key != "recipe_version"}
     try:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
@@ -282,14 +355,14 @@ _WORDS = {"integer": "an integer", "number": "a number", "string": "a text", "bo
           "null": "null", "array": "a list", "object": "a mapping"}
 _BOUNDS = (("minimum", ">= {}"), ("exclusiveMinimum", "> {}"), ("maximum", "<= {}"), ("exclusiveMaximum", "< {}"),
            ("minLength", "of at least {} characters"), ("maxLength", "of at most {} characters"),
-           ("minItems", "of at least {} items"), ("pattern", "like {}"))
+           ("minItems", "of at least {} items"), ("minProperties", "of at least {} entries"), ("pattern", "like {}"))
 
 
 def _allowed(path: str, data: Mapping[str, Any]) -> str:
     """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
     parent, _, name = path.rpartition(".")
     if path == "dataset.kind":
-        return "one of grammar, url, files"
+        return "one of grammar, url, files, mixture"
     struct = _struct_at(parent, data)
     field = next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
     if field is None:
@@ -318,11 +391,13 @@ def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
         node = node.get(part) if isinstance(node, Mapping) else None
         if part == "dataset":
             kind = node.get("kind") if isinstance(node, Mapping) else None
-            by_kind: dict[Any, type[Struct]] = {"grammar": GrammarDataset, "url": UrlDataset, "files": FilesDataset}
+            by_kind: dict[Any, type[Struct]] = {"grammar": GrammarDataset, "url": UrlDataset, "files": FilesDataset,
+                                                "mixture": MixtureDataset}
             struct = by_kind.get(kind)
         elif struct is not None:
             found = {field.name: field.type for field in msgspec.structs.fields(struct)}.get(part)
-            struct = found if isinstance(found, type) and issubclass(found, Struct) else None
+            kinds = (kind for kind in (found, *get_args(found)) if isinstance(kind, type) and issubclass(kind, Struct))
+            struct = next(kinds, None)
     return struct
 
 
@@ -345,3 +420,20 @@ def check(recipe: Recipe, *, where: str) -> None:
         raise UsageError("odd head size", where=f"{where}: model.hidden_dim",
                          expected="hidden_dim / num_heads to be even (rotary)",
                          found=str(model.hidden_dim // model.num_heads), cure="change model.hidden_dim or model.num_heads")
+    _check_mixture(recipe, where)
+
+
+def _check_mixture(recipe: Recipe, where: str) -> None:
+    parts = sorted(recipe.dataset.parts) if isinstance(recipe.dataset, MixtureDataset) else []
+    if not parts and recipe.mixture is None:
+        return
+    if recipe.mixture is None or not parts:
+        raise UsageError("a mixture needs parts and weights", where=f"{where}: {'mixture' if parts else 'dataset.kind'}",
+                         expected="dataset.kind=mixture together with mixture.weights",
+                         found="no mixture.weights" if parts else "one data set",
+                         cure=f"give mixture.weights for {', '.join(parts)}" if parts else "drop mixture, or give dataset.parts")
+    unknown = sorted(recipe.mixture.weights.keys() - set(parts))
+    if unknown:
+        raise UsageError("a weight for a part that is not there", where=f"{where}: mixture.weights", expected=", ".join(parts),
+                         found=", ".join(unknown), cure="name the parts as dataset.parts does")
+    block_counts(recipe.mixture.weights, recipe.mixture.block_size, where=f"{where}: mixture.weights")

@@ -225,6 +225,8 @@ class _Facts:
                 self.training.append(_read(TrainStarted, item))
             case kinds.TRAIN_SEGMENT:
                 segment = _read(TrainSegment, item)
+                self.segments = {start: known for start, known in self.segments.items()
+                                 if known.body.end <= segment.body.start or segment.body.end <= start}
                 self.segments[segment.body.start] = segment
             case kinds.CHECKPOINT_SAVED:
                 checkpoint = _read(CheckpointSaved, item)
@@ -256,6 +258,13 @@ def _steps(events: Iterable[Indexed], history: History) -> tuple[dict[str, StepV
             cached = _read(StepCached, item)
             steps[cached.body.step] = _resolved(cached, history)
     return steps, attempts
+
+
+def facts[T: kinds.Body](history: History, kind: type[T]) -> Iterator[Fact[T]]:
+    """Every fact of one kind in the log, oldest first."""
+    name = next(name for name, body in kinds.BODIES.items() if body is kind)
+    for item in history.events(type=name):
+        yield _read(kind, item)
 
 
 def step_view(fact: Fact[StepCompleted]) -> StepView:

@@ -22,6 +22,15 @@ from typing import BinaryIO
 from marin.errors import DataError
 
 TRAIN, VALIDATION = "train.jsonl", "validation.jsonl"
+PARTS = "train"
+"""Folder of the train splits of a mixture's parts, ``<part>.jsonl``, which then stand in the place of ``TRAIN``."""
+
+
+def train_files(folder: Path) -> dict[str, Path]:
+    """The train splits of a corpus, by part in order of name; the only one of a single data set has no name."""
+    if (folder / PARTS).is_dir():
+        return {path.stem: path for path in sorted((folder / PARTS).glob("*.jsonl"), key=lambda path: path.stem)}
+    return {"": folder / TRAIN}
 
 
 @dataclass(frozen=True, slots=True)

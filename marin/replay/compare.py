@@ -45,10 +45,12 @@ class FoundSegment:
     trace: bytes
 
 
-def chain(segments: Sequence[TrainSegment], num_steps: int, final_state: str) -> Divergence | None:
-    """Whether the recorded segments follow each other without a gap, from step 0 to the final state."""
-    at = 0
-    state: str | None = None
+def chain(segments: Sequence[TrainSegment], num_steps: int, final_state: str, *, first: int = 0,
+          first_state: str | None = None) -> Divergence | None:
+    """Whether the recorded segments follow each other without a gap, from train step ``first`` to before ``num_steps`` in
+    the final state. ``first_state``: what they begin with, where that is recorded elsewhere too (a phase)."""
+    at = first
+    state = first_state
     for segment in segments:
         if segment.start != at:
             return Divergence(min(at, segment.start), (), f"a segment from step {at}", f"one from step {segment.start}",

@@ -169,6 +169,9 @@ class SegmentWorker:
 
 
 def _job(run: RunView, segment: TrainSegment) -> Job:
+    link = run.started.body.continues
+    if link is not None and segment.start == link.step:
+        return Job(segment, link.checkpoint, None)
     if segment.start == 0:
         lists = (fact.body.manifest for fact in run.training if fact.body.first_step == 0)
         return Job(segment, None, next(lists, None))

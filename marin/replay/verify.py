@@ -25,17 +25,18 @@ from ledger import (
     check,
     describe_tree,
 )
-from marin import environment
+from marin import environment, phases
 from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest, provenance
-from marin.events import REPLAY_COMPLETED, Output, ReplayCompleted, write
+from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, write
 from marin.pipeline import PIPELINE
 from marin.progress import bar
 from marin.recipe import Execution
 from marin.replay import compare
 from marin.replay.compare import Divergence
+from marin.replay.phases import WALKED, joined
 from marin.replay.pins import Pins
-from marin.replay.sampling import WHOLE, Scope, describe_bound, select
+from marin.replay.sampling import WHOLE, Scope, Selection, describe_bound, select
 from marin.replay.sandbox import Sandbox
 from marin.replay.segments import replay_segments
 from marin.replay.verdict import NAMES, NOT_RUN, Report, TrainingSummary, Verdict, outcome_of
@@ -52,7 +53,8 @@ class Verification:
     """One verification of one run; :meth:`report` gives the verdicts asked for."""
 
     def __init__(self, root: Root, name: str, *, execution: Execution, trusted: Sequence[VerifierKey] = (),
-                 pins: Pins | None = None, workers: int = 1, scope: Scope = WHOLE) -> None:
+                 pins: Pins | None = None, workers: int = 1, scope: Scope = WHOLE, until: Continues | None = None) -> None:
+        """``until``: judge the run only as far as the state with which a later phase took over."""
         self.root = root
         self.store: Store = root.store()
         self.reader = root.reader(trusted)
@@ -60,10 +62,13 @@ class Verification:
         self.pins = pins
         history = root.history()
         self.run: RunView = load(history, resolve(history, name))
+        self.until = until
+        if until is not None:
+            self.run = replace(self.run, segments=tuple(f for f in self.run.segments if f.body.end <= until.step))
+        self.scope = scope
         self.execution = execution
         self.workers = workers
-        self.selection = select([(fact.body.start, fact.body.end) for fact in self.run.segments], scope,
-                                self.reader.checkpoint().root, self.run.run)
+        self.selection = self._select(scope)
         self.divergence: Divergence | None = None
         self.summary = TrainingSummary("none", len(self.run.segments), 0, 1, 0.0)
         self.remarks = tuple(self._remarks())
@@ -74,8 +79,27 @@ class Verification:
             "ledger": self.ledger, "artifacts": self.artifacts, "data": self.data, "training": self.training, "model": self.model}
         verdicts = {name: _judged(name, judge) if name in only else NOT_RUN for name, judge in judges.items()}
         checkpoint = self.reader.checkpoint()
-        return Report(run=self.run.run, verdicts=verdicts, training=self.summary, divergence=self.divergence,
+        report = Report(run=self.run.run, verdicts=verdicts, training=self.summary, divergence=self.divergence,
                       origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex(), remarks=self.remarks)
+        return self._with_phases_before(report, only)
+
+    def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
+        """The report joined with those of the runs that this one continues; its own when it is no phase."""
+        link = self.run.started.body.continues
+        if link is None:
+            return report
+        before = Verification(self.root, link.run, execution=self.execution, trusted=self.trusted, workers=self.workers,
+                              scope=self.scope, until=link)
+        wanted = [name for name in only if name in WALKED]
+        return joined(report, before.report(wanted), phases.broken_link(before.run, self.run), link.step)
+
+    def _select(self, scope: Scope) -> Selection:
+        """The segments to replay. In a chain of phases, train steps that are asked for may all be another run's."""
+        ranges = [(fact.body.start, fact.body.end) for fact in self.run.segments]
+        in_chain = self.until is not None or self.run.started.body.continues is not None
+        if in_chain and scope.steps is not None and not any(a < scope.steps[1] and scope.steps[0] < b for a, b in ranges):
+            return Selection((), 0, "range")
+        return select(ranges, scope, self.reader.checkpoint().root, self.run.run)
 
     def record(self, report: Report) -> Report:
         """Append the verdicts to the ledger, signed by this root's key; the report with the event's index."""
@@ -142,7 +166,11 @@ class Verification:
         state; otherwise the chosen segments, each from its recorded start state."""
         recipe, segments = self.run.recipe, [fact.body for fact in self.run.segments]
         self.summary = TrainingSummary(self.selection.mode, len(segments), 0, self.workers, 0.0)
-        self.divergence = compare.chain(segments, recipe.trainer.num_steps, self.run.output("train").digest)
+        phase, until = recipe.phase, self.until
+        last, final = ((until.step, until.state) if until is not None
+                       else (recipe.last_step, self.run.output("train").digest))
+        self.divergence = compare.chain(segments, last, final,
+                                        first=recipe.first_step, first_state=phase.state if phase is not None else None)
         if self.divergence is not None:
             return Verdict("FAIL", (self.divergence.describe(),))
         apply(recipe.arithmetic, self.execution)
@@ -152,20 +180,25 @@ class Verification:
 
         with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress:
             inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
+            link = self.run.started.body.continues
+            previous = phases.checkout(self.store, link.checkpoint, Path(folder) / "previous") if link is not None else None
             result = replay(recipe, inputs["tokens"], inputs["tokenizer"], segments, self._initial(), self.store,
-                            self.execution, progress)
+                            self.execution, progress, previous)
         self.summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
         self.divergence = result.divergence
         recorded = self.run.training[-1].body.program if self.run.training else {}
         programs = [f"different program: {line}" for line in compare.differences(recorded, result.program)]
         if result.divergence is not None:
             return Verdict("FAIL", (result.divergence.describe(), *programs))
-        return Verdict("PASS", (f"{recipe.trainer.num_steps} train steps in {len(segments)} segments executed again "
+        steps = sum(segment.end - segment.start for segment in segments)
+        return Verdict("PASS", (f"{steps} train steps in {len(segments)} segments executed again "
                                 f"on {self.execution.devices} device(s), same bits", *programs))
 
     def _training_by_segments(self) -> Verdict:
         """The chosen segments, each on its own; the chain of all was checked before."""
         chosen = self.selection
+        if not chosen.positions:
+            return Verdict("PASS", ("none of the train steps that were asked for is this run's",))
         with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", len(chosen.positions)) as progress:
             inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
             result = replay_segments(self.run, self.root.location, chosen.positions, inputs["tokens"], inputs["tokenizer"],

@@ -71,3 +71,5 @@ class StepDefinition:
     config: Callable[[Recipe], object]
     code: tuple[str, ...]
     run: Callable[[Task], StepResult]
+    continues: bool = False
+    """In a phase, the step is also given the state that the phase begins with, as the input ``previous``."""

@@ -1,25 +1,29 @@
 """Step ``corpus``: documents as JSON lines in the Dolma shape, in two splits, from the recipe's dataset.
 
 Fills ``train.jsonl``, ``validation.jsonl``, ``minimal_pairs.jsonl`` (perhaps empty) and ``dataset.json``, which tells
-counts and the digests of the raw bytes. All of it depends on the recipe and the raw bytes alone: the output is named by
-the digest of its files.
+counts and the digests of the raw bytes. The parts of a mixture have a train split
+each, ``train/<part>.jsonl``. All of it depends on the recipe and the raw bytes alone: the output is named by the digest
+of its files.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from marin import grammar
 from marin import recipe as recipes
-from marin.corpus.documents import TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
+from marin.corpus.documents import PARTS, TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
 from marin.corpus.local import SourceFile, matched, read_file, read_pairs
 from marin.corpus.remote import mirrored_glob, obtain
 from marin.corpus.text import lines, split_text
 from marin.progress import bar
-from marin.recipe import FilesDataset, GrammarDataset, Recipe, UrlDataset
+from marin.recipe import FilesDataset, GrammarDataset, MixtureDataset, Recipe, SingleDataset, UrlDataset
 from marin.steps import StepDefinition, StepResult, Task
 
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
@@ -36,6 +40,13 @@ def source_digests(recipe: Recipe) -> dict[str, str]:
         DataError: a file is missing or cannot be read.
     """
     dataset = recipe.dataset
+    if isinstance(dataset, MixtureDataset):
+        return {f"{name}:{key}": digest for name, part in sorted(dataset.parts.items())
+                for key, digest in _sources(part).items()}
+    return _sources(dataset)
+
+
+def _sources(dataset: SingleDataset) -> dict[str, str]:
     if isinstance(dataset, GrammarDataset):
         return {}
     sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
@@ -59,14 +70,12 @@ class _Corpus:
 def run(task: Task) -> StepResult:
     """Write the corpus. Raises ``DataError`` for data that is missing, corrupt, empty or not what was declared."""
     dataset = task.recipe.dataset
-    pairs: Iterable[dict[str, str]]
-    if isinstance(dataset, GrammarDataset):
-        made = _from_grammar(dataset, task.out)
-        pairs = (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+    if isinstance(dataset, MixtureDataset):
+        made = _from_parts(dataset, task)
+        count = _write_pairs(chain.from_iterable(_pairs(part) for _, part in sorted(dataset.parts.items())), task.out / PAIRS)
     else:
-        made = _from_url(dataset, task) if isinstance(dataset, UrlDataset) else _from_files(dataset, task)
-        pairs = read_pairs(_pair_files(dataset))
-    count = _write_pairs(pairs, task.out / PAIRS)
+        made = _from_one(dataset, task, task.out)
+        count = _write_pairs(_pairs(dataset), task.out / PAIRS)
     description = {
         "documents": {"train": made.train.documents, "validation": made.validation.documents},
         "kind": dataset.__struct_config__.tag,
@@ -90,6 +99,36 @@ def run(task: Task) -> StepResult:
     )
 
 
+def _pairs(dataset: SingleDataset) -> Iterable[dict[str, str]]:
+    if isinstance(dataset, GrammarDataset):
+        return (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+    return read_pairs(_pair_files(dataset))
+
+
+def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
+    if isinstance(dataset, GrammarDataset):
+        return _from_grammar(dataset, out)
+    return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, out)
+
+
+def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
+    """Each part as it would be alone; their held-out texts together."""
+    total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
+    sources: dict[str, str] = {}
+    (task.out / PARTS).mkdir()
+    with (task.out / VALIDATION).open("wb") as held_out:
+        for name, part in sorted(dataset.parts.items()):
+            with TemporaryDirectory(dir=task.work, prefix="part-") as folder:
+                made = _from_one(part, task, Path(folder))
+                shutil.move(Path(folder) / TRAIN, task.out / PARTS / f"{name}.jsonl")
+                with (Path(folder) / VALIDATION).open("rb") as file:
+                    shutil.copyfileobj(file, held_out)
+            for split, count in ((TRAIN, made.train), (VALIDATION, made.validation)):
+                total[split] = SplitCount(total[split].documents + count.documents, total[split].text_bytes + count.text_bytes)
+            sources |= {f"{name}:{key}": digest for key, digest in made.sources.items()}
+    return _Corpus(total[TRAIN], total[VALIDATION], sources)
+
+
 def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
     return _Corpus(
         _generate(dataset, "train", dataset.train_bytes, out / TRAIN),
@@ -108,17 +147,17 @@ def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> Spl
         return writer.count()
 
 
-def _from_url(dataset: UrlDataset, task: Task) -> _Corpus:
+def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
     path = obtain(dataset, task.store, task.work)
     with path.open("rb") as file:
         texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
         documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
-        train, validation = write_divided(documents, task.out, dataset.validation_fraction, where=dataset.url)
-    return _Corpus(train, validation, source_digests(task.recipe))
+        train, validation = write_divided(documents, out, dataset.validation_fraction, where=dataset.url)
+    return _Corpus(train, validation, _sources(dataset))
 
 
-def _from_files(dataset: FilesDataset, task: Task) -> _Corpus:
-    sources = source_digests(task.recipe)
+def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
+    sources = _sources(dataset)
 
     def documents() -> Iterator[Document]:
         for file in matched(dataset.globs):
@@ -132,7 +171,7 @@ def _from_files(dataset: FilesDataset, task: Task) -> _Corpus:
             )
 
     train, validation = write_divided(
-        documents(), task.out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
+        documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
     )
     return _Corpus(train, validation, sources)
 

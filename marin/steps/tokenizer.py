@@ -8,13 +8,14 @@ merges the most frequent pair, ties by id: the result does not depend on threads
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from itertools import batched
+from itertools import batched, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin import recipe as recipes
-from marin.corpus.documents import TRAIN, VALIDATION, read_texts
+from marin.corpus.documents import VALIDATION, read_texts, train_files
 from marin.errors import DataError
 from marin.recipe import Recipe
 from marin.steps import StepDefinition, StepResult, Task
@@ -28,11 +29,18 @@ _BATCH = 256
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the vocabulary."""
-    return {"tokenizer": recipes.plain(recipe.tokenizer)}
+    own = {"tokenizer": recipes.plain(recipe.tokenizer)}
+    return own if recipe.phase is None else own | {"kept": recipe.phase.tokenizer}
 
 
 def run(task: Task) -> StepResult:
-    """Train and save the tokenizer. Raises ``DataError`` if the text cannot fill the wanted vocabulary."""
+    """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
+
+    Raises ``DataError`` if the text cannot fill the wanted vocabulary.
+    """
+    kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
+    if kept is not None:
+        return _kept(task, kept)
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     wanted = task.recipe.tokenizer
@@ -47,7 +55,8 @@ def run(task: Task) -> StepResult:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_batches(corpus / TRAIN), trainer)
+    files = train_files(corpus).values()
+    tokenizer.train_from_iterator(chain.from_iterable(_batches(path) for path in files), trainer)
     size = tokenizer.get_vocab_size()
     if size != wanted.vocab_size:
         raise DataError(
@@ -65,6 +74,18 @@ def run(task: Task) -> StepResult:
     return StepResult(
         kind="tokenizer", metrics={"bytes_per_token": bytes_per_token, "vocab_size": float(size)}
     )
+
+
+def _kept(task: Task, digest: str) -> StepResult:
+    """A tokenizer from the store, measured on this phase's held-out text."""
+    from tokenizers import Tokenizer
+
+    task.store.checkout(digest, task.work / "kept")
+    shutil.copytree(task.work / "kept", task.out, dirs_exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(task.out / "tokenizer.json"))
+    metrics = {"bytes_per_token": _bytes_per_token(tokenizer, task.inputs["corpus"] / VALIDATION),
+               "vocab_size": float(tokenizer.get_vocab_size())}
+    return StepResult(kind="tokenizer", metrics=metrics)
 
 
 _CONFIG = {

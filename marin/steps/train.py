@@ -14,9 +14,9 @@ from marin.steps import StepDefinition, StepResult, Task
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the trained bits."""
-    return {"seed": str(recipe.seed)} | {
-        name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")
-    }
+    parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
+    later = {name: recipes.plain(getattr(recipe, name)) for name in ("mixture", "phase") if getattr(recipe, name) is not None}
+    return {"seed": str(recipe.seed)} | parts | later
 
 
 def run(task: Task) -> StepResult:
@@ -33,4 +33,5 @@ TRAIN = StepDefinition(
     config=config,
     code=("marin/steps/train.py", "marin/training", "marin/recipe.py", "marin/arithmetic.py"),
     run=run,
+    continues=True,
 )

@@ -4,13 +4,17 @@ The token stream of the cache is cut into sequences of ``seq_len`` (Levanter's `
 of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, where each epoch has its own Feistel
 permutation keyed by the run's seed. Batch k holds sequences ``k * batch_size ...``; Levanter's data loader places them
 on the devices. So a step's batch can be found again without replaying the steps before it.
+
+A mixture has one stream and one such order for each part, and :mod:`marin.mixture` says which part each sequence comes
+from. A phase counts steps and sequences from its own beginning, and goes on in each part where the phases before it ended.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import jax
@@ -27,6 +31,8 @@ from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
 from marin.errors import DataError
+from marin.mixture import Interleave
+from marin.phases import parts
 from marin.recipe import Recipe
 from marin.training.state import named_key
 from marin.training.step import DATA
@@ -49,12 +55,12 @@ class Batch:
 class EpochOrder:
     """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs."""
 
-    def __init__(self, length: int, seed: int) -> None:
+    def __init__(self, length: int, seed: int, purpose: str = "data") -> None:
         self.length = length
-        self._key = named_key(seed, "data")
+        self._key = named_key(seed, purpose)
         self._by_epoch: dict[int, Permutation] = {}
 
-    def __call__(self, numbers: Sequence[int]) -> np.ndarray:
+    def __call__(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
         """int64 positions in ``[0, length)`` for run-wide sequence numbers."""
         wanted = np.asarray(numbers, dtype=np.int64)
         epochs, within = np.divmod(wanted, self.length)
@@ -71,12 +77,43 @@ class EpochOrder:
         return self._by_epoch[epoch]
 
 
-class EndlessDataset(AsyncDataset[LmExample]):
-    """A finite dataset read in :class:`EpochOrder`, without end."""
+class DataOrder:
+    """The sequences of one recipe's phase, in the order in which they are trained on: a number that is counted from the
+    phase's first sequence -> the number of the sequence in the token stream (in those of a mixture's parts, one after
+    another in order of name). ``lengths``: sequences of each part, in that order."""
 
-    def __init__(self, dataset: AsyncDataset[LmExample], order: EpochOrder) -> None:
-        self.dataset = dataset
+    def __init__(self, recipe: Recipe, lengths: Mapping[str, int]) -> None:
+        self.starts = dict(zip(lengths, accumulate(lengths.values(), initial=0), strict=False))
+        consumed = recipe.phase.consumed if recipe.phase is not None else {}
+        seed, mixture = recipe.seed or 0, recipe.mixture
+        purposes = {name: "data" if mixture is None else f"data/{name}" for name in lengths}
+        self._orders = {name: EpochOrder(length, seed, purposes[name]) for name, length in lengths.items()}
+        self._consumed = {name: consumed.get(name, 0) for name in lengths}
+        self._interleave = Interleave(mixture.weights, mixture.block_size) if mixture is not None else None
+
+    def __call__(self, numbers: Sequence[int]) -> np.ndarray:
+        """int64 numbers in the token streams."""
+        wanted = np.asarray(numbers, dtype=np.int64)
+        if self._interleave is None:
+            ((name, order),) = self._orders.items()
+            return order(wanted + self._consumed[name])
+        part, rank = self._interleave(wanted)
+        result = np.empty_like(wanted)
+        for position, name in enumerate(self._interleave.parts):
+            chosen = part == position
+            if chosen.any():
+                result[chosen] = self._orders[name](rank[chosen] + self._consumed[name]) + self.starts[name]
+        return result
+
+
+class OrderedDataset(AsyncDataset[LmExample]):
+    """Finite datasets, one after another, read in an order that has no end."""
+
+    def __init__(self, datasets: Sequence[AsyncDataset[LmExample]], starts: Sequence[int],
+                 order: Callable[[Sequence[int]], np.ndarray]) -> None:
+        self.datasets = datasets
         self.order = order
+        self._starts = np.asarray(starts, dtype=np.int64)
 
     async def async_len(self) -> int:
         raise ValueError("the training data has no end")
@@ -85,7 +122,14 @@ class EndlessDataset(AsyncDataset[LmExample]):
         return False
 
     async def get_batch(self, indices: Sequence[int]) -> Sequence[LmExample]:
-        return await self.dataset.get_batch([int(i) for i in self.order(indices)])
+        wanted = self.order(indices)
+        owner = np.searchsorted(self._starts, wanted, side="right") - 1
+        found: dict[int, LmExample] = {}
+        for number in np.unique(owner).tolist():
+            places = np.flatnonzero(owner == number).tolist()
+            items = await self.datasets[number].get_batch([int(wanted[i] - self._starts[number]) for i in places])
+            found |= dict(zip(places, items, strict=True))
+        return [found[i] for i in range(len(wanted))]
 
 
 def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], int]:
@@ -104,25 +148,32 @@ def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], i
     return NamedLmDataset(CausalLmDataset(sequences, Pos, block_cross_document_attention=False), Pos), length
 
 
+def streams(recipe: Recipe, cache: Path) -> dict[str, Path]:
+    """The token caches that a recipe trains on, by part in order of name."""
+    return {name: cache / name if recipe.mixture is not None else cache for name in sorted(parts(recipe.dataset))}
+
+
 def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterator[Batch]:
     """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends."""
-    dataset, length = token_dataset(cache, recipe.model.seq_len)
-    order = EpochOrder(length, recipe.seed or 0)
+    opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
+    order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
     size = recipe.trainer.batch_size
-    loader = DataLoader(EndlessDataset(dataset, order), size, mesh=mesh, axis_resources={"batch": DATA},
-                        max_buffered_batches=16, fetch_batch_size=8)
-    step = first_step
-    for example in loader.iter_from_step(first_step):
-        indices = order(range(step * size, (step + 1) * size))
+    dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
+    loader = DataLoader(dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=16, fetch_batch_size=8)
+    number = first_step - recipe.first_step
+    for example in loader.iter_from_step(number):
+        indices = order(range(number * size, (number + 1) * size))
         tokens = example.tokens.array
-        yield Batch(step, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
-        step += 1
+        yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
+        number += 1
 
 
 @dataclass(frozen=True)
 class SeenSequence:
-    """One sequence of one step's batch: its number in the token stream, its token ids, and the documents it lies in."""
+    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the documents
+    of that part's train split in which it lies."""
 
+    part: str
     index: int
     tokens: np.ndarray
     documents: range
@@ -130,15 +181,20 @@ class SeenSequence:
 
 def seen_at(recipe: Recipe, cache: Path, step: int) -> tuple[list[SeenSequence], str]:
     """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
-    _, length = token_dataset(cache, recipe.model.seq_len)
     size, width = recipe.trainer.batch_size, recipe.model.seq_len
-    indices = EpochOrder(length, recipe.seed or 0)(range(step * size, (step + 1) * size))
-    stream, offsets = read_tokens(cache)
+    paths = streams(recipe, cache)
+    order = DataOrder(recipe, {name: token_dataset(path, width)[1] for name, path in paths.items()})
+    first = (step - recipe.first_step) * size
+    indices = order(range(first, first + size))
+    read = {name: read_tokens(path) for name, path in paths.items()}
     seen = []
-    for index in indices.tolist():
+    for number in indices.tolist():
+        part = max(order.starts, key=lambda name: (order.starts[name] <= number, order.starts[name]))
+        index = number - order.starts[part]
         start, end = index * width, (index + 1) * width
+        stream, offsets = read[part]
         documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
-        seen.append(SeenSequence(index, stream[start:end], documents))
+        seen.append(SeenSequence(part, index, stream[start:end], documents))
     return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
 
 

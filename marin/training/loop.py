@@ -20,13 +20,13 @@ from typing import Self
 import jax
 import numpy as np
 
-from ledger import StateManifest
-from marin.errors import Diverged, Unsupported
+from ledger import StateManifest, Tampered
+from marin.errors import Diverged, Unsupported, UsageError
 from marin.recipe import Execution, Recipe
 from marin.training import canary
 from marin.training.data import Batch, batches
 from marin.training.slices import SlicedState
-from marin.training.state import TrainState, initial_state, leaves, load, manifest_of, save
+from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save
 from marin.training.step import StepOutcome, TrainStep, mesh_of
 
 logger = logging.getLogger(__name__)
@@ -128,9 +128,33 @@ class Training:
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
-    def start(self) -> tuple[SlicedState, StateManifest]:
-        """The state before the first train step, and its digest."""
-        return self.step.place(self._first), manifest_of(self._first)
+    def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
+        """The state before the first train step, and its digest: the recipe's own initial state; in a phase the one in
+        ``previous`` (``checkpoint/``, and ``state.json`` where it is the output of a train step).
+
+        Raises:
+            UsageError: a phase needs ``previous`` and a run from the beginning has none.
+            Tampered: what is in ``previous`` is not the state that the phase begins with.
+        """
+        phase = self.recipe.phase
+        if phase is None and previous is None:
+            return self.step.place(self._first), manifest_of(self._first)
+        if phase is None or previous is None:
+            raise UsageError("a phase, and only a phase, begins with the state of another run", where="step train",
+                             expected="phase and the state together", found="phase only" if phase else "a state only",
+                             cure="`marin train --continue RUN` gives both")
+        named = previous / "state.json"
+        digest = StateManifest.parse(named.read_bytes()).digest if named.exists() else phase.state
+        if digest is None or digest != (phase.state or digest):
+            raise Tampered("the state to continue from is another one", where="phase.state", expected=str(phase.state),
+                           found=str(digest), cure="continue from the run that ended with it")
+        state, manifest = load(previous / "checkpoint", self.recipe, self.vocab_size, digest, where="state of the phase before")
+        at = int(local(state.step)), int(local(state.cursor))
+        if at != (phase.first_step, phase.first_sequence & 0xFFFFFFFF):
+            raise Tampered("the state to continue from is of another train step", where="phase",
+                           expected=f"train step {phase.first_step}, {phase.first_sequence} sequences",
+                           found=f"train step {at[0]}, {at[1]} sequences", cure="continue from the run that ended with it")
+        return self.step.place(state), manifest
 
     def resume(self, folder: Path, expected: str, *, where: str) -> tuple[SlicedState, StateManifest]:
         """The state in a checkpoint folder; raises ``Tampered`` when its tensors are not those of ``expected``."""

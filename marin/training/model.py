@@ -6,8 +6,11 @@ locked version is part of a run's identity besides). Whoever builds a model from
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import optax
 from levanter.layers.attention import AttentionBackend
@@ -53,8 +56,33 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     Without clipping: the gradient's global norm is a sum across tensors and devices, whose order the train step fixes
     (``step.slice_update``).
     """
-    steps = recipe.trainer.num_steps
-    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps)).build(steps)
+    phase = recipe.phase
+    if phase is not None and phase.schedule == "restart":
+        steps, begin = recipe.trainer.num_steps, phase.first_step
+    else:
+        steps, begin = recipe.last_step, 0
+    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps), begin).build(steps)
+
+
+@dataclass(frozen=True)
+class _FromStep:
+    """Mixed into an optimizer's configuration: its schedule begins with train step ``begin``."""
+
+    begin: int = 0
+
+    def lr_scheduler(self, num_train_steps: int, override_lr: float | None = None) -> Callable[[jax.Array], jax.Array]:
+        schedule: Callable[[jax.Array], jax.Array] = super().lr_scheduler(num_train_steps, override_lr)  # type: ignore[misc]
+        return schedule if not self.begin else lambda count: schedule(count - self.begin)
+
+
+@dataclass(frozen=True)
+class _Adam(_FromStep, AdamConfig):
+    pass
+
+
+@dataclass(frozen=True)
+class _Lion(_FromStep, LionConfig):
+    pass
 
 
 def _warmup(steps: int, num_steps: int) -> float:
@@ -62,16 +90,18 @@ def _warmup(steps: int, num_steps: int) -> float:
     return steps if steps != 1 else min(1.0, 1.5 / num_steps)
 
 
-def _levanter_optimizer(config: Optimizer, warmup: float) -> OptimizerConfig:
+def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> OptimizerConfig:
     match config.name:
         case "adamw":
-            return AdamConfig(
+            return _Adam(
+                begin=begin,
                 learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
                 epsilon=config.epsilon, max_grad_norm=None, nesterov=False,
             )
         case "lion":
-            return LionConfig(
+            return _Lion(
+                begin=begin,
                 learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
                 epsilon=config.epsilon, max_grad_norm=None,

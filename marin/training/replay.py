@@ -34,8 +34,9 @@ class TrainingReplay:
 
 
 def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[TrainSegment], initial: StateManifest | None,
-           store: Store, execution: Execution, report: Report) -> TrainingReplay:
-    """Execute all ``segments`` in order from the recipe's own initial state and stop at the first difference.
+           store: Store, execution: Execution, report: Report, previous: Path | None = None) -> TrainingReplay:
+    """Execute all ``segments`` in order from the recipe's own initial state and stop at the first difference. A phase
+    begins with the stored state in ``previous`` instead, which is proven by its digest.
 
     ``initial`` is the recorded list of the initial state's tensors, if the store has it: it names the tensors when
     already the first state differs.
@@ -43,7 +44,7 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
     began = time.monotonic()
     use_compilation_cache(compilation_cache())
     training = Training(recipe, tokens / "train", vocabulary_size(tokenizer), execution)
-    state, manifest = training.start()
+    state, manifest = training.start(previous)
     program = dict(program_identity(training))
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
@@ -54,7 +55,7 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
         return ended(0, Divergence(0, differing, segments[0].start_state, manifest.digest, "the initial state differs"))
     for done, recorded in enumerate(segments):
         state, record = training.segment(state, manifest, recorded.start, recorded.end,
-                                         progress=lambda step, loss: report(step + 1, f"loss {loss:.3f}"))
+                                         progress=lambda step, loss: report(step + 1 - recipe.first_step, f"loss {loss:.3f}"))
         divergence = compare.segment(recorded, found(record), _blob(store, recorded.trace), training.names)
         if divergence is not None:
             return ended(done + 1, divergence)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from marin.cache import compilation_cache
-from marin.errors import Interrupted
+from marin.errors import Interrupted, Paused
 from marin.events import (
     CHECKPOINT_SAVED,
     TRAIN_SEGMENT,
@@ -23,6 +23,7 @@ from marin.events import (
     TrainSegment,
     TrainStarted,
 )
+from marin.phases import PREVIOUS
 from marin.progress import bar
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
@@ -56,7 +57,12 @@ def program_identity(training: Training) -> Json:
 
 def seeds_of(recipe: Recipe) -> Json:
     """The root seed (as a string: it may have 63 bits) and the names of the keys derived from it."""
-    return {"root": str(recipe.seed), "derived": ["data", "model", "train"], "generator": recipe.arithmetic.generator}
+    names = [*_data_keys(recipe), "model", "train"]
+    return {"root": str(recipe.seed), "derived": names, "generator": recipe.arithmetic.generator}
+
+
+def _data_keys(recipe: Recipe) -> list[str]:
+    return ["data"] if recipe.mixture is None else [f"data/{name}" for name in sorted(recipe.mixture.weights)]
 
 
 def train(task: Task) -> StepResult:
@@ -64,8 +70,9 @@ def train(task: Task) -> StepResult:
     recipe, journal = task.recipe, task.journal
     use_compilation_cache(compilation_cache())
     training = Training(recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution)
-    state, manifest = training.start()
-    at = 0
+    state, manifest = training.start(task.inputs.get(PREVIOUS))
+    first, last = recipe.first_step, recipe.last_step
+    at, pause = first, task.execution.pause_at
     done = resumable(task)
     if done is not None:
         segment, checkpoint = done
@@ -77,19 +84,22 @@ def train(task: Task) -> StepResult:
         at = segment.end
         logger.info("resuming at train step %d", at)
     journal.record(TRAIN_STARTED, TrainStarted(
-        run=task.run, first_step=at, num_steps=recipe.trainer.num_steps, state=manifest.digest,
+        run=task.run, first_step=at, num_steps=last, state=manifest.digest,
         manifest=task.store.put_bytes(manifest.encode()).digest,
         program=program_identity(training), seeds=seeds_of(recipe), devices=task.execution.devices, attempt=task.attempt))
     folder = task.work / "checkpoint"
-    with StopSignal() as stop, bar("train", recipe.trainer.num_steps, at) as progress:
-        while at < recipe.trainer.num_steps:
+    with StopSignal() as stop, bar("train", last - first, at - first) as progress:
+        while at < last:
+            if pause is not None and at >= pause:
+                raise Paused("training is paused", where=f"before train step {at}", found=f"state {manifest.digest}",
+                             cure="run the same command without the pause: it goes on from here, on any number of devices")
             length = recipe.trainer.steps_per_segment
-            end = min(recipe.trainer.num_steps, (at // length + 1) * length)
+            end = min(last, first + ((at - first) // length + 1) * length, *([pause] if pause is not None else []))
             state, record = training.segment(state, manifest, at, end, stop=stop,
-                                             progress=lambda step, loss: progress(step + 1, f"loss {loss:.3f}"))
+                                             progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"))
             save_segment(task, training, state, record, folder)
             at, manifest = record.end, record.end_state
-            if stop.received is not None and at < recipe.trainer.num_steps:
+            if stop.received is not None and at < last:
                 raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
                                   found=stop.received.name, cure="run the same command again: it goes on from here")
     if not folder.exists():
@@ -105,8 +115,9 @@ def result_of(task: Task, digest: str, size: int) -> StepResult:
     for body in task.journal.history(TRAIN_SEGMENT):
         assert isinstance(body, TrainSegment)
         losses |= {body.start + i: float.fromhex(loss) for i, loss in enumerate(body.losses)}
-    ordered = [losses[step] for step in range(task.recipe.trainer.num_steps)]
-    rows = "".join(f"{step},{loss!r}\n" for step, loss in enumerate(ordered))
+    first = task.recipe.first_step
+    ordered = [losses[step] for step in range(first, task.recipe.last_step)]
+    rows = "".join(f"{step},{loss!r}\n" for step, loss in enumerate(ordered, first))
     tokens = task.recipe.trainer.num_steps * task.recipe.trainer.batch_size * task.recipe.model.seq_len
     return StepResult(kind="state", digest=digest, size=size, tables={"loss": "step,loss\n" + rows},
                       metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)})

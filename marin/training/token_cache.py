@@ -14,6 +14,8 @@ digest of a state with two tensors per split,
 
     <split>/tokens    int32[n]    token ids of all documents, one after another
     <split>/offsets   int64[d+1]  where each document begins; the last is n
+
+The parts of a mixture are splits of their own, ``train/<part>``.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
 from tokenizers import Tokenizer
 
 from ledger import TensorHasher, state_digest
-from marin.corpus.documents import TRAIN, VALIDATION, read_texts
+from marin.corpus.documents import VALIDATION, read_texts, train_files
 from marin.errors import DataError
 from marin.progress import bar
 from marin.steps import StepResult, Task
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
 FIELD = "input_ids"
-SPLITS = {"train": TRAIN, "validation": VALIDATION}
 _EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
 _ENCODE_DOCUMENTS = 256
 _WRITE_TOKENS = 1 << 22
@@ -72,13 +73,12 @@ def build_caches(task: Task) -> StepResult:
     """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them."""
     tokenizer = load_tokenizer(task.inputs["tokenizer"])
     tensors: dict[str, str] = {}
-    metrics: dict[str, float] = {}
     size = 0
-    for split, name in SPLITS.items():
+    totals: dict[str, int] = {}
+    for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
-        written = write_cache(
-            folder, encoded(tokenizer, task.inputs["corpus"] / name, task.recipe.tokens.append_eos)
-        )
+        folder.parent.mkdir(exist_ok=True)
+        written = write_cache(folder, encoded(tokenizer, path, task.recipe.tokens.append_eos))
         content = digest_cache(folder)
         if (content.tokens, content.documents) != written:
             raise DataError(
@@ -97,17 +97,33 @@ def build_caches(task: Task) -> StepResult:
                 cure="give the corpus more text",
             )
         tensors |= content.tensors(split)
-        metrics |= {f"{split}_tokens": float(content.tokens), f"{split}_documents": float(content.documents)}
+        side = split.partition("/")[0]
+        for what, number in ((f"{side}_tokens", content.tokens), (f"{side}_documents", content.documents)):
+            totals[what] = totals.get(what, 0) + number
         size += content.nbytes
+    metrics = {name: float(number) for name, number in totals.items()}
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
 
 
 def content_digest(folder: Path) -> str:
     """The digest of the step's output, found again from the caches in ``folder``."""
     tensors: dict[str, str] = {}
-    for split in SPLITS:
+    for split in cached_splits(folder):
         tensors |= digest_cache(folder / split).tensors(split)
     return state_digest(tensors)
+
+
+def split_files(corpus: Path) -> dict[str, Path]:
+    """The texts of each split of a corpus: ``train`` or ``train/<part>``, and ``validation``."""
+    return {f"train/{part}" if part else "train": path for part, path in train_files(corpus).items()} | {
+        "validation": corpus / VALIDATION}
+
+
+def cached_splits(folder: Path) -> list[str]:
+    """The splits of a folder of caches, as :func:`split_files` names them."""
+    parts = sorted(path.name for path in (folder / "train").iterdir() if path.is_dir())
+    single = (folder / "train" / FIELD).exists()  # Levanter keeps a field as a folder of its own
+    return [*(["train"] if single else [f"train/{part}" for part in parts]), "validation"]
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -55,7 +55,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
     ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
     ("learning_rate: 0.006", "learning_rate: -1", r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1"),
     ("seed: 0\ntokens", "seed: null\ntokens", r"params.yaml: seed.*null"),
-    ("kind: grammar", "kind: grammer", r"params.yaml: dataset.kind.*one of grammar, url, files, found 'grammer'"),
+    ("kind: grammar", "kind: grammer", r"params.yaml: dataset.kind.*one of grammar, url, files, mixture, found 'grammer'"),
     ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
     ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
     ("seed: 0\ntokens", "seed: 1.5\ntokens", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),

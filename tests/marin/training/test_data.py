@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.training.data import EndlessDataset, EpochOrder, batch_digest
+from marin.phases import successor
+from marin.recipe import from_mapping
+from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest
 
 
 class Numbers:
@@ -43,11 +45,40 @@ def test_a_step_is_found_without_the_steps_before_it() -> None:
 
 def test_reading_past_the_end_goes_on_with_the_next_epoch() -> None:
     order = EpochOrder(10, seed=0)
-    dataset: Any = EndlessDataset(Numbers(), order)  # type: ignore[arg-type]
+    dataset: Any = OrderedDataset([Numbers()], [0], order)  # type: ignore[list-item]
     assert not dataset.is_finite()
     items = asyncio.run(dataset.get_batch(range(5, 25)))
     assert items == order(range(5, 25)).tolist()
     assert sorted(items[5:15]) == list(range(10))
+
+
+MIXED = {
+    "dataset": {"kind": "mixture", "parts": {"books": {"kind": "grammar", "seed": 1}, "web": {"kind": "grammar", "seed": 2}}},
+    "mixture": {"weights": {"web": 3.0, "books": 1.0}, "block_size": 8},
+    "trainer": {"batch_size": 8, "num_steps": 5},
+}
+
+
+def test_a_mixture_has_its_shares_and_an_order_per_part() -> None:
+    order = DataOrder(from_mapping(MIXED, where="test"), {"books": 10, "web": 100})
+    seen = order(range(40))
+    assert (seen < 10).sum() == 10 and sorted(seen[seen < 10].tolist()) == list(range(10))  # one epoch of the small part
+    assert len(set(seen[seen >= 10].tolist())) == 30  # no repeat within an epoch of the large one
+    assert [int((seen[start : start + 8] < 10).sum()) for start in range(0, 40, 8)] == [2] * 5
+    for start in (3, 17, 39):
+        assert order(range(start, start + 5)).tolist()[: 40 - start] == seen[start : start + 5].tolist()
+
+
+def test_a_phase_goes_on_in_each_part_where_the_one_before_ended() -> None:
+    before = from_mapping(MIXED, where="test")
+    weights = {"weights": {"web": 1.0, "books": 1.0}, "block_size": 8}
+    after = successor(before, from_mapping(MIXED | {"mixture": weights}, where="test"))
+    lengths = {"books": 50, "web": 100}
+    first, second = DataOrder(before, lengths)(range(40)), DataOrder(after, lengths)(range(80))
+    for part in (lambda x: x < 50, lambda x: x >= 50):
+        together = np.concatenate([first[part(first)], second[part(second)]])
+        assert len(set(together.tolist())) == len(together), "nothing is seen twice within an epoch"
+    assert (second < 50).sum() == 40
 
 
 def test_a_batch_is_named_by_indices_and_tokens() -> None:

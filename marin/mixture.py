@@ -8,11 +8,9 @@ is not decided here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
 
 from marin.errors import UsageError
 
@@ -47,21 +45,19 @@ class Interleave:
     def __init__(self, weights: Mapping[str, float], block_size: int) -> None:
         self.counts = block_counts(weights, block_size)
         self.parts = tuple(self.counts)
-        self._per_block = np.asarray([self.counts[name] for name in self.parts], dtype=np.int64)
         places = sorted((Fraction(2 * k + 1, 2 * count), number, k)
                         for number, count in enumerate(self.counts.values()) for k in range(count))
-        self._part = np.asarray([number for _, number, _ in places], dtype=np.int64)
-        self._rank = np.asarray([k for _, _, k in places], dtype=np.int64)
+        self._slots = tuple((number, k) for _, number, k in places)
+        self._per_block = tuple(self.counts.values())
 
-    def __call__(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For sequence numbers int64[n]: the part of each (position in ``parts``), and its number within that part."""
-        block, slot = np.divmod(np.asarray(numbers, dtype=np.int64), len(self._part))
-        part = self._part[slot]
-        return part, block * self._per_block[part] + self._rank[slot]
+    def __call__(self, number: int) -> tuple[int, int]:
+        """For a sequence number: its part (position in ``parts``), and its number within that part."""
+        block, slot = divmod(number, len(self._slots))
+        part, rank = self._slots[slot]
+        return part, block * self._per_block[part] + rank
 
     def consumed(self, count: int) -> dict[str, int]:
         """How many of the first ``count`` sequences are of each part."""
-        blocks, rest = divmod(count, len(self._part))
-        of_rest = np.bincount(self._part[:rest], minlength=len(self.parts))
-        return {name: int(blocks * each + more)
-                for name, each, more in zip(self.parts, self._per_block, of_rest, strict=True)}
+        blocks, rest = divmod(count, len(self._slots))
+        of_rest = Counter(part for part, _ in self._slots[:rest])
+        return {name: blocks * self._per_block[number] + of_rest[number] for number, name in enumerate(self.parts)}

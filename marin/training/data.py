@@ -97,7 +97,7 @@ class DataOrder:
         if self._interleave is None:
             ((name, order),) = self._orders.items()
             return order(wanted + self._consumed[name])
-        part, rank = self._interleave(wanted)
+        part, rank = np.asarray([self._interleave(number) for number in wanted.tolist()], dtype=np.int64).reshape(-1, 2).T
         result = np.empty_like(wanted)
         for position, name in enumerate(self._interleave.parts):
             chosen = part == position

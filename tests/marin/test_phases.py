@@ -62,7 +62,7 @@ def test_parts_and_weights_belong_together() -> None:
     parts = {"kind": "mixture", "parts": {"a": {"kind": "grammar"}, "b": {"kind": "grammar", "seed": 1}}}
     for sections in ({"dataset": parts}, {"mixture": {"weights": {"a": 1.0}}},
                      {"dataset": parts, "mixture": {"weights": {"c": 1.0}}}):
-        with pytest.raises(UsageError, match="mixture|weight"):
+        with pytest.raises(UsageError, match=r"mixture|weight"):
             recipe(**sections)
     with pytest.raises(UsageError, match="at least 1 entries"):
         recipe(dataset={"kind": "mixture", "parts": {}}, mixture={"weights": {"a": 1.0}})

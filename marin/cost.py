@@ -24,7 +24,7 @@ import yaml
 from msgspec import Meta, Struct
 
 from marin.errors import UsageError
-from marin.recipe import GrammarDataset, Model, Recipe, UrlDataset
+from marin.recipe import GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
 
 HERE = "here"
 """The device of the price table that means: this machine, by what was measured on it."""
@@ -174,7 +174,10 @@ def state_bytes(recipe: Recipe) -> int:
 
 def text_bytes(recipe: Recipe) -> float:
     """Bytes of text that the recipe's dataset holds; those of files are what lies there now, 0 where nothing does."""
-    dataset = recipe.dataset
+    return sum(_text_bytes(part) for part in parts(recipe.dataset).values())
+
+
+def _text_bytes(dataset: SingleDataset) -> int:
     if isinstance(dataset, GrammarDataset):
         return dataset.train_bytes + dataset.validation_bytes
     if isinstance(dataset, UrlDataset):

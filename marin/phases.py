@@ -23,7 +23,7 @@ from marin import runs
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.events import CheckpointSaved, Continues
 from marin.mixture import Interleave
-from marin.recipe import Dataset, MixtureDataset, Phase, Recipe, check
+from marin.recipe import Phase, Recipe, check, parts
 from marin.root import Root
 from marin.runs import Fact, History, RunView
 
@@ -70,11 +70,6 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
     recipe = msgspec.structs.replace(changed, phase=phase)
     check(recipe, where="phase")
     return recipe
-
-
-def parts(dataset: Dataset) -> dict[str, Dataset]:
-    """The data sets of a recipe that have a stream of their own, by name."""
-    return dict(dataset.parts) if isinstance(dataset, MixtureDataset) else {dataset.name: dataset}
 
 
 def drawn(recipe: Recipe, count: int) -> dict[str, int]:

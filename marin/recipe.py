@@ -92,6 +92,11 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
 Dataset = GrammarDataset | UrlDataset | FilesDataset | MixtureDataset
 
 
+def parts(dataset: Dataset) -> dict[str, SingleDataset]:
+    """The data sets of a recipe that have a stream of their own, by name."""
+    return dict(dataset.parts) if isinstance(dataset, MixtureDataset) else {dataset.name: dataset}
+
+
 class Tokenizer(Section, frozen=True):
     """Byte-level BPE, trained on the train split of this recipe's own corpus."""
 

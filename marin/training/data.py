@@ -32,8 +32,7 @@ from levanter.utils.thread_utils import blocking_wait
 
 from marin.errors import DataError
 from marin.mixture import Interleave
-from marin.phases import parts
-from marin.recipe import Recipe
+from marin.recipe import Recipe, parts
 from marin.training.state import named_key
 from marin.training.step import DATA
 from marin.training.token_cache import document_of, open_cache, read_tokens

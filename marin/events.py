@@ -32,6 +32,8 @@ CHECKPOINT_SAVED = "checkpoint.saved/v1"
 EVAL_COMPLETED = "eval.completed/v1"
 MODEL_EXPORTED = "model.exported/v1"
 REPLAY_COMPLETED = "replay.completed/v1"
+METRICS_RECORDED = "metrics.recorded/v1"
+TRACKING_LOGGED = "tracking.logged/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -212,6 +214,32 @@ class ReplayCompleted(Body, frozen=True):
     environment: Json
 
 
+class Series(Struct, frozen=True, kw_only=True):
+    """Points of one measurement: train steps and values (hex floats), one each."""
+
+    key: str
+    steps: list[int]
+    values: list[HexFloat]
+
+
+class MetricsRecorded(Body, frozen=True):
+    """Measurements beside the evidence: times, memory, load, norms. They depend on machine and moment, enter no identity
+    and no verdict. ``step`` is the step of the plan that was measured, empty for the run as a whole."""
+
+    run: str
+    step: str
+    series: list[Series]
+
+
+class TrackingLogged(Body, frozen=True):
+    """Something that a user logged through MLflow's own interface. ``run`` is MLflow's run id (empty where the operation
+    speaks of none), ``operation`` and ``values`` are described in ``marin/tracking/logged.py``."""
+
+    run: str
+    operation: str
+    values: Json
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -226,6 +254,8 @@ BODIES: dict[str, type[Body]] = {
     EVAL_COMPLETED: EvalCompleted,
     MODEL_EXPORTED: ModelExported,
     REPLAY_COMPLETED: ReplayCompleted,
+    METRICS_RECORDED: MetricsRecorded,
+    TRACKING_LOGGED: TrackingLogged,
 }
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from marin import runs
 from marin.cli.output import human_size, print_table
-from marin.root import Root, open_root
-from marin.tracking.record import RunRecord
+from marin.root import open_root
+from marin.tracking.reading import run_record
 
 
 @click.command()
@@ -27,7 +26,7 @@ def lineage(run: str, target: Path | None) -> None:
       marin lineage latest --html lineage.html
     """
     root = open_root()
-    record = _record(root, run)
+    record = run_record(root, run)
     if target is not None:
         # Here: the terminal's table needs none of it.
         from marin.tracking.lineage import lineage_page, read_samples
@@ -40,14 +39,3 @@ def lineage(run: str, target: Path | None) -> None:
                   human_size(step.output.size) if step.output else "") for step in record.ordered_steps()],
                 empty="the run has no steps yet")
 
-
-def _record(root: Root, name: str) -> RunRecord:
-    """The run as the pages see it. What it took over lies in other runs' streams, so the whole log is folded."""
-    from marin.tracking.fold import Fold  # here: msgspec and the event types are not needed for --help
-
-    history = root.history()
-    run = runs.resolve(history, name)
-    fold = Fold(root.verifier.name)
-    for index, event in history.events():
-        fold.apply(index, event)
-    return fold.runs[run]

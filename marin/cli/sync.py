@@ -27,7 +27,7 @@ def sync(as_json: bool) -> None:
     # Here, because MLflow reads its settings when it is imported.
     from marin.tracking.projection import MlflowProjection
 
-    projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader(), root.store())
+    projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
     try:
         progress = projection.catch_up()
     finally:

@@ -30,7 +30,7 @@ def ui(port: int, host: str) -> None:
         # Here, because MLflow reads its settings when it is imported.
         from marin.tracking.projection import Follower, MlflowProjection
 
-        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader(), root.store())
+        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
         projection.catch_up(limit=0)
         follower = Follower(projection)
         follower.start()

@@ -5,12 +5,14 @@ be deleted at any time: the next ``marin sync`` or ``marin ui`` folds it again a
 
     record.py      what is known of one run, built up event by event (pure)
     intents.py     the vocabulary of intended MLflow writes (pure)
-    fold.py        events -> intents (pure)
-    identity.py    MLflow's identifiers and times, derived from the ledger instead of drawn
-    sink.py        intents -> an MLflow database, through MLflow's own stores
-    shelf.py       which artifacts and pages an MLflow run shows
-    curve.py page.py lineage.py   the pages themselves
+    fold.py        events -> intents (pure); logged.py: those of what users log by plain MLflow
+    identity.py    MLflow's identifiers, derived from the ledger instead of drawn
+    database.py    MLflow's database: made by MLflow, its version and columns checked
+    sink.py        intents -> rows, one transaction a round
     projection.py  cursor, catching up, rebuilding, following a growing log
-    repository.py  ``marin://`` for MLflow: verified reads from the store
+    shelf.py       which artifacts and pages an MLflow run shows
+    reading.py     one run, read from the ledger for its pages
+    pages.py       pages by name: page.py lineage.py order.py curve.py draw them, markup.py escapes
+    repository.py  ``marin://`` for MLflow: verified reads from the store, writes through it
     server.py      MLflow's own server over all this
 """

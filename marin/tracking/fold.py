@@ -23,6 +23,7 @@ from marin.tracking.identity import mlflow_id
 from marin.tracking.intents import (
     AliasSet,
     DataUsed,
+    ExperimentTags,
     Intent,
     ModelMade,
     ModelRegistered,
@@ -30,20 +31,24 @@ from marin.tracking.intents import (
     OpenRun,
     Params,
     Points,
+    Shelve,
     Status,
     Tags,
 )
+from marin.tracking.logged import LoggedFold
 from marin.tracking.record import RunRecord, StepRecord, milliseconds
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
 VERIFIED = "verified"
+EXPERIMENT_REGISTERED = "experiment.registered/v1"
 DATA_STEPS = ("corpus", "tokens")
 LONGEST_FACT = 100
 MODEL_STEPS = ("train", "evaluate")
 """Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
+_NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
 _NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
 
 
@@ -84,6 +89,9 @@ class Fold:
         self.skipped = 0
         self._experiments: set[str] = set()
         self._completed: dict[int, str] = {}
+        self._hypotheses: dict[str, str] = {}
+        self.logged = LoggedFold()
+        self.touched: set[str] = set()
         self._handlers: dict[str, tuple[type[types.Body], Callable[..., Iterator[Intent]]]] = {
             types.RUN_STARTED: (types.RunStarted, self._run_started),
             types.RUN_COMPLETED: (types.RunCompleted, self._run_completed),
@@ -97,6 +105,7 @@ class Fold:
             types.EVAL_COMPLETED: (types.EvalCompleted, self._eval_completed),
             types.MODEL_EXPORTED: (types.ModelExported, self._model_exported),
             types.REPLAY_COMPLETED: (types.ReplayCompleted, self._replay_completed),
+            types.METRICS_RECORDED: (types.MetricsRecorded, self._metrics_recorded),
         }
 
     def run_id(self, run: str, step: str = "") -> str:
@@ -105,6 +114,10 @@ class Fold:
 
     def apply(self, index: int, event: Event) -> list[Intent]:
         """Take in one event; returns what MLflow should be told."""
+        if event.type == EXPERIMENT_REGISTERED:
+            return list(self._experiment_registered(event))
+        if event.type == types.TRACKING_LOGGED:
+            return self._tracking_logged(index, event)
         kind, handler = self._handlers.get(event.type, (None, None))
         if kind is None or handler is None:
             return []
@@ -118,7 +131,37 @@ class Fold:
             return []
         intents = list(handler(_Told(index, event, milliseconds(event.time)), body))
         self.runs[_run_in(body)].last_index = index
+        self.touched.add(_run_in(body))
+        self.logged.watch(intents)
         return intents
+
+    def _tracking_logged(self, index: int, event: Event) -> list[Intent]:
+        """What a user logged by plain MLflow; an edit of a ledger's run is told on that run."""
+        try:
+            body = types.read(types.TrackingLogged, event.body, where=f"event {index}")
+        except MarinError:
+            self.skipped += 1
+            return []
+        intents = self.logged.apply(index, event, milliseconds(event.time), body)
+        if intents is None:
+            self.skipped += 1
+            return []
+        return intents
+
+    def shelves(self, run: str) -> Iterator[Shelve]:
+        """What MLflow shows as artifacts of a run, its steps and its models."""
+        record = self.runs[run]
+        mounts = {step.name: step.output.artifact for step in record.ordered_steps() if step.output is not None}
+        for step in record.ordered_steps():
+            identity = self.run_id(run, step.name)
+            own = {"output": step.output.artifact} if step.output is not None else {}
+            yield Shelve(identity, run, record.last_index, own,
+                         ("loss.png",) if step.name == "train" and record.losses else ())
+        for saved in record.checkpoints:
+            yield Shelve(f"m-{self.checkpoint_id(run, saved)}", run, record.last_index, {"": saved.artifact})
+        for export in record.exports:
+            yield Shelve(f"m-{self.model_id(export)}", run, record.last_index, {"": export.output.artifact})
+        yield Shelve(self.run_id(run), run, record.last_index, mounts, pages_of(record))
 
     def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
         """The intents of many events."""
@@ -133,14 +176,7 @@ class Fold:
             plan=body.plan, recipe_digest=body.recipe_digest, recipe=body.recipe, code=body.code,
             environment=body.environment,
         )
-        if body.pipeline not in self._experiments:
-            self._experiments.add(body.pipeline)
-            yield OpenExperiment(body.pipeline, told.time, {
-                "mlflow.experimentKind": "custom_model_development",
-                "marin.root": self.origin,
-                "mlflow.note.content": f"Runs of **{_plain(body.pipeline)}**, projected from the ledger "
-                                       f"`{_plain(self.origin)}`. A view: what is edited here is not in the ledger.",
-            })
+        yield from self._open_experiment(body.pipeline, told.time)
         run = self.run_id(body.run)
         yield OpenRun(run, body.pipeline, body.run, told.time, told.event.actor)
         yield Params(run, flatten(body.recipe))
@@ -154,14 +190,54 @@ class Fold:
             "marin.verified": "never",
             "mlflow.source.name": "dvc.yaml" if body.pipeline == "pipeline" else body.pipeline,
             "mlflow.source.type": "PROJECT",
-            "mlflow.note.content": "Artifacts: `report.html` says what was run and with which result, `lineage.html` what it was "
-                                   f"made from. To replay it and compare every bit: `marin verify {_plain(body.run)}`.",
+            "mlflow.note.content": self._note(body),
         }
         if isinstance(commit := body.code.get("commit"), str) and commit:
             tags["mlflow.source.git.commit"] = commit
         tags |= _facts(body.code, "marin.code", without=("digest", "tree", "steps", "diff"))
         tags |= _facts(body.environment, "marin.environment")
         yield Tags(run, tags)
+
+    def _open_experiment(self, name: str, time: int) -> Iterator[Intent]:
+        if name in self._experiments:
+            return
+        self._experiments.add(name)
+        yield OpenExperiment(name, time, {
+            "mlflow.experimentKind": "custom_model_development", "marin.root": self.origin,
+            "mlflow.note.content": self._about(name)})
+
+    def _about(self, name: str) -> str:
+        """The note of an experiment: its hypothesis where one was registered, and where all this comes from."""
+        source = f"Runs of **{_plain(name)}**, projected from the ledger `{_plain(self.origin)}`."
+        hypothesis = self._hypotheses.get(name)
+        return f"Hypothesis, registered before the runs: {_plain(hypothesis)}\n\n{source}" if hypothesis else source
+
+    def _note(self, body: types.RunStarted) -> str:
+        hypothesis = self._hypotheses.get(body.pipeline)
+        about = f"Hypothesis of the experiment: {_plain(hypothesis)}\n\n" if hypothesis else ""
+        return (f"{about}Artifacts: `report.html` says what was run, with which result and which verdicts, `lineage.html` what "
+                "it was made from, `data_order.html` in which order the data was seen. To replay it and compare every bit: "
+                f"`marin verify {_plain(body.run)}`.")
+
+    def _experiment_registered(self, event: Event) -> Iterator[Intent]:
+        name, hypothesis = event.body.get("experiment"), event.body.get("hypothesis")
+        if not isinstance(name, str) or not isinstance(hypothesis, str):
+            self.skipped += 1
+            return
+        self._hypotheses[name] = hypothesis
+        yield from self._open_experiment(name, milliseconds(event.time))
+        yield ExperimentTags(name, {"mlflow.note.content": self._about(name), "marin.hypothesis": hypothesis[:5000]})
+
+    def _metrics_recorded(self, told: _Told, body: types.MetricsRecorded) -> Iterator[Intent]:
+        """Measurements stand on the run, so that they can be laid over its loss; a segment told again adds nothing."""
+        record = self.runs[body.run]
+        for series in body.series:
+            seen = record.measured.setdefault(series.key, set())
+            points = [(step, _number(value)) for step, value in zip(series.steps, series.values, strict=False)
+                      if step not in seen]
+            seen.update(step for step, _ in points)
+            if points:
+                yield Points(self.run_id(body.run), _NOT_IN_A_KEY.sub("_", series.key), told.time, points)
 
     def _step_started(self, told: _Told, body: types.StepStarted) -> Iterator[Intent]:
         record = self.runs[body.run]
@@ -254,8 +330,16 @@ class Fold:
 
     def _checkpoint_saved(self, told: _Told, body: types.CheckpointSaved) -> Iterator[Intent]:
         record = self.runs[body.run]
+        known = any(saved.state == body.state for saved in record.checkpoints)
         record.checkpoints.append(body)
-        yield Tags(self.run_id(body.run), {"marin.checkpoint": body.state, "marin.checkpoint.step": str(body.step)})
+        run = self.run_id(body.run)
+        yield Tags(run, {"marin.checkpoint": body.state, "marin.checkpoint.step": str(body.step)})
+        if not known:
+            tags = {"marin.run": body.run, "marin.event": str(told.index), "marin.state": body.state,
+                    "marin.artifact": body.artifact, "marin.output.size": str(body.size)}
+            yield ModelMade(self.checkpoint_id(body.run, body), run, record.pipeline,
+                            _model_name(f"{record.pipeline}-{body.run}-step-{body.step}"), "checkpoint", told.time, body.step,
+                            tags)
 
     def _eval_completed(self, told: _Told, body: types.EvalCompleted) -> Iterator[Intent]:
         record = self.runs[body.run]
@@ -272,9 +356,9 @@ class Fold:
         record.exports.append(body)
         model, run = self.model_id(body), self.run_id(body.run)
         tags = {"marin.run": body.run, "marin.event": str(told.index), "marin.model": body.model, **_output_tags(body.output)}
-        yield ModelMade(model, run, record.pipeline, f"{record.pipeline}-{body.run}", body.format, told.time,
-                        record.trained, body.output.artifact, tags)
-        yield ModelRegistered(record.pipeline, model, run, told.time, body.output.artifact, tags)
+        yield ModelMade(model, run, record.pipeline, _model_name(f"{record.pipeline}-{body.run}"), body.format, told.time,
+                        record.trained, tags)
+        yield ModelRegistered(_model_name(record.pipeline), model, run, told.time, body.output.artifact, tags)
 
     def _run_completed(self, told: _Told, body: types.RunCompleted) -> Iterator[Intent]:
         record = self.runs[body.run]
@@ -294,11 +378,15 @@ class Fold:
             tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
         yield Tags(self.run_id(body.run), tags)
         if record.verified().startswith("PASS ") and record.exports:
-            yield AliasSet(record.pipeline, VERIFIED, self.model_id(record.exports[-1]))
+            yield AliasSet(_model_name(record.pipeline), VERIFIED, self.model_id(record.exports[-1]))
 
     def model_id(self, body: types.ModelExported) -> str:
         """The MLflow id (without its ``m-``) of a model that a run exported."""
         return mlflow_id(self.origin, "model", body.run, body.output.digest)
+
+    def checkpoint_id(self, run: str, body: types.CheckpointSaved) -> str:
+        """The MLflow id (without its ``m-``) of a training checkpoint of a run."""
+        return mlflow_id(self.origin, "checkpoint", run, body.state)
 
     def _open_step(self, told: _Told, record: RunRecord, step: str) -> Iterator[Intent]:
         """The nested run of a step; a step may be first heard of by any of its events."""
@@ -348,12 +436,27 @@ class Fold:
             name = _data_name(record, step)
             profile: dict[str, object] = {"kind": output.kind, "size": output.size}
             for run in (self.run_id(record.run), self.run_id(record.run, step)):
-                yield DataUsed(run, name, output.digest, output.artifact, step, profile)
+                yield DataUsed(run, record.pipeline, name, output.digest, output.artifact, step, profile)
         for source in inputs:
             made = record.steps[source].output if source in DATA_STEPS and source in record.steps else None
             if made is not None:
-                yield DataUsed(self.run_id(record.run, step), _data_name(record, source), made.digest, made.artifact,
-                               "input", {"kind": made.kind, "size": made.size})
+                yield DataUsed(self.run_id(record.run, step), record.pipeline, _data_name(record, source), made.digest,
+                               made.artifact, "input", {"kind": made.kind, "size": made.size})
+
+
+def pages_of(record: RunRecord) -> tuple[str, ...]:
+    """The pages that a run has by now."""
+    found = ["report.html"]
+    if record.losses:
+        found += ["loss.png", "data_order.html"]
+    if record.steps:
+        found.append("lineage.html")
+    return tuple(found)
+
+
+def _model_name(name: str) -> str:
+    """A name that MLflow takes for a model."""
+    return _NOT_IN_A_MODEL.sub("_", name)
 
 
 def _run_in(body: types.Body) -> str:

@@ -20,6 +20,14 @@ class OpenExperiment:
 
 
 @dataclass(frozen=True)
+class ExperimentTags:
+    """Tags of an experiment that was opened: the latest value holds."""
+
+    name: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class OpenRun:
     """A run, or a nested run when ``parent`` is given. Its MLflow id is ``run``."""
 
@@ -48,6 +56,23 @@ class Tags:
 
 
 @dataclass(frozen=True)
+class TagsGone:
+    """Tags of a run that were taken off."""
+
+    run: str
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """A run is put away (``deleted``) or brought back (``active``); nothing of it goes."""
+
+    run: str
+    stage: str
+    time: int
+
+
+@dataclass(frozen=True)
 class Points:
     """Points of one metric: (step, value) pairs that share the time of the event that told them."""
 
@@ -59,7 +84,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Status:
-    """RUNNING, FINISHED or FAILED, with the time it ended where it has."""
+    """RUNNING, FINISHED, FAILED or KILLED, with the time it ended where it has."""
 
     run: str
     status: str
@@ -68,14 +93,18 @@ class Status:
 
 @dataclass(frozen=True)
 class DataUsed:
-    """A data set that the run reads or makes. ``digest`` is the full ``sha256:`` digest of its content."""
+    """A data set that the run reads or makes. ``digest`` is the full ``sha256:`` digest of its content. ``kind`` and
+    ``source`` are MLflow's source type and description; without a source it is the stored artifact."""
 
     run: str
+    experiment: str
     name: str
     digest: str
     artifact: str
     context: str
     profile: Mapping[str, object]
+    kind: str = "marin"
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +118,8 @@ class ModelMade:
     kind: str
     time: int
     step: int
-    artifact: str
     tags: Mapping[str, str]
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +143,19 @@ class AliasSet:
     model: str
 
 
+@dataclass(frozen=True)
+class Shelve:
+    """What an MLflow run or model (``identity``, with ``m-`` for a model) shows as artifacts: stored artifacts by the path
+    at which they stand, and pages by name. ``run`` is the ledger's run, ``at`` its last event."""
+
+    identity: str
+    run: str
+    at: int
+    mounts: Mapping[str, str]
+    pages: Sequence[str] = ()
+
+
 Intent = (
-    OpenExperiment | OpenRun | Params | Tags | Points | Status | DataUsed | ModelMade | ModelRegistered | AliasSet
+    OpenExperiment | ExperimentTags | OpenRun | Params | Tags | TagsGone | Lifecycle | Points | Status | DataUsed | ModelMade
+    | ModelRegistered | AliasSet | Shelve
 )

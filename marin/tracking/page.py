@@ -44,10 +44,10 @@ def run_page(record: RunRecord, origin: str, curve: bytes | None) -> bytes:
                 _curve(curve),
                 element("h2", "Steps"), _steps(record),
                 element("h2", "Evaluation") if record.evaluation else None,
-                _table(("metric", "value"), [(name, f"{value:.6g}") for name, value in sorted(record.evaluation.items())]),
+                table(("metric", "value"), [(name, f"{value:.6g}") for name, value in sorted(record.evaluation.items())]),
                 element("h2", "Replays"), _replays(record),
                 element("h2", "What decides the bits"),
-                _table(("", ""), [("recipe", code(record.recipe_digest)), ("plan", code(record.plan)),
+                table(("", ""), [("recipe", code(record.recipe_digest)), ("plan", code(record.plan)),
                                   *((f"code {key}", code(value)) for key, value in sorted(flatten(record.code).items())
                                     if len(value) <= 500)]),
                 _folded("Recipe", record.recipe), _folded("Environment", record.environment),
@@ -75,7 +75,8 @@ def _moment(time: str | None) -> str:
     return "" if time is None else f"{time[:19].replace('T', ' ')} UTC"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[Child, ...]]) -> Html | None:
+def table(head: tuple[str, ...], rows: list[tuple[Child, ...]]) -> Html | None:
+    """A table that scrolls sideways where it is wider than the screen; None without rows."""
     if not rows:
         return None
     titles = element("thead", element("tr", (element("th", title, scope="col") for title in head))) if any(head) else None
@@ -98,7 +99,7 @@ def _curve(curve: bytes | None) -> Html | None:
 
 
 def _steps(record: RunRecord) -> Html | None:
-    return _table(("step", "state", "content", "bytes", "time", "metrics"), [_step(step) for step in record.ordered_steps()])
+    return table(("step", "state", "content", "bytes", "time", "metrics"), [_step(step) for step in record.ordered_steps()])
 
 
 def _step(step: StepRecord) -> tuple[Child, ...]:
@@ -119,7 +120,7 @@ def _replays(record: RunRecord) -> Html:
     parts: list[Child] = []
     for index, time, actor, replay in reversed(record.replays):
         parts.append(element("p", f"Event {index}, {_moment(time)}, by {actor}", class_="soft"))
-        parts.append(_table(("claim", "verdict", "details"), [
+        parts.append(table(("claim", "verdict", "details"), [
             (name, verdict(word), element("div", (element("p", line) for line in replay.details.get(name, []))))
             for name, word in replay.verdicts.items()]))
         if replay.first_divergence is not None:
@@ -132,7 +133,7 @@ def _folded(title: str, values: Mapping[str, object]) -> Html | None:
     flat = flatten(values)
     if not flat:
         return None
-    return element("details", element("summary", title), _table(("", ""), [(key, code(value)) for key, value in flat.items()]))
+    return element("details", element("summary", title), table(("", ""), [(key, code(value)) for key, value in flat.items()]))
 
 
 def _segments(record: RunRecord) -> Html | None:
@@ -141,4 +142,4 @@ def _segments(record: RunRecord) -> Html | None:
     rows: list[tuple[Child, ...]] = [(f"{part.start} to {part.end - 1}", code(part.start_state), code(part.end_state))
                                      for part in record.segments]
     return element("details", element("summary", f"Segments ({len(rows)})"),
-                   _table(("train steps", "state before", "state after"), rows))
+                   table(("train steps", "state before", "state after"), rows))

@@ -3,8 +3,7 @@
     lock      one process at a time works on it (a file beside the folder; held for one round, not for a session)
     cursor    in the database: which log, how many of its events, and the digest of the last one. A database whose cursor
               does not fit the log (deleted, restored from elsewhere, of an older version of this code) is folded anew
-    round     fold new events, write intents, make the pages of the runs that they touched, move the cursor. A round that
-              was killed is done again: every write is idempotent
+    round     fold new events, write what they mean and the cursor in one transaction: a round that was killed left nothing
 
 Events come from a verified reader, so what is shown was covered by the signed log checkpoint.
 """
@@ -24,19 +23,16 @@ from filelock import FileLock, Timeout
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from ledger import Event, LedgerError, Locked, Store
-from marin.tracking.curve import loss_curve
+from ledger import Event, LedgerError, Locked
+from marin.tracking.database import dispose
 from marin.tracking.fold import Fold
-from marin.tracking.lineage import Samples, lineage_page, read_samples
-from marin.tracking.page import run_page
-from marin.tracking.record import RunRecord, milliseconds
+from marin.tracking.record import milliseconds
 from marin.tracking.shelf import Shelves
 from marin.tracking.sink import Sink
 
-VERSION = 1
+VERSION = 2
 """Of what the fold makes of events. A database of another version is folded anew."""
 
-EVENTS_PER_ROUND = 5000
 LOCK_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
@@ -71,19 +67,17 @@ class Progress:
 
 
 class MlflowProjection:
-    """Folds a log into ``folder``. One thread at a time."""
+    """Folds a log into ``folder``. Threads take turns."""
 
-    def __init__(self, folder: Path, source: Source, store: Store | None = None) -> None:
-        """Without a ``store`` the lineage pages come without samples of the data."""
+    def __init__(self, folder: Path, source: Source) -> None:
         self.folder = folder
-        self._store = store
+        self._turn = threading.Lock()
         self._source = source
         self._shelves = Shelves(folder)
         self._sink: Sink | None = None
         self._identity: tuple[int, int] | None = None
         self._fold: Fold | None = None
         self._folded = 0
-        self._shelves_seen = False
 
     @property
     def database(self) -> Path:
@@ -97,67 +91,60 @@ class MlflowProjection:
             Locked: another process has been working on it for longer than half a minute.
             LedgerError: the log does not verify; the projection stays as it was.
         """
-        position = self._source.refresh()
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder.parent / ".mlflow.lock")
-        try:
-            lock.acquire(timeout=LOCK_SECONDS)
-        except Timeout:
-            raise Locked("the MLflow projection is being written by another process", where=str(self.folder),
-                         expected=f"to be alone within {LOCK_SECONDS:.0f} s",
-                         cure="stop the other marin sync or marin ui") from None
-        try:
-            return self._catch_up(position, limit)
-        except BaseException:
-            self.close()  # what was gathered of a broken round is dropped with it; the cursor says where to go on
-            raise
-        finally:
-            lock.release()
+        with self._turn:
+            position = self._source.refresh()
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder.parent / ".mlflow.lock")
+            try:
+                lock.acquire(timeout=LOCK_SECONDS)
+            except Timeout:
+                raise Locked("the MLflow projection is being written by another process", where=str(self.folder),
+                             expected=f"to be alone within {LOCK_SECONDS:.0f} s",
+                             cure="stop the other marin sync or marin ui") from None
+            try:
+                return self._catch_up(position, limit)
+            except BaseException:
+                self.close()  # what was gathered of a broken round is dropped with it; the cursor says where to go on
+                raise
+            finally:
+                lock.release()
 
     def close(self) -> None:
         """Let go of the database."""
         if self._sink is not None:
             self._sink.close()
             self._sink = None
-        self._shelves_seen = False
 
     def _catch_up(self, position: Position, limit: int | None) -> Progress:
         sink, applied, rebuilt = self._open(position)
         if self._fold is None or self._fold.origin != position.origin or self._folded > applied:
             self._fold, self._folded = Fold(position.origin), 0
         fold = self._fold
-        touched: set[str] = set()
         size = self._folded
         end = position.size if limit is None else min(position.size, applied + limit)
         last: tuple[int, Event] | None = None
         for index, event in self._source.events(self._folded, end):
-            before = len(fold.runs)
             intents = fold.apply(index, event)
             self._folded = size = index + 1
             if index < applied:
+                fold.touched.clear()
                 continue
             last = (index, event)
-            if intents or len(fold.runs) > before:
-                touched.add(_run_of(event))
             sink.apply(intents)
-            if (index + 1) % EVENTS_PER_ROUND == 0:
-                self._settle(sink, fold, touched, last)
-                touched, last = set(), None
-        if limit is None and not self._shelves_seen:
-            touched |= {run for run in fold.runs if not self._shelves.has(fold.run_id(run))}
-        if last is not None or touched:
-            self._settle(sink, fold, touched, last)
-        self._shelves_seen = self._shelves_seen or limit is None
+            if sink.full:
+                self._settle(sink, fold, last)
+                last = None
+        if last is not None:
+            self._settle(sink, fold, last)
         return Progress(max(0, size - applied), size, len(fold.runs), fold.skipped, rebuilt)
 
-    def _settle(self, sink: Sink, fold: Fold, touched: set[str], last: tuple[int, Event] | None) -> None:
-        sink.flush()
-        for run in sorted(touched & fold.runs.keys()):
-            self._publish(fold, fold.runs[run])
-        if last is not None:
-            index, event = last
-            sink.write_cursor({"version": VERSION, "origin": fold.origin, "size": index + 1, "time": milliseconds(event.time),
-                               "last": hashlib.sha256(event.encode()).hexdigest()})
+    def _settle(self, sink: Sink, fold: Fold, last: tuple[int, Event]) -> None:
+        for run in sorted(fold.touched):
+            sink.apply(fold.shelves(run))
+        fold.touched.clear()
+        index, event = last
+        sink.flush({"version": VERSION, "origin": fold.origin, "size": index + 1, "time": milliseconds(event.time),
+                    "last": hashlib.sha256(event.encode()).hexdigest()})
 
     def _open(self, position: Position) -> tuple[Sink, int, str | None]:
         """The database, how many events it holds, and why it had to begin anew (None when it had not)."""
@@ -209,31 +196,10 @@ class MlflowProjection:
         return next((milliseconds(event.time) for _, event in self._source.events(0, 1)), 0)
 
     def _remove(self) -> None:
+        dispose(self.folder)
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{self.database}{suffix}").unlink(missing_ok=True)
         self._shelves.clear()
-
-    def _publish(self, fold: Fold, record: RunRecord) -> None:
-        """Put up the shelves of a run, its steps and its models."""
-        curve = None
-        pages: dict[str, bytes] = {}
-        if record.losses:
-            validation = record.evaluation.get("loss", record.evaluation.get("validation_loss"))
-            seams = [part.end for part in record.segments]
-            curve = loss_curve(record.losses, title=f"{record.pipeline} {record.run}", validation=validation, seams=seams)
-            pages["loss.png"] = curve
-        pages["report.html"] = run_page(record, fold.origin, curve)
-        if record.ended is not None:
-            samples = read_samples(record, self._store) if self._store is not None else Samples()
-            pages["lineage.html"] = lineage_page(record, fold.origin, samples)
-        mounts = {step.name: step.output.artifact for step in record.ordered_steps() if step.output is not None}
-        for step in record.ordered_steps():
-            own = {"output": step.output.artifact} if step.output is not None else {}
-            shown = {"loss.png": curve} if step.name == "train" and curve is not None else {}
-            self._shelves.write(fold.run_id(record.run, step.name), own, shown)
-        for export in record.exports:
-            self._shelves.write(f"m-{fold.model_id(export)}", {"": export.output.artifact}, {})
-        self._shelves.write(fold.run_id(record.run), mounts, pages)
 
 
 class Follower(threading.Thread):
@@ -280,11 +246,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _run_of(event: Event) -> str:
-    run = event.body.get("run")
-    return run if isinstance(run, str) else ""
 
 
 def _first_line(error: Exception) -> str:

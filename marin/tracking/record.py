@@ -55,6 +55,7 @@ class RunRecord:
     environment: Json
     steps: dict[str, StepRecord] = field(default_factory=dict)
     losses: dict[int, float] = field(default_factory=dict)
+    measured: dict[str, set[int]] = field(default_factory=dict)
     segments: list[TrainSegment] = field(default_factory=list)
     checkpoints: list[CheckpointSaved] = field(default_factory=list)
     evaluation: dict[str, float] = field(default_factory=dict)

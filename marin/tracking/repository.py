@@ -1,4 +1,4 @@
-"""``marin://`` for MLflow: reads from the artifact store, every byte hashed again on its way out.
+"""``marin://`` for MLflow: reads from the artifact store, every byte hashed again on its way out; writes into it.
 
     marin://artifact/<64 hex>[/path]                     a stored blob or tree
     marin://mlflow/<experiment>/<run>/artifacts[/path]   what an MLflow run shows (see :mod:`marin.tracking.shelf`)
@@ -6,14 +6,15 @@
 
 MLflow finds this class by its entry point ``mlflow.artifact_repository``, constructs it also on sub-paths, and asks it
 on the server for the UI, or in a user's own process for ``mlflow.artifacts.download_artifacts``. The root is the one
-that ``MARIN_ROOT`` names, or ``.marin``. Writing is refused: what a view is told is not in the ledger.
+that ``MARIN_ROOT`` names, or ``.marin``. A file that is logged goes into the store, and an event of the ledger says to
+which MLflow run and under which path. What is listed includes it at once, projection or not. Nothing can be deleted.
 """
 
 from __future__ import annotations
 
 import shutil
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -29,8 +30,11 @@ from mlflow.protos.databricks_pb2 import (
 )
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
-from ledger import LedgerError, NotFound, Store
-from marin.root import open_root
+from ledger import Draft, LedgerError, NotFound, Store
+from marin.events import TRACKING_LOGGED, TrackingLogged, write
+from marin.root import Root, open_root
+from marin.tracking.logged import ArtifactValues, described, stream_of
+from marin.tracking.pages import draw
 from marin.tracking.shelf import Shelf, Shelves
 
 Parts = tuple[str, ...]
@@ -38,10 +42,11 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """A file or a folder to be listed: ``size`` is None for a folder."""
+    """A file or a folder to be listed. The size of a page is not known before it is drawn."""
 
     name: str
     size: int | None
+    folder: bool = False
 
 
 class StoredView:
@@ -65,7 +70,8 @@ class StoredView:
                 return None
             if path[:len(at)] == at:
                 name = path[len(at)]
-                found.setdefault(name, Node(name, entry.size if len(path) == len(at) + 1 else None))
+                inner = len(path) > len(at) + 1
+                found.setdefault(name, Node(name, None if inner else entry.size, folder=inner))
         if at and not found:
             raise NotFound("no such file in the artifact", where=f"{self._digest}/{'/'.join(at)}")
         return list(found.values())
@@ -80,35 +86,63 @@ class StoredView:
 
 
 class ShelfView:
-    """What an MLflow run or model shows: its pages and its mounted artifacts."""
+    """What an MLflow run or model shows: its pages, its mounted artifacts, and what was logged to it."""
 
-    def __init__(self, store: Store, shelves: Shelves, identity: str, shelf: Shelf) -> None:
-        self._store, self._shelves, self._identity, self._shelf = store, shelves, identity, shelf
+    def __init__(self, root: Root, identity: str) -> None:
+        self._root, self._store, self._identity = root, root.store(), identity
+        self._shelves = Shelves(root.local / "projections" / "mlflow")
+        logged = logged_artifacts(root, identity)
+        try:
+            self._shelf = self._shelves.read(identity)
+        except NotFound:
+            if not logged:
+                raise
+            self._shelf = Shelf()
+        self._mounts = {tuple(path.split("/")) if path else (): digest for path, digest in self._shelf.mounts.items()}
+        self._mounts |= {_parts(path): digest for path, digest in logged.items()}
 
     def nodes(self, at: Parts) -> list[Node] | None:
         """As :meth:`StoredView.nodes`."""
-        if not at and "" not in self._shelf.mounts:
-            pages = [Node(name, size) for name, size in self._shelf.pages.items()]
-            return pages + [Node(name, self._size(digest)) for name, digest in self._shelf.mounts.items()]
         if len(at) == 1 and at[0] in self._shelf.pages:
             return None
-        view, rest = self._mounted(at)
-        return view.nodes(rest)
+        found: dict[str, Node] = {}
+        for path, digest in self._mounts.items():
+            if len(path) > len(at) and path[:len(at)] == at:
+                name, size = path[len(at)], self._size(digest) if len(path) == len(at) + 1 else None
+                found[name] = Node(name, size, folder=size is None)
+        inside = self._mount_of(at)
+        if inside is not None:
+            below = StoredView(self._store, inside[0]).nodes(inside[1])
+            if below is None:
+                return None
+            found = {node.name: node for node in below} | found
+        elif at and not found:
+            raise self._missing(at)
+        if not at:
+            found = {name: Node(name, None) for name in self._shelf.pages} | found
+        return list(found.values())
 
     def open(self, at: Parts) -> BinaryIO:
-        """As :meth:`StoredView.open`; a page is opened as it is, it proves nothing."""
+        """As :meth:`StoredView.open`; a page is drawn from the ledger if it has to be, and opened as it is: it proves
+        nothing."""
         if len(at) == 1 and at[0] in self._shelf.pages:
-            return self._shelves.page_path(self._identity, at[0]).open("rb")
-        view, rest = self._mounted(at)
-        return view.open(rest)
+            return self._shelves.page(self._identity, self._shelf, at[0],
+                                      lambda: draw(self._root, self._shelf.run, at[0])).open("rb")
+        inside = self._mount_of(at)
+        if inside is None:
+            raise self._missing(at)
+        return StoredView(self._store, inside[0]).open(inside[1])
 
-    def _mounted(self, at: Parts) -> tuple[StoredView, Parts]:
-        if "" in self._shelf.mounts:
-            return StoredView(self._store, self._shelf.mounts[""]), at
-        if at and at[0] in self._shelf.mounts:
-            return StoredView(self._store, self._shelf.mounts[at[0]]), at[1:]
-        raise NotFound("the run has no such artifact", where="/".join(at),
-                       expected=", ".join((*self._shelf.pages, *self._shelf.mounts)) or "none")
+    def _mount_of(self, at: Parts) -> tuple[str, Parts] | None:
+        """The stored artifact that holds ``at``, the deepest of them, and the path inside of it."""
+        for length in range(len(at), -1, -1):
+            if at[:length] in self._mounts:
+                return self._mounts[at[:length]], at[length:]
+        return None
+
+    def _missing(self, at: Parts) -> NotFound:
+        names = [*self._shelf.pages, *("/".join(path) for path in self._mounts)]
+        return NotFound("the run has no such artifact", where="/".join(at), expected=", ".join(names) or "none")
 
     def _size(self, digest: str) -> int | None:
         """A mount whose bytes are not here is listed as a folder; opening it says what is missing."""
@@ -116,6 +150,18 @@ class ShelfView:
             return StoredView(self._store, digest).size()
         except NotFound:
             return None
+
+
+def logged_artifacts(root: Root, identity: str) -> dict[str, str]:
+    """What was logged to an MLflow run or model through its interface: path to digest, the later one where two agree."""
+    found: dict[str, str] = {}
+    for _, event in root.history().events(stream=stream_of(identity)):
+        values = event.body.get("values")
+        if event.type == TRACKING_LOGGED and event.body.get("operation") == "artifact" and isinstance(values, Mapping):
+            path, digest = values.get("path"), values.get("artifact")
+            if isinstance(path, str) and isinstance(digest, str) and not set(path.split("/")) & {"", ".", ".."}:
+                found[path] = digest
+    return found
 
 
 class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow publishes no types
@@ -127,9 +173,8 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
         self._kind = parsed.netloc
         self._address = _parts(urllib.parse.unquote(parsed.path).strip("/"))
         with _as_mlflow(artifact_uri):
-            root = open_root()
-            self._store = root.store()
-            self._shelves = Shelves(root.local / "projections" / "mlflow")
+            self._root = open_root()
+            self._store = self._root.store()
 
     def list_artifacts(self, path: str | None = None) -> list[FileInfo]:
         """What lies directly below ``path``; nothing for a file, and nothing for a run that shows nothing."""
@@ -142,7 +187,7 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
                     raise
                 return []
             nodes = view.nodes(prefix + below)
-        return [FileInfo("/".join((*below, node.name)), node.size is None, node.size)
+        return [FileInfo("/".join((*below, node.name)), node.folder, node.size)
                 for node in sorted(nodes or [], key=lambda node: node.name)]
 
     def _download_file(self, remote_file_path: str, local_path: str) -> None:
@@ -151,17 +196,51 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
             with view.open(prefix + _parts(remote_file_path)) as source, Path(local_path).open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """A part of a file, verified: of a stored file only the parts that it lies in are read and hashed."""
+        with _as_mlflow(f"{self.artifact_uri}/{path}"):
+            view, prefix = self._view()
+            with view.open(prefix + _parts(path)) as source:
+                source.seek(start)
+                return source.read(length)
+
     def log_artifact(self, local_file: str, artifact_path: str | None = None) -> None:
-        """Refused."""
-        raise _read_only(self.artifact_uri)
+        """Put a file into the store and record it as an artifact of this run or model."""
+        with _as_mlflow(self.artifact_uri):
+            self._record([(Path(local_file), _parts(artifact_path or ""))])
 
     def log_artifacts(self, local_dir: str, artifact_path: str | None = None) -> None:
-        """Refused."""
-        raise _read_only(self.artifact_uri)
+        """As :meth:`log_artifact`, for every file below a folder."""
+        folder, below = Path(local_dir), _parts(artifact_path or "")
+        with _as_mlflow(self.artifact_uri):
+            self._record([(path, below + path.relative_to(folder).parts[:-1]) for path in sorted(folder.rglob("*"))
+                          if path.is_file()])
 
     def delete_artifacts(self, artifact_path: str | None = None) -> None:
-        """Refused."""
-        raise _read_only(self.artifact_uri)
+        """Refused: what the ledger names stays."""
+        raise _refused(f"artifacts of the ledger are not deleted: {self.artifact_uri}; `marin store gc` collects what no "
+                       "event names")
+
+    def _record(self, files: list[tuple[Path, Parts]]) -> None:
+        identity, prefix = self._target()
+        drafts = []
+        for path, below in files:
+            stored = self._store.put_file(path)
+            name = "/".join((*prefix, *below, *_parts(path.name)))
+            body = TrackingLogged(run=identity, operation="artifact", values=described(
+                "artifact", ArtifactValues(path=name, artifact=stored.digest, size=stored.size)))
+            drafts.append(Draft(TRACKING_LOGGED, stream_of(identity), write(body)))
+        if drafts:
+            self._root.append(drafts)
+
+    def _target(self) -> tuple[str, Parts]:
+        """Whose artifacts this address names, for writing: an MLflow id, and the path below its artifacts."""
+        match self._kind, self._address:
+            case "mlflow", (_, "models", identity, "artifacts", *rest):
+                return identity, tuple(rest)
+            case "mlflow", (_, identity, "artifacts", *rest):
+                return identity, tuple(rest)
+        raise _refused(f"stored artifacts do not change: {self.artifact_uri}; log to a run, or use `marin store put`")
 
     def _view(self) -> tuple[StoredView | ShelfView, Parts]:
         """Whose files this address names, and the part of the path that it has used up already."""
@@ -169,15 +248,12 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
             case "artifact", (digest, *rest):
                 return StoredView(self._store, f"sha256:{digest.removeprefix('sha256:')}"), tuple(rest)
             case "mlflow", (_, "models", identity, "artifacts", *rest):
-                return self._shelf(identity), tuple(rest)
+                return ShelfView(self._root, identity), tuple(rest)
             case "mlflow", (_, identity, "artifacts", *rest):
-                return self._shelf(identity), tuple(rest)
+                return ShelfView(self._root, identity), tuple(rest)
             case _:
                 raise NotFound("not an address of an artifact", where=self.artifact_uri,
                                expected="marin://artifact/<64 hex> or what MLflow shows as a run's artifact URI")
-
-    def _shelf(self, identity: str) -> ShelfView:
-        return ShelfView(self._store, self._shelves, identity, self._shelves.read(identity))
 
 
 def _parts(path: str) -> Parts:
@@ -188,10 +264,8 @@ def _parts(path: str) -> Parts:
     return parts
 
 
-def _read_only(uri: str) -> MlflowException:
-    return MlflowException(
-        f"artifacts of the ledger cannot be changed through MLflow: {uri}; MLflow is a view: put files with `marin store put`, "
-        "or log to another MLflow server", PERMISSION_DENIED)
+def _refused(line: str) -> MlflowException:
+    return MlflowException(line, PERMISSION_DENIED)
 
 
 @contextmanager

@@ -83,8 +83,8 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
         _artifact_repository_registry as repositories,
     )
 
+    from marin.tracking.database import SCHEME, database_uri
     from marin.tracking.repository import MarinArtifactRepository
-    from marin.tracking.sink import SCHEME, database_uri
 
     uri = database_uri(folder)
     os.environ |= {BACKEND_STORE_URI_ENV_VAR: uri, REGISTRY_STORE_URI_ENV_VAR: uri, ARTIFACT_ROOT_ENV_VAR: f"{SCHEME}://mlflow"}

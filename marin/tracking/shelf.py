@@ -1,22 +1,26 @@
-"""Which artifacts an MLflow run shows: mounts of stored trees, and pages that were made for it.
+"""Which artifacts an MLflow run shows: mounts of stored artifacts, and pages that are made when somebody opens them.
 
-A shelf is a small JSON file per MLflow run or model below the projection's folder, beside the folder with its pages:
+A shelf is a row of a table of ours in MLflow's database, written in the same transaction as the run itself; made pages
+are kept beside the database until the run moves on:
 
-    mlflow/shelves/<id>.json      {"mounts": {"corpus": "sha256:…"}, "pages": {"loss.png": 20311}}
-    mlflow/pages/<id>/loss.png
+    mlflow/mlflow.db                    marin_shelf: id, run, at, mounts, pages
+    mlflow/pages/<id>/<at>/loss.png     as of event <at> of the log
 
 A mount's bytes stay in the store and are verified whenever they are read. A page is folded from events, like the
-database beside it, and proves nothing.
+database, and proves nothing. Making it when it is asked for keeps a rebuild of a thousand runs at seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,57 +32,57 @@ _PAGE = re.compile(r"^[a-z][a-z0-9_-]*\.(png|html|json|svg)$")
 
 @dataclass(frozen=True)
 class Shelf:
-    """``mounts``: a name to the digest of a stored artifact ("" mounts it as the whole). ``pages``: name to size."""
+    """``run``: the ledger's run, and ``at`` its last event. ``mounts``: a path to the digest of a stored artifact ("" mounts
+    it as the whole). ``pages``: names."""
 
+    run: str = ""
+    at: int = 0
     mounts: Mapping[str, str] = field(default_factory=dict)
-    pages: Mapping[str, int] = field(default_factory=dict)
+    pages: Sequence[str] = ()
 
 
 class Shelves:
-    """All shelves of one projection."""
+    """All shelves of one projection. Reading needs neither MLflow nor the lock of the projection."""
 
     def __init__(self, folder: Path) -> None:
-        self._shelves = folder / "shelves"
+        self._database = folder / "mlflow.db"
         self._pages = folder / "pages"
 
-    def has(self, identity: str) -> bool:
-        """Whether the shelf was put up and all its pages are there."""
-        try:
-            shelf = self.read(identity)
-        except (NotFound, Malformed):
-            return False
-        return all(self.page_path(identity, name).is_file() for name in shelf.pages)
-
     def read(self, identity: str) -> Shelf:
-        """The shelf of an MLflow run or model."""
-        path = self._shelves / f"{_checked(_ID, identity, 'MLflow id')}.json"
-        try:
-            data = json.loads(path.read_bytes())
-            return Shelf(dict(data["mounts"]), dict(data["pages"]))
-        except FileNotFoundError:
-            raise NotFound("no artifacts are known for this MLflow run", where=identity, cure="run: marin sync") from None
-        except (ValueError, KeyError, TypeError):
-            raise Malformed("damaged file of the projection", where=str(path), expected="a JSON object with mounts and pages",
-                            cure="delete it and run: marin sync") from None
-
-    def write(self, identity: str, mounts: Mapping[str, str], pages: Mapping[str, bytes]) -> None:
-        """Put a shelf up: pages first, so that what is listed is there."""
+        """The shelf of an MLflow run or model; NotFound when there is none, Malformed when the database is damaged."""
         _checked(_ID, identity, "MLflow id")
-        for name, data in pages.items():
-            path = self.page_path(identity, name)
-            if not path.is_file() or path.read_bytes() != data:
-                _replace(path, data)
-        listing = {"mounts": dict(mounts), "pages": {name: len(data) for name, data in pages.items()}}
-        _replace(self._shelves / f"{identity}.json", json.dumps(listing, sort_keys=True).encode())
+        uri = f"file:{urllib.parse.quote(str(self._database))}?mode=ro"
+        try:
+            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=20)) as connection:
+                row = connection.execute("SELECT run, at, mounts, pages FROM marin_shelf WHERE id = ?", (identity,)).fetchone()
+            if row is None:
+                raise _unknown(identity)
+            run, at, mounts, pages = row
+            return Shelf(run, at, dict(json.loads(mounts)), list(json.loads(pages)))
+        except sqlite3.OperationalError as error:
+            raise _unknown(identity) from error
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise Malformed("damaged database of the projection", where=str(self._database), found=str(error),
+                            cure="run: marin sync") from error
 
-    def page_path(self, identity: str, name: str) -> Path:
-        """Where a page lies. Both parts are checked: nothing outside the projection can be named."""
-        return self._pages / _checked(_ID, identity, "MLflow id") / _checked(_PAGE, name, "name of a page")
+    def page(self, identity: str, shelf: Shelf, name: str, make: Callable[[], bytes]) -> Path:
+        """Where the page lies that a shelf lists; ``make`` draws it when it was not drawn since the run last changed."""
+        folder = self._pages / _checked(_ID, identity, "MLflow id")
+        path = folder / str(int(shelf.at)) / _checked(_PAGE, name, "name of a page")
+        if not path.is_file():
+            _replace(path, make())
+            for older in folder.iterdir():
+                if older.name.isdecimal() and int(older.name) < shelf.at:
+                    shutil.rmtree(older, ignore_errors=True)
+        return path
 
     def clear(self) -> None:
-        """Forget all shelves and pages."""
-        for folder in (self._shelves, self._pages):
-            shutil.rmtree(folder, ignore_errors=True)
+        """Forget all pages."""
+        shutil.rmtree(self._pages, ignore_errors=True)
+
+
+def _unknown(identity: str) -> NotFound:
+    return NotFound("no artifacts are known for this MLflow run", where=identity, cure="run: marin sync")
 
 
 def _checked(pattern: re.Pattern[str], value: str, what: str) -> str:

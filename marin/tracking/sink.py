@@ -1,76 +1,56 @@
-"""Intents -> an MLflow database (sqlite), through MLflow's own stores and never by SQL against its schema.
+"""Intents -> rows of MLflow's database, one transaction a round.
 
-Writes of a round are gathered per run and leave as few ``log_batch`` calls as MLflow's limits allow (1,000 metrics, 100
-parameters or tags): one call per metric would cost 25 ms each, a thousand in a batch cost 60 ms.
-
-The cursor (how much of which log is in here) is a tag of MLflow's default experiment, written last in a round: it is in
-the same database as what it speaks of, so the two can not part. Everything before it is idempotent.
-
-Durability is nobody's concern here, the ledger has it: sqlite runs with a write-ahead log and without fsync.
+What a round wants is gathered by table and leaves as one ``executemany`` a table, together with the cursor (how much of
+which log is in here, a tag of MLflow's default experiment). So a round is in the database whole or not at all, a million
+points take seconds, and database and cursor can not part. Rows are what MLflow's own stores write for the same call; a
+test compares the two.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-import sqlite3
-import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-import mlflow.store.model_registry.sqlalchemy_store as registry_module
-import mlflow.store.tracking.sqlalchemy_store as tracking_module
-import sqlalchemy
-from mlflow.entities import (
-    Dataset,
-    DatasetInput,
-    ExperimentTag,
-    InputTag,
-    LoggedModelOutput,
-    LoggedModelStatus,
-    LoggedModelTag,
-    Metric,
-    Param,
-    RunStatus,
-    RunTag,
-)
-from mlflow.entities.model_registry import ModelVersionTag
-from mlflow.exceptions import MlflowException
-from sqlalchemy.exc import IntegrityError, OperationalError
-
-from ledger import Locked
 from marin.errors import MarinError
-from marin.tracking import identity
+from marin.tracking.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
+from marin.tracking.identity import mlflow_id
 from marin.tracking.intents import (
     AliasSet,
     DataUsed,
+    ExperimentTags,
     Intent,
+    Lifecycle,
     ModelMade,
     ModelRegistered,
     OpenExperiment,
     OpenRun,
     Params,
     Points,
+    Shelve,
     Status,
     Tags,
+    TagsGone,
 )
 
-SCHEME = "marin"
-OUTSIDE = "outside the ledger"
 CURSOR_TAG = "marin.cursor"
-METRICS_PER_BATCH = 1000
-OTHERS_PER_BATCH = 100
+ENOUGH = 200_000
+"""Rows after which a round should be written: a rebuild holds some tens of megabytes at a time."""
+LONGEST = {"tag": 8000, "param": 6000, "key": 250, "name": 250}
 DATASET_DIGEST_LENGTH = 36
+READY = 2
+WORKSPACE = "default"
+REGISTERED = ("Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "
+              "same bits.")
 
-_log = logging.getLogger(__name__)
-
-identity.install(tracking_module, registry_module)
-logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-logging.getLogger("alembic").setLevel(logging.WARNING)
+Row = tuple[Any, ...]
+KEYS = {"tags": "run_uuid, key", "experiment_tags": "experiment_id, key", "registered_model_aliases": "workspace, name, alias",
+        "logged_model_tags": "model_id, tag_key", "model_version_tags": "workspace, name, version, key"}
+"""Tables in which the later value holds, by their primary key; in the others the first row stands."""
 
 
 def artifact_uri(digest: str) -> str:
@@ -78,20 +58,22 @@ def artifact_uri(digest: str) -> str:
     return f"{SCHEME}://artifact/{digest.removeprefix('sha256:')}"
 
 
-def database_uri(folder: Path) -> str:
-    """How MLflow and SQLAlchemy name the database of a projection."""
-    return f"sqlite:///{folder / 'mlflow.db'}"
+def finite(value: float) -> tuple[float, int]:
+    """A number as MLflow keeps it: NaN as 0 with a mark, an infinity as the largest float of its sign."""
+    if math.isnan(value):
+        return 0.0, 1
+    return (math.copysign(sys.float_info.max, value) if math.isinf(value) else value), 0
 
 
 @dataclass
-class _Batch:
-    """What waits to be written for one run. ``opened`` when the run itself has to be made first."""
+class _Round:
+    """What waits to be written, in this order: deletions, rows by table, the latest metrics by their key, changes."""
 
-    opened: OpenRun | None = None
-    params: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    metrics: list[Metric] = field(default_factory=list)
-    status: Status | None = None
+    first: list[tuple[str, Row]] = field(default_factory=list)
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in COLUMNS})
+    latest: dict[tuple[str, str], tuple[int, int, float, int]] = field(default_factory=dict)
+    changes: list[tuple[str, Row]] = field(default_factory=list)
+    size: int = 0
 
 
 class Sink:
@@ -99,237 +81,226 @@ class Sink:
 
     def __init__(self, folder: Path, *, created: int = 0) -> None:
         self.folder = folder
-        uri = database_uri(folder)
-        with identity.derived(identity.mlflow_id("experiment", "Default"), created), _explained(folder):
-            _check(folder / "mlflow.db")
-            for store in (tracking_module.SqlAlchemyStore, registry_module.SqlAlchemyStore):
-                _prepare(store._get_or_create_engine(uri))
-            self._tracking = tracking_module.SqlAlchemyStore(uri, f"{SCHEME}://mlflow")
-            self._registry = registry_module.SqlAlchemyStore(uri)
-            if self._tracking.get_experiment("0").name == "Default":
-                # What somebody logs by plain MLflow lands there; the pipeline may well be called default.
-                self._tracking.rename_experiment("0", OUTSIDE)
-        self._experiments: dict[str, str] = {}
-        self._runs: set[str] = set()
-        self._waiting_experiments: dict[str, OpenExperiment] = {}
-        self._batches: dict[str, _Batch] = {}
-        self._waiting: list[Intent] = []
+        self._connection = connect(folder, created=created)
+        self._experiments: dict[str, int] = {}
+        self._versions: dict[str, dict[str, int]] = {}
+        self._cursor: str | None = None
+        self._round = _Round()
+        self._read_numbers()
 
     def close(self) -> None:
         """Let go of the database, also on behalf of a server in this process: its next query connects anew."""
-        self._tracking.engine.dispose()
-        self._registry.engine.dispose()
+        self._connection.close()
+        dispose(self.folder)
 
     @property
     def created(self) -> int:
         """The time that was given when the database was made."""
-        with _explained(self.folder):
-            return int(self._tracking.get_experiment("0").creation_time)
+        with explained(self.folder):
+            (time,) = self._connection.execute("SELECT creation_time FROM experiments WHERE experiment_id = 0").fetchone()
+        return int(time)
+
+    @property
+    def full(self) -> bool:
+        """Whether enough has been gathered for a round."""
+        return self._round.size >= ENOUGH
 
     def read_cursor(self) -> dict[str, Any] | None:
-        """What :meth:`write_cursor` wrote last, or None in a new database."""
-        with _explained(self.folder):
-            tags = self._tracking.get_experiment("0").tags
+        """What :meth:`flush` was given last, or None in a new database."""
+        with explained(self.folder):
+            found = self._connection.execute("SELECT value FROM experiment_tags WHERE experiment_id = 0 AND key = ?",
+                                             (CURSOR_TAG,)).fetchone()
+            if found and found[0] != self._cursor:  # another process was here
+                self._cursor = found[0]
+                self._read_numbers()
         try:
-            cursor = json.loads(tags.get(CURSOR_TAG, "null"))
+            cursor = json.loads(found[0]) if found else None
         except ValueError:
             return None
         return cursor if isinstance(cursor, dict) else None
-
-    def write_cursor(self, cursor: dict[str, Any]) -> None:
-        """Remember how far this database is. Call after :meth:`flush`."""
-        with _explained(self.folder), identity.derived(identity.mlflow_id("cursor"), int(cursor.get("time", 0))):
-            self._tracking.set_experiment_tag("0", ExperimentTag(CURSOR_TAG, json.dumps(cursor, sort_keys=True)))
 
     def apply(self, intents: Iterable[Intent]) -> None:
         """Gather intents until :meth:`flush`."""
         for intent in intents:
             match intent:
-                case OpenExperiment():
-                    self._waiting_experiments[intent.name] = intent
-                case OpenRun():
-                    if intent.run not in self._runs:
-                        self._runs.add(intent.run)
-                        self._batch(intent.run).opened = intent
-                case Params():
-                    self._batch(intent.run).params.update(intent.values)
-                case Tags():
-                    self._batch(intent.run).tags.update(intent.values)
                 case Points():
-                    points = (Metric(intent.key, value, intent.time, step) for step, value in intent.points)
-                    self._batch(intent.run).metrics.extend(points)
+                    self._points(intent)
+                case Tags():
+                    self._tags(intent)
+                case OpenRun():
+                    self._open_run(intent)
+                case Params():
+                    self._add("params", ((intent.run, key[:LONGEST["key"]], value[:LONGEST["param"]])
+                                         for key, value in intent.values.items()))
                 case Status():
-                    self._batch(intent.run).status = intent
-                case _:
-                    self._waiting.append(intent)
+                    self._change("UPDATE runs SET status = ?, end_time = ? WHERE run_uuid = ?",
+                                 (intent.status, intent.ended, intent.run))
+                case OpenExperiment():
+                    self._open_experiment(intent)
+                case ExperimentTags():
+                    self._tag_experiment(self._experiment(intent.name), intent.values)
+                case DataUsed():
+                    self._data_used(intent)
+                case ModelMade():
+                    self._model_made(intent)
+                case ModelRegistered():
+                    self._model_registered(intent)
+                case AliasSet():
+                    if (version := self._versions.get(intent.name, {}).get(f"m-{intent.model}")) is not None:
+                        self._add("registered_model_aliases", [(intent.name, intent.alias, version, WORKSPACE)])
+                case TagsGone():
+                    self._tags_gone(intent)
+                case Lifecycle():
+                    self._change("UPDATE runs SET lifecycle_stage = ?, deleted_time = ? WHERE run_uuid = ?",
+                                 (intent.stage, intent.time if intent.stage == "deleted" else None, intent.run))
+                case Shelve():
+                    self._change("INSERT OR REPLACE INTO marin_shelf (id, run, at, mounts, pages) VALUES (?, ?, ?, ?, ?)", (
+                        intent.identity, intent.run, intent.at, json.dumps(intent.mounts, sort_keys=True),
+                        json.dumps(list(intent.pages))))
 
-    def flush(self) -> None:
-        """Write everything that was gathered: experiments, runs with what they hold, data sets and models, states."""
-        with _explained(self.folder):
-            for experiment in self._waiting_experiments.values():
-                self._open_experiment(experiment)
-            for run, batch in self._batches.items():
-                self._write(run, batch)
-            for intent in self._waiting:
-                self._attach(intent)
-            for run, batch in self._batches.items():
-                if batch.status is not None:
-                    self._tracking.update_run_info(run, RunStatus.from_string(batch.status.status), batch.status.ended, None)
-        self._waiting_experiments.clear()
-        self._batches.clear()
-        self._waiting.clear()
+    def flush(self, cursor: dict[str, Any] | None = None) -> None:
+        """Write everything that was gathered, and the cursor with it. After a failure nothing of it is there, and what was
+        gathered is lost: open the database again."""
+        if cursor is not None:
+            self._cursor = json.dumps(cursor, sort_keys=True)
+            self._tag_experiment(0, {CURSOR_TAG: self._cursor})
+        waiting, self._round = self._round, _Round()
+        with explained(self.folder):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._write(waiting)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
 
-    def _write(self, run: str, batch: _Batch) -> None:
-        tags = [RunTag(key, value) for key, value in batch.tags.items()]
-        if batch.opened is not None and self._open_run(batch.opened, tags):
-            tags = []
-        wanted = [Param(key, value) for key, value in batch.params.items()]
-        columns = (_chunks(batch.metrics, METRICS_PER_BATCH), _chunks(wanted, OTHERS_PER_BATCH),
-                   _chunks(tags, OTHERS_PER_BATCH))
-        for metrics, params, others in zip_longest(*columns, fillvalue=()):
-            # MLflow takes 1,000 things of all kinds in one call.
-            head = METRICS_PER_BATCH - len(params) - len(others)
-            self._tracking.log_batch(run, metrics=list(metrics[:head]), params=list(params), tags=list(others))
-            if metrics[head:]:
-                self._tracking.log_batch(run, metrics=list(metrics[head:]), params=[], tags=[])
+    def _read_numbers(self) -> None:
+        """The numbers that MLflow gives to names: experiments, and versions of registered models."""
+        self._experiments = {str(name): int(number) for number, name in
+                             self._connection.execute("SELECT experiment_id, name FROM experiments")}
+        self._versions = {}
+        for name, version, model in self._connection.execute(
+                "SELECT name, version, value FROM model_version_tags WHERE key = 'marin.mlflow.model'"):
+            self._versions.setdefault(name, {})[model] = version
 
-    def _attach(self, intent: Intent) -> None:
-        match intent:
-            case DataUsed():
-                self._data_used(intent)
-            case ModelMade():
-                self._model_made(intent)
-            case ModelRegistered():
-                self._model_registered(intent)
-            case AliasSet():
-                self._alias_set(intent)
+    def _write(self, waiting: _Round) -> None:
+        for statement, values in waiting.first:
+            self._connection.execute(statement, values)
+        for table, rows in waiting.rows.items():
+            if rows:
+                self._connection.executemany(_insert(table), rows)
+        if waiting.latest:
+            self._connection.executemany(
+                _insert("latest_metrics") + " ON CONFLICT (key, run_uuid) DO UPDATE SET value = excluded.value, "
+                "timestamp = excluded.timestamp, step = excluded.step, is_nan = excluded.is_nan "
+                "WHERE (excluded.step, excluded.timestamp, excluded.value) > (step, timestamp, value)",
+                ((run, key, value, time, step, nan) for (run, key), (step, time, value, nan) in waiting.latest.items()))
+        for statement, values in waiting.changes:
+            self._connection.execute(statement, values)
 
-    def _batch(self, run: str) -> _Batch:
-        return self._batches.setdefault(run, _Batch())
+    def _add(self, table: str, rows: Iterable[Row]) -> None:
+        gathered = self._round.rows[table]
+        before = len(gathered)
+        gathered.extend(rows)
+        self._round.size += len(gathered) - before
+
+    def _change(self, statement: str, values: Row) -> None:
+        self._round.changes.append((statement, values))
+
+    def _points(self, intent: Points) -> None:
+        run, key, time = intent.run, intent.key[:LONGEST["key"]], intent.time
+        rows, best = [], self._round.latest.get((run, key))
+        for step, value in intent.points:
+            kept, nan = finite(value)
+            rows.append((run, key, kept, time, step, nan))
+            if best is None or (step, time, kept) > best[:3]:
+                best = (step, time, kept, nan)
+        self._add("metrics", rows)
+        if best is not None:
+            self._round.latest[run, key] = best
+
+    def _tags(self, intent: Tags) -> None:
+        self._add("tags", ((intent.run, key[:LONGEST["key"]], value[:LONGEST["tag"]]) for key, value in intent.values.items()))
+        if "mlflow.runName" in intent.values:
+            self._change("UPDATE runs SET name = ? WHERE run_uuid = ?",
+                         (intent.values["mlflow.runName"][:LONGEST["name"]], intent.run))
+
+    def _tags_gone(self, intent: TagsGone) -> None:
+        gone = {(intent.run, key) for key in intent.keys}
+        self._round.rows["tags"] = [row for row in self._round.rows["tags"] if row[:2] not in gone]
+        self._round.first += [("DELETE FROM tags WHERE run_uuid = ? AND key = ?", place) for place in sorted(gone)]
 
     def _open_experiment(self, intent: OpenExperiment) -> None:
-        tags = [ExperimentTag(key, value) for key, value in intent.tags.items()]
-        existing = self._tracking.get_experiment_by_name(intent.name)
-        with identity.derived(identity.mlflow_id("experiment", intent.name), intent.time):
-            if existing is None:
-                self._experiments[intent.name] = self._tracking.create_experiment(
-                    intent.name, tags=tags)
-                return
-            self._experiments[intent.name] = existing.experiment_id
-            for tag in tags:
-                self._tracking.set_experiment_tag(existing.experiment_id, tag)
+        number = self._experiments.get(intent.name)
+        if number is None:
+            number = self._experiments[intent.name] = max(self._experiments.values()) + 1
+            self._add("experiments", [(number, intent.name, f"{ARTIFACT_ROOT}/{number}", "active", intent.time, intent.time,
+                                       WORKSPACE)])
+        self._tag_experiment(number, intent.tags)
 
-    def _experiment(self, name: str) -> str:
+    def _tag_experiment(self, number: int, tags: Any) -> None:
+        self._add("experiment_tags", ((number, key, value) for key, value in tags.items()))
+
+    def _experiment(self, name: str) -> int:
         if name not in self._experiments:
-            existing = self._tracking.get_experiment_by_name(name)
-            if existing is None:
-                raise MarinError("experiment is missing in the MLflow projection", where=str(self.folder), expected=name,
-                                 found="none", cure=f"delete {self.folder} and run: marin sync")
-            self._experiments[name] = existing.experiment_id
+            raise MarinError("experiment is missing in the MLflow projection", where=str(self.folder), expected=name,
+                             found="none", cure=f"delete {self.folder} and run: marin sync")
         return self._experiments[name]
 
-    def _open_run(self, intent: OpenRun, tags: Sequence[RunTag]) -> bool:
-        """Make a run with its first tags; False when an interrupted round had made it."""
-        own = [RunTag("mlflow.user", intent.user)]
+    def _open_run(self, intent: OpenRun) -> None:
+        number = self._experiment(intent.experiment)
+        name = intent.name[:LONGEST["name"]]
+        self._add("runs", [(intent.run, name, "UNKNOWN", "", "", intent.user, "RUNNING", intent.time, None, "", "active",
+                            f"{ARTIFACT_ROOT}/{number}/{intent.run}/artifacts", number)])
+        tags = {"mlflow.user": intent.user, "mlflow.runName": name}
         if intent.parent is not None:
-            own.append(RunTag("mlflow.parentRunId", intent.parent))
-        experiment = self._experiment(intent.experiment)
-        with identity.derived(intent.run, intent.time):
-            return self._once(lambda: self._tracking.create_run(experiment, intent.user, intent.time, [*own, *tags], intent.name))
+            tags["mlflow.parentRunId"] = intent.parent
+        self._add("tags", ((intent.run, key, value) for key, value in tags.items()))
 
     def _data_used(self, intent: DataUsed) -> None:
-        source = json.dumps({"uri": artifact_uri(intent.artifact)})
-        dataset = Dataset(name=intent.name, digest=intent.digest.removeprefix("sha256:")[:DATASET_DIGEST_LENGTH],
-                          source_type=SCHEME, source=source, profile=json.dumps(intent.profile, sort_keys=True))
-        tags = [InputTag("mlflow.data.context", intent.context), InputTag("marin.digest", intent.digest),
-                InputTag("marin.artifact", intent.artifact)]
-        with identity.derived(identity.mlflow_id("data", intent.run, intent.name, intent.digest), 0):
-            self._tracking.log_inputs(intent.run, datasets=[DatasetInput(dataset, tags)])
+        number = self._experiment(intent.experiment)
+        digest = intent.digest.removeprefix("sha256:")[:DATASET_DIGEST_LENGTH]
+        dataset = mlflow_id("dataset", str(number), intent.name, digest)
+        used = mlflow_id("data", intent.run, intent.name, intent.digest)
+        source = json.dumps({"uri": artifact_uri(intent.artifact)}) if intent.source is None else intent.source
+        self._add("datasets", [(dataset, number, intent.name, digest, intent.kind, source,
+                                json.dumps(intent.profile, sort_keys=True))])
+        self._add("inputs", [(used, "DATASET", dataset, "RUN", intent.run, 0)])
+        tags = {"mlflow.data.context": intent.context, "marin.digest": intent.digest, "marin.artifact": intent.artifact}
+        self._add("input_tags", ((used, key, value) for key, value in tags.items() if value))
 
     def _model_made(self, intent: ModelMade) -> None:
-        model = f"m-{intent.model}"
-        tags = [LoggedModelTag(key, value) for key, value in intent.tags.items()]
-        with identity.derived(intent.model, intent.time):
-            self._once(lambda: self._tracking.create_logged_model(self._experiment(intent.experiment), intent.name, intent.run,
-                                                                  tags, [], intent.kind))
-            self._tracking.finalize_logged_model(model, LoggedModelStatus.READY)
-        outputs = self._tracking.get_run(intent.run).outputs
-        if model not in {output.model_id for output in (outputs.model_outputs if outputs else [])}:
-            with identity.derived(identity.mlflow_id("output", intent.model), intent.time):
-                self._tracking.log_outputs(intent.run, [LoggedModelOutput(model_id=model, step=intent.step)])
-
-    def _version_of(self, name: str, model: str) -> str | None:
-        found = self._registry.search_model_versions(f"name='{name}' and tag.`marin.mlflow.model`='m-{model}'", max_results=1)
-        return str(found[0].version) if found else None
+        number, model = self._experiment(intent.experiment), f"m-{intent.model}"
+        self._add("logged_models", [(model, number, intent.name, f"{ARTIFACT_ROOT}/{number}/models/{model}/artifacts",
+                                     intent.time, intent.time, READY, "active", intent.kind, intent.run)])
+        self._add("logged_model_tags", ((model, number, key, value) for key, value in intent.tags.items()))
+        self._add("logged_model_params", ((model, number, key[:LONGEST["key"]], value[:LONGEST["param"]])
+                                          for key, value in intent.params.items()))
+        self._add("inputs", [(mlflow_id("output", intent.model, intent.run), "RUN_OUTPUT", intent.run, "MODEL_OUTPUT", model,
+                              intent.step)])
 
     def _model_registered(self, intent: ModelRegistered) -> None:
-        with identity.derived(intent.model, intent.time):
-            self._once(lambda: self._registry.create_registered_model(
-                intent.name, description="Models exported by runs. The alias `verified` points at the last model whose run was "
-                                         "re-executed and gave the same bits."))
-            if self._version_of(intent.name, intent.model) is None:
-                tags = [ModelVersionTag(key, value) for key, value in intent.tags.items()]
-                tags.append(ModelVersionTag("marin.mlflow.model", f"m-{intent.model}"))
-                self._registry.create_model_version(intent.name, artifact_uri(intent.artifact), intent.run, tags)
-
-    def _alias_set(self, intent: AliasSet) -> None:
-        version = self._version_of(intent.name, intent.model)
-        if version is not None:
-            self._registry.set_registered_model_alias(intent.name, intent.alias, version)
-
-    def _once(self, create: Callable[[], object]) -> bool:
-        """Create; False where an interrupted round had created it."""
-        try:
-            create()
-        except IntegrityError:
-            return False
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS" and "UNIQUE constraint failed" not in str(error):
-                raise
-            return False
-        return True
+        versions, model = self._versions.setdefault(intent.name, {}), f"m-{intent.model}"
+        if model in versions:
+            return
+        version = versions[model] = len(versions) + 1
+        source = artifact_uri(intent.artifact) if intent.artifact.startswith("sha256:") else intent.artifact
+        self._add("registered_models", [(intent.name, intent.time, intent.time, REGISTERED, WORKSPACE)])
+        self._change("UPDATE registered_models SET last_updated_time = ? WHERE name = ?", (intent.time, intent.name))
+        self._add("model_versions", [(intent.name, version, intent.time, intent.time, None, "None", source, source, intent.run,
+                                      "READY", WORKSPACE)])
+        tags = {**intent.tags, "marin.mlflow.model": model}
+        self._add("model_version_tags", ((intent.name, version, key, value, WORKSPACE) for key, value in tags.items()))
 
 
-def _check(database: Path) -> None:
-    """Raise sqlite's own error for a file that is damaged or is no database: MLflow would retry on it for minutes."""
-    if not database.exists():
-        return
-    with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(str(database))}?mode=rw", uri=True)) as connection:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise sqlite3.DatabaseError(verdict)
-
-
-def _prepare(engine: sqlalchemy.Engine) -> None:
-    """MLflow keeps one engine per address and process. Connections to a file that is gone by now are dropped; new ones get
-    settings of sqlite itself: readers do not wait for the writer, and nothing waits for the disk."""
-    if not sqlalchemy.event.contains(engine, "connect", _settings):
-        sqlalchemy.event.listen(engine, "connect", _settings)
-    engine.dispose()
-
-
-def _settings(connection: Any, _: Any) -> None:
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=OFF")
-
-
-def _chunks[T](items: Sequence[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
-class _explained:
-    """Turns what sqlite says of a locked database into one line that says what to do."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, OperationalError | MlflowException) and "database is locked" in str(error):
-            raise Locked(what="the MLflow projection is held by another process", where=str(self._folder / "mlflow.db"),
-                         expected="to write within 20 s", found="database is locked",
-                         cure="stop the other marin ui or MLflow, then run: marin sync") from error
+def _insert(table: str) -> str:
+    """The statement for rows of a table; names are ours, values are bound."""
+    columns = COLUMNS[table]
+    places = ", ".join("?" * len(columns))
+    head = "INSERT" if table in KEYS or table == "latest_metrics" else "INSERT OR IGNORE"
+    statement = f"{head} INTO {table} ({', '.join(columns)}) VALUES ({places})"
+    if table in KEYS:
+        key = KEYS[table]
+        rest = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key.split(", "))
+        statement += f" ON CONFLICT ({key}) DO UPDATE SET {rest}"
+    return statement

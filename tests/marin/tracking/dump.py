@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
-from marin.tracking.shelf import Shelves
-from marin.tracking.sink import database_uri
+from marin.tracking.database import database_uri
 
 
 def client(folder: Path) -> MlflowClient:
@@ -23,7 +24,7 @@ def dump(folder: Path) -> dict[str, Any]:
     runs = {run.info.run_id: _run(mlflow, run) for run in mlflow.search_runs(list(experiments), max_results=50000)}
     models = {model.model_id: model.to_dictionary() for model in mlflow.search_logged_models(list(experiments))}
     registered = {item.name: _registered(mlflow, item) for item in mlflow.search_registered_models()}
-    return {"experiments": experiments, "runs": runs, "models": models, "registered": registered, "shelves": _shelves(folder)}
+    return {"experiments": experiments, "runs": runs, "models": models, "registered": registered, "tables": tables(folder)}
 
 
 def _run(mlflow: MlflowClient, run: Any) -> dict[str, Any]:
@@ -40,11 +41,8 @@ def _registered(mlflow: MlflowClient, item: Any) -> dict[str, Any]:
             "aliases": item.aliases, "versions": {version.version: dict(version) for version in versions}}
 
 
-def _shelves(folder: Path) -> dict[str, Any]:
-    shelves = Shelves(folder)
-    found = {}
-    for path in sorted((folder / "shelves").glob("*.json")):
-        shelf = shelves.read(path.stem)
-        pages = {name: shelves.page_path(path.stem, name).read_bytes() for name in shelf.pages}
-        found[path.stem] = {"mounts": dict(shelf.mounts), "pages": pages}
-    return found
+def tables(folder: Path) -> dict[str, list[Any]]:
+    """Every row of every table that MLflow's database has, without the file's own order."""
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}

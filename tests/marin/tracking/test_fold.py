@@ -200,12 +200,12 @@ def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurement
     sparse.entries = [event for event in whole.entries if event.type not in (types.MODEL_EXPORTED, types.EVAL_COMPLETED)]
     replay(sparse, "abcd2345")
     fold, intents = folded(sparse)
-    (made,) = [item for item in intents if isinstance(item, ModelMade)]
+    (made,) = [item for item in intents if isinstance(item, ModelMade) and item.kind != "checkpoint"]
     assert made.tags["marin.model"] == output("abcd2345", "train").digest
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [made.model]
     assert points_of(intents, fold.run_id("abcd2345"), "evaluate.perplexity") == [(30, 9.5)]
     assert fold.runs["abcd2345"].evaluation == {"loss": 2.25, "perplexity": 9.5}
-    (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelMade)]
+    (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelMade) and item.kind != "checkpoint"]
     assert twice.model == made.model
 
 
@@ -222,7 +222,7 @@ def test_what_is_not_ours_or_does_not_fit_changes_nothing():
     start(log, "abcd2345")
     fold, before = folded(log)
     first = log.entries[0]
-    strangers = [replace(first, type="experiment.registered/v1"), replace(first, type=types.TRAIN_SEGMENT, body={"run": 7}),
+    strangers = [replace(first, type="experiment.unheard/v1"), replace(first, type=types.TRAIN_SEGMENT, body={"run": 7}),
                  replace(first, type=types.STEP_STARTED, body={}), replace(first, body=["no"]),  # type: ignore[arg-type]
                  replace(first, type=types.EVAL_COMPLETED, body={"run": "nobody", "model": digest("m"), "metrics": {}})]
     assert [fold.apply(9, event) for event in strangers] == [[]] * len(strangers)

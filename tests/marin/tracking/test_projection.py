@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from mlflow.exceptions import MlflowException
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from sqlalchemy.exc import OperationalError
 
 from ledger import Locked
+from marin.errors import MarinError
+from marin.tracking import database as database_module
 from marin.tracking import projection as projection_module
 from marin.tracking.fold import Fold
 from marin.tracking.projection import Follower, MlflowProjection
@@ -29,14 +29,6 @@ def caught_up(folder: Path, log: Log) -> dict[str, object]:
     projection.catch_up()
     projection.close()
     return dump(folder)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def plain_curves() -> Iterator[None]:
-    """Drawing is tested with the pages; here its bytes only have to follow from the numbers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projection_module, "loss_curve", lambda losses, **_: repr(sorted(losses.items())).encode())
-        yield
 
 
 @pytest.fixture
@@ -68,8 +60,9 @@ def test_mlflow_answers_what_the_ledger_holds(tmp_path: Path, log: Log):
     assert {child.info.run_name for child in children} == {"corpus", "tokenizer", "tokens", "train", "evaluate", "export"}
     version = mlflow.get_model_version_by_alias("pipeline", "verified")
     assert version.run_id == run.info.run_id
-    (output,) = run.outputs.model_outputs
-    assert mlflow.get_logged_model(output.model_id).status.name == "READY"
+    models = [mlflow.get_logged_model(output.model_id) for output in run.outputs.model_outputs]
+    assert sorted((model.model_type, model.status.name) for model in models) == [
+        ("checkpoint", "READY"), ("checkpoint", "READY"), ("huggingface", "READY")]
 
 
 def test_deleting_the_folder_changes_no_answer(tmp_path: Path, log: Log):
@@ -92,15 +85,10 @@ def test_one_event_at_a_time_gives_what_all_at_once_gives(tmp_path: Path, log: L
 
 def test_nothing_new_writes_nothing(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch):
     caught_up(tmp_path / "mlflow", log)
-    monkeypatch.setattr(Sink, "write_cursor", lambda *_: pytest.fail("wrote"))
-    monkeypatch.setattr(Sink, "_write", lambda *_: pytest.fail("wrote"))
+    monkeypatch.setattr(Sink, "flush", lambda *_: pytest.fail("wrote"))
     again = MlflowProjection(tmp_path / "mlflow", log)
     assert again.catch_up().applied == 0
     again.close()
-
-
-class Killed(BaseException):
-    """A stand-in for the end of the process: nothing catches it on purpose."""
 
 
 @pytest.fixture(scope="module")
@@ -134,32 +122,21 @@ def expected(built: Path) -> dict[str, object]:
     return dump(built)
 
 
-@pytest.mark.parametrize(("name", "place", "after"), [
-    ("create_experiment", 1, True), ("create_run", 2, True), ("log_batch", 1, False), ("log_batch", 2, True),
-    ("update_run_info", 2, True), ("log_inputs", 1, True), ("create_logged_model", 1, True),
-    ("log_outputs", 1, True), ("set_experiment_tag", 1, False),
-])
-def test_killed_at_a_write_and_run_again_gives_the_same(
-    tmp_path: Path, short: Log, expected: dict[str, object], empty_database: Path, name: str, place: int, after: bool
+@pytest.mark.parametrize(("table", "before"), [
+    ("experiments", 0), ("runs", 0), ("tags", 5), ("metrics", 6), ("logged_models", 0), ("model_versions", 8),
+    ("experiment_tags", 3), ("marin_shelf", 8)])
+def test_killed_in_the_middle_of_a_round_and_run_again_gives_the_same(
+    tmp_path: Path, short: Log, expected: dict[str, object], empty_database: Path, table: str, before: int
 ):
+    """After so many events the next write to the table fails and nothing is tidied up after it."""
     folder = Path(shutil.copytree(empty_database, tmp_path / "mlflow"))
-    seen = 0
-
-    real = getattr(SqlAlchemyStore, name)
-
-    def deadly(*args: object, **kwargs: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == place and not after:
-            raise Killed
-        result = real(*args, **kwargs)
-        if seen == place:
-            raise Killed
-        return result
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(SqlAlchemyStore, name, deadly)
-        MlflowProjection(folder, short).catch_up()
+    projection = MlflowProjection(folder, short)
+    projection.catch_up(limit=before)
+    assert projection._sink is not None
+    projection._sink._connection.set_authorizer(
+        lambda action, name, *_: sqlite3.SQLITE_DENY if (action, name) == (sqlite3.SQLITE_INSERT, table) else sqlite3.SQLITE_OK)
+    with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized"):
+        projection.catch_up()
     assert caught_up(folder, short) == expected
 
 
@@ -167,7 +144,7 @@ def test_a_round_that_failed_in_a_living_process_loses_nothing(tmp_path: Path, l
     whole = caught_up(tmp_path / "whole" / "mlflow", log)
     projection = MlflowProjection(tmp_path / "mlflow", log)
     with monkeypatch.context() as patch:
-        patch.setattr(Sink, "flush", lambda self: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(Sink, "flush", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             projection.catch_up()
     projection.catch_up()
@@ -204,15 +181,7 @@ def unlink(folder: Path) -> None:
         path.unlink()
 
 
-def no_pages(folder: Path) -> None:
-    shutil.rmtree(folder / "pages")
-
-
-def no_shelves(folder: Path) -> None:
-    shutil.rmtree(folder / "shelves")
-
-
-@pytest.mark.parametrize("damage", [scribble, truncate, other_mlflow, empty, unlink, no_pages, no_shelves])
+@pytest.mark.parametrize("damage", [scribble, truncate, other_mlflow, empty, unlink])
 def test_a_damaged_projection_is_folded_anew(
     tmp_path: Path, short: Log, expected: dict[str, object], built: Path, damage: Callable[[Path], None]
 ):
@@ -273,17 +242,26 @@ def test_a_lock_that_is_not_given_up_is_named(tmp_path: Path, log: Log, monkeypa
         MlflowProjection(tmp_path / "mlflow", log).catch_up()
 
 
-@pytest.mark.parametrize("error", [OperationalError("INSERT", {}, Exception("database is locked")),
-                                   MlflowException("(sqlite3.OperationalError) database is locked")])
-def test_a_locked_database_is_named_and_left_alone(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch, error: Exception):
+def test_a_locked_database_is_named_and_left_alone(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "mlflow"
     before = caught_up(folder, log)
     whole_run(log, "late2345", steps=30)
-    with monkeypatch.context() as patch:
-        patch.setattr(Sink, "_write", lambda *_: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.05)
+    projection = MlflowProjection(folder, log)
+    projection.catch_up(limit=0)
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Locked, match=r"held by another process: .*mlflow\.db"):
-            MlflowProjection(folder, log).catch_up()
+            projection.catch_up()
+        other.execute("ROLLBACK")
     assert before["runs"].items() <= caught_up(folder, log)["runs"].items()
+
+
+def test_another_schema_of_mlflow_is_refused_before_anything_is_written(tmp_path: Path, log: Log,
+                                                                        monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(database_module.COLUMNS, "runs", (*database_module.COLUMNS["runs"], "colour"))
+    with pytest.raises(MarinError, match=r"version that the projection does not know.*colour"):
+        MlflowProjection(tmp_path / "mlflow", log).catch_up()
 
 
 def test_the_follower_applies_what_arrives_and_survives_a_bad_round(tmp_path: Path, log: Log):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tomllib
@@ -12,9 +15,11 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
+from marin.root import open_root
 from marin.tracking.fold import Fold
 from marin.tracking.projection import MlflowProjection
 from marin.tracking.repository import MarinArtifactRepository
+from marin.tracking.shelf import Shelves
 from marin.tracking.sink import artifact_uri
 
 from .dump import client
@@ -33,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = Log()
     whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, folder / "made"))
     record(root, log)
-    projection = MlflowProjection(folder / "root" / "projections" / "mlflow", root.reader(), root.store())
+    projection = MlflowProjection(folder / "root" / "projections" / "mlflow", root.reader())
     projection.catch_up()
     projection.close()
     for name, value in kept.items():
@@ -56,7 +61,7 @@ def listed(repository: MarinArtifactRepository, path: str | None = None) -> dict
 
 def test_a_run_shows_its_pages_and_the_folders_of_its_steps():
     assert listed(run_artifacts()) == {
-        "loss.png": False, "report.html": False, "lineage.html": False,
+        "loss.png": False, "report.html": False, "lineage.html": False, "data_order.html": False,
         **dict.fromkeys(("corpus", "tokenizer", "tokens", "train", "evaluate", "export"), True),
     }
     assert listed(run_artifacts(), "train") == {"train/checkpoint": True, "train/state.json": False}
@@ -78,7 +83,7 @@ def test_files_and_folders_are_downloaded_as_they_were_stored(folder: Path, tmp_
 
 
 def test_a_stored_artifact_has_an_address_of_its_own(folder: Path, tmp_path: Path):
-    manifest = MarinArtifactRepository(f"marin://mlflow/1/{RUN}/artifacts")._shelf(RUN)._shelf.mounts["export"]
+    manifest = Shelves(folder / "root" / "projections" / "mlflow").read(RUN).mounts["export"]
     repository = MarinArtifactRepository(artifact_uri(manifest))
     assert listed(repository) == {"config.json": False}
     got = Path(repository.download_artifacts("config.json", str(tmp_path)))
@@ -120,20 +125,44 @@ def test_what_a_run_has_not_is_named_with_what_it_has(tmp_path: Path):
         run_artifacts()._download_file("nothing.txt", str(tmp_path / "out"))
 
 
-def test_a_run_that_mlflow_made_itself_shows_nothing_and_takes_nothing(tmp_path: Path):
-    stranger = MarinArtifactRepository(f"marin://mlflow/0/{'ab' * 16}/artifacts")
+def test_what_is_logged_goes_into_the_store_and_the_ledger(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MARIN_KEY", str(folder / "key.pem"))
+    stranger = MarinArtifactRepository(f"marin://mlflow/0/{'ef' * 16}/artifacts")
     assert listed(stranger) == {}
+    (tmp_path / "made" / "deep").mkdir(parents=True)
+    (tmp_path / "made" / "deep" / "table.csv").write_text("a,b\n")
+    (tmp_path / "made" / "note.txt").write_text("one")
+    stranger.log_artifacts(str(tmp_path / "made"))
+    (tmp_path / "made" / "note.txt").write_text("two")
+    stranger.log_artifact(str(tmp_path / "made" / "note.txt"))
+    stranger.log_artifact(str(tmp_path / "made" / "note.txt"), "copies/of it")
+    assert listed(stranger) == {"deep": True, "note.txt": False, "copies": True}
+    assert listed(stranger, "deep") == {"deep/table.csv": False}
+    assert Path(stranger.download_artifacts("note.txt", str(tmp_path))).read_text() == "two"
+    assert (Path(stranger.download_artifacts("", str(tmp_path))) / "copies" / "of it" / "note.txt").read_text() == "two"
+    event = open_root().reader().event(open_root().reader().checkpoint().size - 1)
+    assert (event.type, event.stream, event.body["values"]["path"]) == (
+        "tracking.logged/v1", f"tracking/{'ef' * 16}", "copies/of it/note.txt")
+
+
+def test_what_is_stored_does_not_change_or_go(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    for write in (lambda: stranger.log_artifact(str(tmp_path / "file")), lambda: stranger.log_artifacts(str(tmp_path)),
-                  stranger.delete_artifacts):
-        with pytest.raises(MlflowException, match="view"):
-            write()
+    with pytest.raises(MlflowException, match="do not change"):
+        MarinArtifactRepository(artifact_uri(digest("x"))).log_artifact(str(tmp_path / "file"))
+    with pytest.raises(MlflowException, match="not deleted"):
+        run_artifacts().delete_artifacts()
+    with pytest.raises(MlflowException, match="invalid path"):
+        run_artifacts().log_artifact(str(tmp_path / "file"), "../..")
+
+
+def test_a_range_is_read_and_verified():
+    assert run_artifacts().read_range("train/checkpoint/d/0", 4990, 100) == b"0" * 10
 
 
 def test_bytes_that_are_not_here_are_listed_and_named_when_opened(folder: Path, tmp_path: Path):
-    from marin.tracking.shelf import Shelves
-
-    Shelves(folder / "root" / "projections" / "mlflow").write("ab" * 16, {"gone": digest("gone")}, {})
+    with contextlib.closing(sqlite3.connect(folder / "root" / "projections" / "mlflow" / "mlflow.db")) as connection, connection:
+        mounts = json.dumps({"gone": digest("gone")})
+        connection.execute("INSERT INTO marin_shelf VALUES (?, '', 0, ?, '[]')", ("ab" * 16, mounts))
     lost = MarinArtifactRepository(f"marin://mlflow/1/{'ab' * 16}/artifacts")
     assert listed(lost) == {"gone": True}
     with pytest.raises(MlflowException, match="sha256:"):

@@ -1,0 +1,37 @@
+"""One run as the pages see it, read from the ledger: its own events, the replays of it, and what it took over.
+
+The pages of a run are drawn when somebody opens them. So the whole log is not folded for it: a run's stream holds its
+events, and a result that was taken over names the event that first recorded it.
+"""
+
+from __future__ import annotations
+
+from ledger import Event
+from marin import events as types
+from marin.root import Root
+from marin.runs import resolve, stream_of
+from marin.tracking.fold import Fold
+from marin.tracking.record import RunRecord
+
+
+def run_record(root: Root, name: str) -> RunRecord:
+    """The run that ``name`` means (an id, a unique beginning of one, or ``latest``).
+
+    Raises:
+        UsageError: no run or several answer to the name.
+    """
+    history = root.history()
+    run = resolve(history, name)
+    events: dict[int, Event] = dict(history.events(stream=stream_of(run)))
+    reader = root.reader()
+    sources = {stream_of(run)}
+    for event in list(events.values()):
+        origin = event.body.get("completed_at") if event.type == types.STEP_CACHED else None
+        if isinstance(origin, int) and (stream := reader.event(origin).stream) not in sources:
+            sources.add(stream)
+            events |= dict(history.events(stream=stream))
+    events |= {index: event for index, event in history.events(type=types.REPLAY_COMPLETED) if event.body.get("run") == run}
+    fold = Fold(root.verifier.name)
+    for index in sorted(events):
+        fold.apply(index, events[index])
+    return fold.runs[run]

@@ -34,6 +34,7 @@ MODEL_EXPORTED = "model.exported/v1"
 REPLAY_COMPLETED = "replay.completed/v1"
 METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
+REPLAY_SEGMENT = "replay.segment/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -240,6 +241,17 @@ class TrackingLogged(Body, frozen=True):
     values: Json
 
 
+class ReplaySegment(Body, frozen=True):
+    """A reproducer executed train steps ``[start, end)`` of a run again and found what was recorded. ``segment`` digests
+    the whole body of the run's train.segment, ``conditions`` the recipe, the tokens and the code that were executed."""
+
+    run: str
+    start: int
+    end: int
+    segment: Digest
+    conditions: Digest
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -256,6 +268,7 @@ BODIES: dict[str, type[Body]] = {
     REPLAY_COMPLETED: ReplayCompleted,
     METRICS_RECORDED: MetricsRecorded,
     TRACKING_LOGGED: TrackingLogged,
+    REPLAY_SEGMENT: ReplaySegment,
 }
 
 

@@ -88,10 +88,9 @@ def step_config(step: StepDefinition, recipe: Recipe) -> dict[str, Any]:
 
 def step_identity(step: StepDefinition, recipe: Recipe, inputs: Mapping[str, str], code: CodeIdentity) -> str:
     """Digest of everything that decides the bits of one step; ``inputs`` are content digests by step."""
-    return canonical_digest({
-        "code": code.steps[step.name],
-        "config": step_config(step, recipe),
-        "inputs": dict(inputs),
-        "lock": code.lock,
-        "step": step.name,
-    })
+    return identity_of(step.name, step_config(step, recipe), inputs, code.steps[step.name], code.lock)
+
+
+def identity_of(name: str, config: Mapping[str, Any], inputs: Mapping[str, str], code: str, lock: str) -> str:
+    """:func:`step_identity` from what ``step.started`` records of it, so that a verifier derives it again."""
+    return canonical_digest({"code": code, "config": dict(config), "inputs": dict(inputs), "lock": lock, "step": name})

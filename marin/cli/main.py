@@ -41,6 +41,7 @@ COMMANDS: dict[str, Lazy] = {
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
     "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
+    "diff": Lazy("marin.cli.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.ls", "List runs or artifacts."),
     "show": Lazy("marin.cli.show", "Show a run, an artifact or an event."),
     "lineage": Lazy("marin.cli.lineage", "Show where a run's model comes from: steps, what each was made of, and digests."),

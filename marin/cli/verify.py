@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledger import LedgerError, VerifierKey
+from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
 from marin.cli.output import print_json, print_table
 from marin.errors import UsageError
 from marin.recipe import Execution
 from marin.replay.verdict import NAMES, Report
+
+if TYPE_CHECKING:
+    from marin.root import Root
+    from marin.runs import RunView
+
+STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
 
 @click.command()
@@ -23,13 +30,28 @@ from marin.replay.verdict import NAMES, Report
               help="Processes that replay training, each segment on its own.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Replay N segments, drawn by the log's root.")
 @click.option("--steps", metavar="A:B", help="Replay the segments that hold train steps A to B-1.")
+@click.option("--since", metavar="WHEN", help="Replay the segments recorded from event WHEN on: an index, a time, or last "
+              "(your last verification that passed).")
+@click.option("--fresh", is_flag=True, help="Take nothing from your own earlier verifications.")
+@click.option("--screen/--no-screen", default=None, help="Look at the recorded states first, without replay; a sample then "
+              "begins with suspicious segments.  [default: with --sample]")
+@click.option("--explain", is_flag=True, help="On failure, find the first operation that differs between two settings.")
+@click.option("--setting", "settings", multiple=True, metavar="S", help="With --explain: a setting to compare, twice; "
+              "devices=N,isa=NAME,flag=--XLA_FLAG=V,threads=N,python=PATH.")
 @click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as one self-contained page.")
-@click.option("--no-record", is_flag=True, help="Do not append the verdicts to the ledger.")
+@click.option("--record-in", metavar="R", help="The root whose log gets the verdicts.  [default: the verified one; the "
+              "local one if that can only be read]")
+@click.option("--no-record", is_flag=True, help="Append nothing to a ledger, and take nothing from it.")
+@click.option("--at-commit", is_flag=True, help="Verify with the commit and the lock that the run names, built in a Git "
+              "worktree after a yes.")
+@click.option("--yes", is_flag=True, help="With --at-commit: do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers: int, sample: int | None,
-           steps: str | None, vkey: Sequence[str], html: Path | None, no_record: bool, as_json: bool) -> None:
+           steps: str | None, since: str | None, fresh: bool, screen: bool | None, explain: bool, settings: Sequence[str],
+           vkey: Sequence[str], html: Path | None, record_in: str | None, no_record: bool, at_commit: bool, yes: bool,
+           as_json: bool) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model.
 
     RUN is an id, a unique beginning of one, or latest. Each verdict is PASS, FAIL, NOT_RUN, UNAVAILABLE (something
@@ -44,27 +66,80 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
       marin verify 3f9c --devices 8
       marin verify latest --workers 4
       marin verify latest --only training --sample 3
+      marin verify latest --explain --setting devices=1 --setting devices=8
+      marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    wanted = _names(only)
-    covered = _steps(steps)
-    from marin.replay.pins import Pins, default_pins  # what follows reads the whole root: not for --help
+    wanted, covered = _names(only), _steps(steps)
+    from marin.replay.explanation import Setting  # what follows reads the whole root: not for --help
+    from marin.replay.pins import Pins, default_pins
     from marin.replay.sampling import Scope
-    from marin.replay.verify import Verification
+    from marin.replay.verify import Verification, unreadable
     from marin.root import open_root
 
-    verification = Verification(open_root(), run, execution=Execution(devices=devices),
-                                trusted=[VerifierKey.parse(key) for key in vkey], pins=Pins(default_pins()),
-                                workers=workers, scope=Scope(sample=sample, steps=covered))
+    if settings and (len(settings) != 2 or not explain):
+        raise UsageError("two settings are compared by --explain", where="--setting", expected="--explain and two settings",
+                         found=f"{len(settings)}", cure="for example --explain --setting devices=1 --setting devices=8")
+    chosen = [Setting.parse(text, devices) for text in settings]
+    root, trusted = open_root(), [VerifierKey.parse(key) for key in vkey]
+    own = None if no_record else own_root(root, record_in)
+    try:
+        verification = Verification(root, run, execution=Execution(devices=devices), trusted=trusted,
+                                    pins=Pins(default_pins()), workers=workers, scope=Scope(sample=sample, steps=covered),
+                                    own=own, fresh=fresh, since=since, screen=sample is not None if screen is None else screen)
+    except (Malformed, Tampered, Unverified) as error:
+        finish(ctx, unreadable(root, run, trusted, error), None, html=None, as_json=as_json)
+        return
+    if at_commit and verification.surroundings.reasons(STEPS):
+        from marin.replay.worktree import verify_at_commit
+
+        ctx.exit(verify_at_commit(verification.surroundings, root.location, run, forwarded(ctx.params),
+                                  agreed=yes or (lambda text: click.confirm(text, err=True))))
     report = verification.report(wanted)
+    if explain:
+        report = verification.explain(report, chosen, covered)
     if not no_record:
         try:
-            report = verification.record(report)
+            report = verification.record(report, own)
         except LedgerError as error:
             click.echo(f"the verdicts were not recorded: {error}", err=True)
-    if html is not None:
+    finish(ctx, report, verification.run, html=html, as_json=as_json)
+
+
+def own_root(verified: Root, given: str | None) -> Root | None:
+    """The root that gets what is found: the one that is named, the verified one if its key is here, or the local one."""
+    from marin.root import DEFAULT_ROOT, open_root
+
+    if given is not None:
+        return open_root(given)
+    for root in (verified, DEFAULT_ROOT):
+        try:
+            opened = open_root(root) if isinstance(root, str) else root
+            if "://" not in opened.location or isinstance(root, str):
+                opened.signer()
+                return opened
+        except LedgerError:
+            continue
+    return None
+
+
+def forwarded(params: Mapping[str, Any]) -> list[str]:
+    """The options of this call for the same command elsewhere, without those that led there."""
+    arguments = []
+    for name, value in params.items():
+        option = {"as_json": "--json", "settings": "--setting"}.get(name, "--" + name.replace("_", "-"))
+        if name in ("run", "at_commit", "yes") or value is None or value is False or value == ():
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            arguments += [option] if item is True else [option, str(item)]
+    return arguments
+
+
+def finish(ctx: click.Context, report: Report, run: RunView | None, *, html: Path | None, as_json: bool) -> None:
+    """Write the page, print the report, end with its exit status."""
+    if html is not None and run is not None:
         from marin.replay.page import page
 
-        html.write_text(page(report, verification.run), encoding="utf-8")
+        html.write_text(page(report, run), encoding="utf-8")
     if as_json:
         print_json(report.as_json())
     else:
@@ -83,8 +158,16 @@ def print_report(report: Report) -> None:
         rows.append([name, verdict.outcome, lines[0]])
         rows += [["", "", line] for line in lines[1:]]
     print_table(("verdict", report.run, ""), rows, empty="")
+    if report.screening is not None:
+        looked = f"{report.screening.segments} of {report.screening.total} segments in {report.screening.seconds:.1f} s"
+        click.echo(f"screening: {looked}: {len(report.screening.findings)} findings")
+        for finding in report.screening.findings[:20]:
+            click.echo(finding.describe())
     if report.divergence is not None:
         click.echo(f"first divergence: {report.divergence.describe()}")
+    if report.explanation is not None:
+        for line in report.explanation.lines:
+            click.echo(f"explained: {line}")
     if report.event is not None:
         click.echo(f"recorded as event {report.event}", err=True)
 

@@ -6,24 +6,50 @@ the state after it differ and in which tensors, is only the recorded number wron
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from ledger import digest_bytes
 from marin.events import TrainSegment
+from marin.replay.ordering import by_execution
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How one tensor differs. ``differing``: elements with other bits. ``largest_ulp``: the greatest distance of two
+    such elements in units in the last place; -1 where one of them is no number. ``layers``: for tensors that stack all
+    layers, those that differ."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    differing: int
+    largest_ulp: int
+    layers: tuple[int, ...] = ()
+
+    def describe(self) -> str:
+        """One line for people."""
+        far = "one is not a number" if self.largest_ulp < 0 else f"by at most {self.largest_ulp} ulp"
+        layers = f", layers {', '.join(map(str, self.layers[:8]))}" if self.layers else ""
+        return f"{self.path} {self.dtype}{list(self.shape)}: {self.differing} of {math.prod(self.shape)} elements, {far}{layers}"
 
 
 @dataclass(frozen=True)
 class Divergence:
     """The first difference. ``step``: train step, or None when it is not about one. ``tensors``: paths, in order of
-    execution; empty when it is not about the state."""
+    execution; empty when it is not about the state. ``details``: element by element, in the state after train step
+    ``details_after``, which is the next one after ``step`` whose state was stored."""
 
     step: int | None
     tensors: tuple[str, ...]
     expected: str
     found: str
     explanation: str
+    details: tuple[TensorDifference, ...] = ()
+    details_after: int | None = None
 
     def describe(self) -> str:
         """One line for people."""
@@ -31,6 +57,10 @@ class Divergence:
         shown = ", ".join(self.tensors[:4]) + (f" and {len(self.tensors) - 4} more" if len(self.tensors) > 4 else "")
         tensors = f" in {shown}" if self.tensors else ""
         return f"{at}{self.explanation}{tensors}: expected {self.expected}, found {self.found}"
+
+    def lines(self) -> tuple[str, ...]:
+        """:meth:`describe`, and a line for each of the first tensors that could be compared element by element."""
+        return (self.describe(), *(f"after train step {self.details_after}: {detail.describe()}" for detail in self.details[:8]))
 
 
 @dataclass(frozen=True)
@@ -73,9 +103,10 @@ def chain(segments: Sequence[TrainSegment], num_steps: int, final_state: str, *,
     return None
 
 
-def segment(recorded: TrainSegment, found: FoundSegment, recorded_trace: bytes | None,
-            tensors: Sequence[str]) -> Divergence | None:
-    """The first train step of a segment that differs, or None. ``tensors``: paths in the order of the traces."""
+def segment(recorded: TrainSegment, found: FoundSegment, recorded_trace: bytes | None, tensors: Sequence[str],
+            end_tensors: Sequence[str] = ()) -> Divergence | None:
+    """The first train step of a segment that differs, or None. ``tensors``: paths in the order of the traces;
+    ``end_tensors``: those in which the recorded end state differs from the found one, as far as its list is there."""
     if recorded.start_state != found.start_state:
         return Divergence(recorded.start, (), recorded.start_state, found.start_state, "the segment starts from another state")
     for offset in range(recorded.end - recorded.start):
@@ -90,8 +121,15 @@ def segment(recorded: TrainSegment, found: FoundSegment, recorded_trace: bytes |
             return Divergence(step, (), recorded.losses[offset], found.losses[offset],
                               "the recorded loss is not the one that its own fingerprint covers")
     if recorded.end_state != found.end_state:
-        return Divergence(recorded.end - 1, (), recorded.end_state, found.end_state,
+        return Divergence(recorded.end - 1, by_execution(end_tensors), recorded.end_state, found.end_state,
                           "the recorded state is not the one that the steps lead to")
+    if recorded_trace is not None and recorded_trace != found.trace:
+        width = 8 * len(tensors)
+        offset = next((i for i in range(recorded.end - recorded.start)
+                       if recorded_trace[i * width : (i + 1) * width] != found.trace[i * width : (i + 1) * width]), 0)
+        return Divergence(recorded.start + offset, trace_difference(recorded_trace, found.trace, offset, tensors),
+                          digest_bytes(recorded_trace), digest_bytes(found.trace),
+                          "the stored trace is not the one that the fingerprints cover")
     return None
 
 
@@ -101,7 +139,7 @@ def trace_difference(recorded: bytes | None, found: bytes, offset: int, tensors:
     if recorded is None or len(recorded) != len(found):
         return ()
     mine, theirs = (trace[offset * width : (offset + 1) * width] for trace in (recorded, found))
-    return tuple(name for i, name in enumerate(tensors) if mine[8 * i : 8 * i + 8] != theirs[8 * i : 8 * i + 8])
+    return by_execution(name for i, name in enumerate(tensors) if mine[8 * i : 8 * i + 8] != theirs[8 * i : 8 * i + 8])
 
 
 def differences(recorded: object, present: object, prefix: str = "") -> list[str]:

@@ -23,10 +23,12 @@ FRACTIONS = (0.01, 0.1, 0.5)
 @dataclass(frozen=True)
 class Scope:
     """What part of training is replayed. ``sample``: that many segments; ``steps``: segments with a train step in
-    ``[first, end)``; both: a sample of those. Neither: everything."""
+    ``[first, end)``; ``since``: segments recorded by events of this index or a later one; several: a sample of those that
+    all others leave. None of them: everything."""
 
     sample: int | None = None
     steps: tuple[int, int] | None = None
+    since: int | None = None
 
 
 WHOLE = Scope()
@@ -41,8 +43,9 @@ class Selection:
     mode: Mode
 
 
-def select(ranges: Sequence[tuple[int, int]], scope: Scope, root: bytes, run: str) -> Selection:
-    """Choose among segments with these ranges of train steps.
+def select(ranges: Sequence[tuple[int, int]], scope: Scope, root: bytes, run: str,
+           indices: Sequence[int] = ()) -> Selection:
+    """Choose among segments with these ranges of train steps, recorded by the events with these ``indices``.
 
     Raises:
         UsageError: no segment has a train step of ``scope.steps``.
@@ -55,6 +58,8 @@ def select(ranges: Sequence[tuple[int, int]], scope: Scope, root: bytes, run: st
             last = max((stop for _, stop in ranges), default=0)
             raise UsageError("no segment has these train steps", where=f"--steps {first}:{end}",
                              expected=f"a part of 0:{last}", found=f"{first}:{end}", cure="name steps that were recorded")
+    if scope.since is not None:
+        candidates = [i for i in candidates if indices[i] >= scope.since]
     chosen = tuple(candidates)
     if scope.sample is not None and scope.sample < len(candidates):
         chosen = tuple(candidates[i] for i in draw(len(candidates), scope.sample, seed(root, run)))

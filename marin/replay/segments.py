@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ import msgspec
 from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
 from marin.arithmetic import apply
 from marin.errors import MissingEvidence
-from marin.events import Json, TrainSegment
+from marin.events import CheckpointSaved, Json, TrainSegment
 from marin.progress import Report
 from marin.recipe import Execution, from_plain
 from marin.replay import compare
@@ -46,36 +46,45 @@ class Setup(msgspec.Struct, frozen=True):
 
 class Job(msgspec.Struct, frozen=True):
     """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
-    recorded list of tensors is the blob ``initial``."""
+    recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it."""
 
     segment: TrainSegment
     checkpoint: str | None
     initial: str | None
+    end: CheckpointSaved | None
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How the replay of one segment ended. ``line`` says why there is no answer of replay; ``program`` what was compiled."""
+    """How the replay of one segment ended. ``line`` says why there is no answer of replay; ``program`` what was compiled;
+    ``losses`` are the losses found."""
 
     outcome: Outcome
     divergence: Divergence | None = None
     line: str = ""
     program: Json | None = None
+    losses: list[float] = []
 
 
 @dataclass(frozen=True)
 class SegmentsReplay:
-    """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done."""
+    """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done. ``losses``:
+    train step -> loss found."""
 
     outcome: Outcome
     segments_replayed: int
     seconds: float
     divergence: Divergence | None
     lines: tuple[str, ...]
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+
+Done = Callable[[TrainSegment, Sequence[float]], None]
+"""Called with each segment that held, and the losses that were found."""
 
 
 def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: Path, tokenizer: Path, execution: Execution,
-                    workers: int, report: Report) -> SegmentsReplay:
-    """Execute the segments at ``positions`` again; stops at the earliest difference."""
+                    workers: int, report: Report, *, done: Done | None = None) -> SegmentsReplay:
+    """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met."""
     began = time.monotonic()
     place = root if "://" in root else str(Path(root).resolve())
     setup = Setup(place, run.started.body.recipe, str(tokens.resolve()), str(tokenizer.resolve()), execution.devices)
@@ -86,17 +95,21 @@ def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: P
         for job, result in zip(jobs, results, strict=True):
             answers.append(msgspec.json.decode(result, type=Answer))
             report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
+            if answers[-1].outcome == "PASS" and done is not None:
+                done(job.segment, answers[-1].losses)
             if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
                 break
     programs = dict.fromkeys(line for answer in answers if answer.program is not None
                              for line in compare.differences(recorded, answer.program))
     worst: Outcome = next((outcome for outcome in _WORST_FIRST if any(a.outcome == outcome for a in answers)), "PASS")
-    reasons = [answer.divergence.describe() if answer.divergence else answer.line
-               for answer in answers if answer.outcome == worst != "PASS"]
+    reasons = [line for answer in answers if answer.outcome == worst != "PASS"
+               for line in (answer.divergence.lines() if answer.divergence else (answer.line,))]
     return SegmentsReplay(
         outcome=worst, segments_replayed=sum(answer.program is not None for answer in answers),
         seconds=time.monotonic() - began, divergence=next((a.divergence for a in answers if a.divergence), None),
-        lines=(*reasons, *(f"different program: {line}" for line in programs)))
+        lines=(*reasons, *(f"different program: {line}" for line in programs)),
+        losses={job.segment.start + i: loss for job, answer in zip(jobs, answers, strict=False)
+                for i, loss in enumerate(answer.losses)})
 
 
 _WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
@@ -145,13 +158,13 @@ class SegmentWorker:
                                       expected=segment.start_state, found="nothing",
                                       cure="verify with one worker: that needs no stored states")
             replay = self._replay()
-            divergence = replay.replay(segment, job.checkpoint, self._initial(job))
+            divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
         except Tampered as error:
             return Answer("FAIL", Divergence(segment.start, (), error.expected or segment.start_state, error.found,
                                              f"the stored state before it is not the recorded one ({error.what})"))
         except LedgerError as error:
             return Answer(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
-        return Answer("PASS" if divergence is None else "FAIL", divergence, program=replay.program)
+        return Answer("PASS" if divergence is None else "FAIL", divergence, program=replay.program, losses=list(losses))
 
     def _replay(self) -> SegmentReplay:
         if self._made is None:
@@ -169,11 +182,13 @@ class SegmentWorker:
 
 
 def _job(run: RunView, segment: TrainSegment) -> Job:
+    saved = {fact.body.state: fact.body for fact in run.checkpoints}
+    end = saved.get(segment.end_state)
     link = run.started.body.continues
     if link is not None and segment.start == link.step:
-        return Job(segment, link.checkpoint, None)
+        return Job(segment, link.checkpoint, None, end)
     if segment.start == 0:
         lists = (fact.body.manifest for fact in run.training if fact.body.first_step == 0)
-        return Job(segment, None, next(lists, None))
-    saved = {fact.body.state: fact.body.artifact for fact in run.checkpoints}
-    return Job(segment, saved.get(segment.start_state), None)
+        return Job(segment, None, next(lists, None), end)
+    before = saved.get(segment.start_state)
+    return Job(segment, before.artifact if before is not None else None, None, end)

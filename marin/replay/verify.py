@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,63 +24,92 @@ from ledger import (
     VerifierKey,
     check,
     describe_tree,
+    digest_bytes,
+    parse_time,
 )
 from marin import environment, phases
 from marin.arithmetic import apply
-from marin.code import code_folder, lock_digest, provenance
-from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, write
+from marin.code import code_folder, lock_digest
+from marin.errors import MarinError, UsageError
+from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, TrainSegment, write
 from marin.pipeline import PIPELINE
 from marin.progress import bar
 from marin.recipe import Execution
 from marin.replay import compare
 from marin.replay.compare import Divergence
+from marin.replay.data import compare_step
+from marin.replay.explanation import Explanation, Setting
+from marin.replay.ordering import by_execution
 from marin.replay.phases import WALKED, joined
 from marin.replay.pins import Pins
+from marin.replay.proven import Proofs
+from marin.replay.records import contradictions
 from marin.replay.sampling import WHOLE, Scope, Selection, describe_bound, select
 from marin.replay.sandbox import Sandbox
-from marin.replay.segments import replay_segments
+from marin.replay.screening import Screening
+from marin.replay.segments import SegmentsReplay, replay_segments
+from marin.replay.surroundings import surroundings
 from marin.replay.verdict import NAMES, NOT_RUN, Report, TrainingSummary, Verdict, outcome_of
 from marin.root import Root
 from marin.runs import RunView, load, resolve, stream_of
+from marin.steps import StepResult
 
 logger = logging.getLogger(__name__)
 
 DATA_STEPS = ("corpus", "tokenizer", "tokens")
 MODEL_STEPS = ("evaluate", "export")
+EXECUTES = {"data": DATA_STEPS, "training": ("train",), "model": MODEL_STEPS}
+"""Verdict -> the steps whose code gives it."""
 
 
 class Verification:
-    """One verification of one run; :meth:`report` gives the verdicts asked for."""
+    """One verification of one run; :meth:`report` gives the verdicts asked for.
+
+    Args:
+        own: the root of this reproducer, whose log gets each segment that held, and from which those of a broken
+            verification are taken (unless ``fresh``); None: nothing is kept and nothing taken.
+        since: only segments recorded from here on: see :func:`since_index`.
+        screen: look at the recorded states first, without replay (:mod:`marin.replay.screening`).
+    """
 
     def __init__(self, root: Root, name: str, *, execution: Execution, trusted: Sequence[VerifierKey] = (),
-                 pins: Pins | None = None, workers: int = 1, scope: Scope = WHOLE, until: Continues | None = None) -> None:
-        """``until``: judge the run only as far as the state with which a later phase took over."""
+                 pins: Pins | None = None, workers: int = 1, scope: Scope = WHOLE, own: Root | None = None,
+                 fresh: bool = False, since: str | None = None, screen: bool = False, until: Continues | None = None) -> None:
         self.root = root
         self.store: Store = root.store()
         self.reader = root.reader(trusted)
         self.trusted = list(trusted) or [root.verifier]
         self.pins = pins
-        history = root.history()
-        self.run: RunView = load(history, resolve(history, name))
+        self.history = root.history()
+        self.run: RunView = load(self.history, resolve(self.history, name))
         self.until = until
         if until is not None:
             self.run = replace(self.run, segments=tuple(f for f in self.run.segments if f.body.end <= until.step))
-        self.scope = scope
         self.execution = execution
         self.workers = workers
+        if since is not None:
+            scope = replace(scope, since=since_index(self.run, since, own or root))
+        self.own, self.fresh, self.screen, self.scope = own, fresh, screen, scope
         self.selection = self._select(scope)
         self.divergence: Divergence | None = None
         self.summary = TrainingSummary("none", len(self.run.segments), 0, 1, 0.0)
-        self.remarks = tuple(self._remarks())
+        self.losses: dict[int, float] = {}
+        self.screening: Screening | None = None
+        self.surroundings = surroundings(self.run)
 
     def report(self, only: Collection[str] = NAMES) -> Report:
         """Judge. Verdicts that were not asked for are NOT_RUN."""
         judges: Mapping[str, Callable[[], Verdict]] = {
             "ledger": self.ledger, "artifacts": self.artifacts, "data": self.data, "training": self.training, "model": self.model}
-        verdicts = {name: _judged(name, judge) if name in only else NOT_RUN for name, judge in judges.items()}
+        if self.screen:
+            self._screen()
+        verdicts = {name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in judges.items()}
+        if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
+            verdicts["training"] = Verdict("FAIL", tuple(finding.describe() for finding in self.screening.violations))
         checkpoint = self.reader.checkpoint()
         report = Report(run=self.run.run, verdicts=verdicts, training=self.summary, divergence=self.divergence,
-                      origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex(), remarks=self.remarks)
+                        origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex(),
+                        remarks=self.surroundings.remarks, losses=self.losses, screening=self.screening)
         return self._with_phases_before(report, only)
 
     def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
@@ -89,7 +118,7 @@ class Verification:
         if link is None:
             return report
         before = Verification(self.root, link.run, execution=self.execution, trusted=self.trusted, workers=self.workers,
-                              scope=self.scope, until=link)
+                              scope=self.scope, own=self.own, fresh=self.fresh, screen=self.screen, until=link)
         wanted = [name for name in only if name in WALKED]
         return joined(report, before.report(wanted), phases.broken_link(before.run, self.run), link.step)
 
@@ -99,23 +128,66 @@ class Verification:
         in_chain = self.until is not None or self.run.started.body.continues is not None
         if in_chain and scope.steps is not None and not any(a < scope.steps[1] and scope.steps[0] < b for a, b in ranges):
             return Selection((), 0, "range")
-        return select(ranges, scope, self.reader.checkpoint().root, self.run.run)
+        return select(ranges, scope, self.reader.checkpoint().root, self.run.run,
+                      [fact.index for fact in self.run.segments])
 
-    def record(self, report: Report) -> Report:
-        """Append the verdicts to the ledger, signed by this root's key; the report with the event's index."""
+    def explain(self, report: Report, settings: Sequence[Setting], steps: tuple[int, int] | None) -> Report:
+        """The report with an explanation of the first step that differs: between the recorded and the present setting,
+        or between two given ones (then also when nothing failed: in the segment of ``steps``, or the first)."""
+        from marin.replay.explain import explain
+
+        found = self.divergence
+        if not settings and (found is None or found.step is None or not self.run.training):
+            return report
+        devices = self.run.training[-1].body.devices if self.run.training else 1
+        pair = list(settings) or [Setting(f"recorded (devices={devices})", devices),
+                                  Setting(f"present (devices={self.execution.devices})", self.execution.devices)]
+        step = found.step if found is not None else None
+        causes = [*self.surroundings.remarks,
+                  *(line for line in report.verdicts["training"].lines if line.startswith("different program"))]
+        if found is not None and "tokens (data)" in found.explanation:
+            causes.append(f"data: {found.describe()}")
+        first = (steps or self.scope.steps or (self.run.segments[0].body.start, 0))
+        try:
+            explained = explain(self.run, self.store, step, pair, causes, first)
+        except MarinError as error:
+            explained = Explanation(step or 0, (pair[0].name, pair[1].name), "cause" if causes else "none",
+                                    (*causes, f"not explained: {error}"))
+        return replace(report, explanation=explained)
+
+    def record(self, report: Report, own: Root | None = None) -> Report:
+        """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index."""
         body = ReplayCompleted(
             run=report.run, verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
             training=report.as_json()["training"], first_divergence=report.first_divergence(),
             log_checkpoint=report.as_json()["log_checkpoint"],
             details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},
             environment=environment.describe(lock_digest(code_folder())))
-        (receipt,) = self.root.append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
+        (receipt,) = (own or self.root).append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
         return replace(report, event=receipt.index)
+
+    def _judged(self, name: str, judge: Callable[[], Verdict]) -> Verdict:
+        """The verdict of ``judge``. An error of the ledger's tree becomes the verdict that it means; a difference that was
+        found with other code or another lock than the run's proves nothing against it."""
+        logger.info("verifying %s", name)
+        try:
+            verdict = judge()
+        except LedgerError as error:
+            verdict = Verdict(outcome_of(error), (str(error),))
+        reasons = self.surroundings.reasons(EXECUTES.get(name, ())) if verdict.outcome == "FAIL" else ()
+        if not reasons:
+            return verdict
+        commands = self.surroundings.commands(self.root.location, self.run.run)
+        return Verdict("UNAVAILABLE", (*reasons, "so the difference below proves nothing; what the run was made with is had by",
+                                       *(commands or ("no command: the run names no commit",)),
+                                       *(["the commit was executed with changes, which its diff in the store has"]
+                                         if self.surroundings.dirty else []), *verdict.lines))
 
     # -- the verdicts ---------------------------------------------------------------------------------------------
 
     def ledger(self) -> Verdict:
-        """Signatures, every tile and entry, sequences, and consistency with what this user has seen before."""
+        """Signatures, every tile and entry, sequences, consistency with what this user has seen before, and events that
+        agree with one another."""
         checkpoint = self.reader.checkpoint()
         findings = check(self.root.storage, self.trusted)
         if findings:
@@ -123,7 +195,10 @@ class Verification:
         lines = [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}"]
         if self.pins is not None:
             lines.append(self.pins.check(checkpoint, self.reader))
-        return Verdict("PASS", tuple(lines))
+        events = list(self.history.events(stream=stream_of(self.run.run)))
+        if found := contradictions(self.run, events, PIPELINE):
+            return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))
+        return Verdict("PASS", (*lines, f"{len(events)} events of the run agree with one another"))
 
     def artifacts(self) -> Verdict:
         """Every byte that the run names, hashed again."""
@@ -139,6 +214,8 @@ class Verification:
                     continue
                 wrong += [f"{what}: {finding}" for finding in self.store.verify(digest)]
                 progress(done + 1, what)
+        if not (wrong or missing):
+            wrong += self._mislabelled()
         if wrong:
             return Verdict("FAIL", tuple(wrong + missing))
         if missing:
@@ -146,17 +223,23 @@ class Verification:
         return Verdict("PASS", (f"{len(named)} artifacts hashed again",))
 
     def data(self) -> Verdict:
-        """Raw bytes to tokens, executed again, each step on the outputs of the one before it."""
+        """Raw bytes to tokens, executed again: each step on the outputs of the one before it, or, by several workers, all
+        at the same time on the recorded outputs."""
+        if self.workers > 1:
+            from marin.replay.data import replay_data
+
+            with bar("data", len(DATA_STEPS)) as progress:
+                replayed = replay_data(self.run, self.root.location, self.store, self.workers, progress)
+            return Verdict(replayed.outcome, replayed.lines)
         with self._sandbox() as sandbox, bar("data", len(DATA_STEPS)) as progress:
             made: dict[str, Path] = {}
             for done, name in enumerate(DATA_STEPS):
-                step, expected = PIPELINE.step(name), self.run.output(name)
+                step = PIPELINE.step(name)
                 if name == "tokens":
                     apply(self.run.recipe.arithmetic, self.execution)
                 folder, result = sandbox.execute(step, {key: made[key] for key in step.inputs})
-                wrong = self._compare_output(name, expected, folder, result.digest)
-                if wrong:
-                    return Verdict("FAIL", (wrong,))
+                if wrong := self._compare_output(name, folder, result):
+                    return Verdict("FAIL", tuple(wrong))
                 made[name] = folder
                 progress(done + 1, name)
         return Verdict("PASS", tuple(f"{name}: {self.run.output(name).digest}" for name in DATA_STEPS))
@@ -166,16 +249,17 @@ class Verification:
         state; otherwise the chosen segments, each from its recorded start state."""
         recipe, segments = self.run.recipe, [fact.body for fact in self.run.segments]
         self.summary = TrainingSummary(self.selection.mode, len(segments), 0, self.workers, 0.0)
-        phase, until = recipe.phase, self.until
-        last, final = ((until.step, until.state) if until is not None
-                       else (recipe.last_step, self.run.output("train").digest))
-        self.divergence = compare.chain(segments, last, final,
-                                        first=recipe.first_step, first_state=phase.state if phase is not None else None)
+        self.divergence = self._chain(segments)
         if self.divergence is not None:
-            return Verdict("FAIL", (self.divergence.describe(),))
+            return Verdict("FAIL", self.divergence.lines())
         apply(recipe.arithmetic, self.execution)
-        if self.workers > 1 or self.selection.mode != "full":
-            return self._training_by_segments()
+        proofs = Proofs.read(self.run, self.own, fresh=self.fresh)
+        taken = {i: index for i in self.selection.positions if (index := proofs.of(segments[i])) is not None}
+        if self.workers > 1 or self.selection.mode != "full" or taken:
+            verdict = self._training_by_segments(proofs, taken)
+            if self.workers > 1 or self.selection.mode != "full" or verdict.outcome != "UNAVAILABLE":
+                return verdict
+            logger.info("a stored state is not there: everything is executed from the beginning")
         from marin.training.replay import replay
 
         with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress:
@@ -183,34 +267,52 @@ class Verification:
             link = self.run.started.body.continues
             previous = phases.checkout(self.store, link.checkpoint, Path(folder) / "previous") if link is not None else None
             result = replay(recipe, inputs["tokens"], inputs["tokenizer"], segments, self._initial(), self.store,
-                            self.execution, progress, previous)
+                            self.execution, progress, previous, saved={f.body.state: f.body for f in self.run.checkpoints},
+                            done=proofs.keep)
         self.summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
         self.divergence = result.divergence
-        recorded = self.run.training[-1].body.program if self.run.training else {}
-        programs = [f"different program: {line}" for line in compare.differences(recorded, result.program)]
+        self.losses = dict(result.losses)
+        programs = self._programs(result.program)
         if result.divergence is not None:
-            return Verdict("FAIL", (result.divergence.describe(), *programs))
+            return Verdict("FAIL", (*result.divergence.lines(), *programs))
         steps = sum(segment.end - segment.start for segment in segments)
         return Verdict("PASS", (f"{steps} train steps in {len(segments)} segments executed again "
                                 f"on {self.execution.devices} device(s), same bits", *programs))
 
-    def _training_by_segments(self) -> Verdict:
-        """The chosen segments, each on its own; the chain of all was checked before."""
+    def _programs(self, found: Mapping[str, object]) -> list[str]:
+        recorded = self.run.training[-1].body.program if self.run.training else {}
+        return [f"different program: {line}" for line in compare.differences(recorded, found)]
+
+    def _training_by_segments(self, proofs: Proofs, taken: Mapping[int, int]) -> Verdict:
+        """The chosen segments, each on its own, suspicious ones first; the chain of all was checked before."""
         chosen = self.selection
         if not chosen.positions:
             return Verdict("PASS", ("none of the train steps that were asked for is this run's",))
-        with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", len(chosen.positions)) as progress:
-            inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
-            result = replay_segments(self.run, self.root.location, chosen.positions, inputs["tokens"], inputs["tokenizer"],
-                                     self.execution, self.workers, progress)
+        suspicious = self.screening.suspicious if self.screening is not None else ()
+        extra = [i for i in suspicious[: len(chosen.positions)] if i not in chosen.positions]
+        order = [i for i in (*suspicious, *chosen.positions) if i in {*chosen.positions, *extra} and i not in taken]
+        positions = list(dict.fromkeys(order))
+        began = SegmentsReplay("PASS", 0, 0.0, None, ())
+        if positions:
+            with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", len(positions)) as progress:
+                inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
+                began = replay_segments(self.run, self.root.location, positions, inputs["tokens"], inputs["tokenizer"],
+                                        self.execution, self.workers, progress, done=proofs.keep)
+        result = began
         self.divergence = result.divergence
+        self.losses = dict(result.losses)
         self.summary = TrainingSummary(chosen.mode, len(self.run.segments), result.segments_replayed, self.workers,
-                                       result.seconds)
+                                       result.seconds, len(taken))
         if result.outcome != "PASS":
             return Verdict(result.outcome, result.lines)
-        steps = sum(self.run.segments[i].body.end - self.run.segments[i].body.start for i in chosen.positions)
-        lines = [f"{steps} train steps in {len(chosen.positions)} of {len(self.run.segments)} segments executed again by "
+        steps = sum(self.run.segments[i].body.end - self.run.segments[i].body.start for i in positions)
+        lines = [f"{steps} train steps in {len(positions)} of {len(self.run.segments)} segments executed again by "
                  f"{self.workers} worker(s) on {self.execution.devices} device(s) each, same bits; all segments form one chain"]
+        if taken:
+            lines.append(f"{len(taken)} segments taken from this reproducer's own events {min(taken.values())} to "
+                         f"{max(taken.values())}; --fresh executes them again")
+        if extra:
+            lines.append(f"{len(extra)} of them because screening found them suspicious")
         if chosen.mode == "sampled":
             lines.append(f"{len(chosen.positions)} segments drawn from {chosen.among} by the log's root "
                          f"{self.reader.checkpoint().root.hex()}: {describe_bound(len(chosen.positions))}")
@@ -221,18 +323,16 @@ class Verification:
         expected = self.run.output("train")
         with self._sandbox() as sandbox, bar("model", len(MODEL_STEPS)) as progress:
             inputs = self._checkout(("corpus", "tokenizer", "tokens", "train"), sandbox.folder / "inputs")
-            state = StateManifest.parse((inputs["train"] / "state.json").read_bytes()).digest
-            if state != expected.digest:
-                return Verdict("FAIL", (f"train: the checkpoint's state is {state}, recorded {expected.digest}",))
+            manifest = StateManifest.parse((inputs["train"] / "state.json").read_bytes())
+            size = sum(tensor.nbytes for tensor in manifest.tensors)
+            if (manifest.digest, size) != (expected.digest, expected.size):
+                return Verdict("FAIL", (f"train: the checkpoint's state is {manifest.digest} of {size} bytes, recorded "
+                                        f"{expected.digest} of {expected.size} bytes",))
             for done, name in enumerate(MODEL_STEPS):
                 step = PIPELINE.step(name)
                 folder, result = sandbox.execute(step, {key: inputs[key] for key in step.inputs})
-                wrong = self._compare_output(name, self.run.output(name), folder, result.digest)
-                if wrong:
-                    return Verdict("FAIL", (wrong,))
-                if name in self.run.steps and dict(self.run.steps[name].metrics) != dict(result.metrics):
-                    lines = compare.differences(dict(self.run.steps[name].metrics), dict(result.metrics), f"metric {name}")
-                    return Verdict("FAIL", tuple(lines))
+                if wrong := self._compare_output(name, folder, result):
+                    return Verdict("FAIL", tuple(wrong))
                 progress(done + 1, name)
         return Verdict("PASS", (f"state {expected.digest}", f"export {self.run.output('export').digest}"))
 
@@ -272,34 +372,105 @@ class Verification:
             self.store.checkout(self.run.output(name).artifact, folder / name)
         return {name: folder / name for name in names}
 
-    def _compare_output(self, step: str, expected: Output, folder: Path, digest: str | None) -> str | None:
-        """What is wrong with a re-executed output, or None."""
-        if digest is not None:
-            return None if digest == expected.digest else f"{step}: expected {expected.digest}, found {digest}"
-        found = describe_tree(folder)
-        if found.digest == expected.artifact == expected.digest:
-            return None
-        try:
-            files = _differing_files(self.store.manifest(expected.artifact), found)
-        except LedgerError:  # the recorded list is gone: that they differ is known, where is not
-            files = []
-        return f"{step}: executed again it differs from {expected.digest}" + (f" in {', '.join(files[:5])}" if files else "")
+    def _compare_output(self, name: str, folder: Path, result: StepResult) -> list[str]:
+        """What is wrong with a step that was executed again."""
+        view, found = self.run.steps[name], describe_tree(folder)
+        output = Output(kind=result.kind, digest=result.digest or found.digest, size=result.size or found.size,
+                        artifact=found.digest)
+        tables = {key: digest_bytes(text.encode()) for key, text in result.tables.items()}
+        wrong = compare_step(view, output, dict(result.metrics), tables)
+        if wrong and result.digest is None and found.digest != view.output.artifact:
+            try:
+                files = _differing_files(self.store.manifest(view.output.artifact), found)
+            except LedgerError:  # the recorded list is gone: that they differ is known, where is not
+                files = []
+            wrong += [f"{name}: files that differ: {', '.join(files[:5])}"] if files else []
+        return wrong
 
-    def _remarks(self) -> list[str]:
-        """What differs between the recorded and the present code and environment: named before any bits."""
-        body = self.run.started.body
-        lines = []
-        folder = code_folder()
-        present = provenance(folder)
-        if body.code.get("tree") != present.tree:
-            lines.append(f"code: the run was made by commit {body.code.get('commit') or 'unknown'}"
-                         f"{' with changes' if body.code.get('dirty') else ''}, this is {present.commit or 'not in Git'}"
-                         f"{' with changes' if present.dirty else ''}")
-        recorded, here = body.environment, environment.describe(lock_digest(folder))
-        if recorded.get("lock") != here["lock"]:
-            lines.append(f"environment: the run was made with lock {recorded.get('lock')}, this is {here['lock']}")
-        lines += [f"environment: {line}" for line in compare.differences(recorded.get("versions"), here["versions"], "versions")]
-        return lines
+    def _chain(self, segments: Sequence[TrainSegment]) -> Divergence | None:
+        """The first break in the records of the segments; between two stored states, with the tensors that differ."""
+        recipe, until = self.run.recipe, self.until
+        last, final = (until.step, until.state) if until is not None else (recipe.last_step, self.run.output("train").digest)
+        broken = compare.chain(segments, last, final, first=recipe.first_step,
+                               first_state=recipe.phase.state if recipe.phase is not None else None)
+        if broken is None:
+            return None
+        states = [self._state(digest) for digest in (broken.expected, broken.found)]
+        if states[0] is None or states[1] is None:
+            return broken
+        return replace(broken, tensors=by_execution(states[0].differing(states[1])))
+
+    def _state(self, digest: str) -> StateManifest | None:
+        """The recorded list of tensors of a state, if it is there and is what the digest says."""
+        for fact in self.run.checkpoints:
+            if fact.body.state == digest:
+                with suppress(LedgerError):
+                    manifest = StateManifest.parse(self.store.read(fact.body.manifest))
+                    return manifest if manifest.digest == digest else None
+        return None
+
+    def _mislabelled(self) -> list[str]:
+        """Stored things that are whole, and are not what the events call them."""
+        lists = [(fact.body.state, fact.body.manifest, f"step {fact.body.step}") for fact in self.run.checkpoints]
+        lists += [(fact.body.state, fact.body.manifest, f"step {fact.body.first_step}") for fact in self.run.training]
+        wrong = [f"list of tensors of {where}: expected that of state {state}, found {found}" for state, manifest, where in lists
+                 if (found := StateManifest.parse(self.store.read(manifest)).digest) != state]
+        wrong += [f"training checkpoint of step {fact.body.step}: recorded {fact.body.size} bytes, found {size}"
+                  for fact in self.run.checkpoints if (size := self.store.manifest(fact.body.artifact).size) != fact.body.size]
+        loss = self.run.steps["train"].tables.get("loss") if "train" in self.run.steps else None
+        if loss is not None and self.store.read(loss) != loss_table(self.run):
+            wrong.append("table loss of train: not the losses that the segments record")
+        return wrong
+
+    def _screen(self) -> None:
+        """Look at the recorded states; whatever stops it is no verdict."""
+        apply(self.run.recipe.arithmetic, self.execution)  # before jax starts
+        from marin.training.screening import screen_run
+
+        self.screening = screen_run(self.run, self.store)
+
+
+def loss_table(run: RunView) -> bytes:
+    """The table that the train step writes of these segments."""
+    losses = [float.fromhex(loss) for fact in run.segments for loss in fact.body.losses]
+    first = run.segments[0].body.start if run.segments else 0
+    return ("step,loss\n" + "".join(f"{first + i},{loss!r}\n" for i, loss in enumerate(losses))).encode()
+
+
+def since_index(run: RunView, since: str, own: Root) -> int:
+    """The index in the log from which segments count. ``since``: an index, a time (RFC 3339), or ``last``: the size of the
+    log when this reproducer's newest passing verification of training saw it.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if since.isdecimal():
+        return int(since)
+    if since == "last":
+        seen = [int(fact.body.log_checkpoint["size"]) for fact in load(own.history(), run.run).verdicts
+                if fact.body.verdicts.get("training") == "PASS"]
+        return max(seen, default=0)
+    try:
+        moment = parse_time(since)
+    except (LedgerError, ValueError):
+        raise UsageError("not a place in the log", where="--since", found=since, cure="see `marin log` for both",
+                         expected="an index, a time like 2026-01-31T12:00:00Z, or last") from None
+    return next((fact.index for fact in run.segments if parse_time(fact.time) >= moment), 1 << 62)
+
+
+def unreadable(root: Root, name: str, trusted: Sequence[VerifierKey], error: LedgerError) -> Report:
+    """The report on a run that can not even be read: the ledger fails, with everything that is wrong in it."""
+    findings = check(root.storage, list(trusted) or [root.verifier])
+    lines = tuple(str(finding) for finding in findings) or (str(error),)
+    try:
+        checkpoint = root.reader(trusted).checkpoint()
+        origin, size, digest = checkpoint.origin, checkpoint.size, checkpoint.root.hex()
+    except LedgerError:
+        origin, size, digest = root.verifier.name, 0, ""
+    unread = Verdict("UNAVAILABLE", ("the run can not be read from this log",))
+    return Report(run=name, verdicts={key: Verdict("FAIL", lines) if key == "ledger" else unread for key in NAMES},
+                  training=TrainingSummary("none", 0, 0, 1, 0.0), divergence=None, origin=origin, size=size, root=digest,
+                  remarks=())
 
 
 class _TemporarySandbox:
@@ -314,15 +485,6 @@ class _TemporarySandbox:
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
-
-
-def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
-    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means."""
-    logger.info("verifying %s", name)
-    try:
-        return judge()
-    except LedgerError as error:
-        return Verdict(outcome_of(error), (str(error),))
 
 
 def _differing_files(recorded: Manifest, found: Manifest) -> list[str]:

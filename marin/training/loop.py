@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -127,6 +128,12 @@ class Training:
                               cure="choose other sizes of model or microbatch, and report these")
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
+
+    def reading(self, cache: Path) -> Training:
+        """The same compiled programs on the tokens in another cache."""
+        other = copy(self)
+        other._cache, other._stream, other._next_step = cache, None, -1
+        return other
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
         """The state before the first train step, and its digest: the recipe's own initial state; in a phase the one in

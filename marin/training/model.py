@@ -56,12 +56,18 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     Without clipping: the gradient's global norm is a sum across tensors and devices, whose order the train step fixes
     (``step.slice_update``).
     """
+    config, steps = _configured(recipe)
+    return config.build(steps)
+
+
+def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:
+    """Levanter's configuration, and the length of its schedule in train steps."""
     phase = recipe.phase
     if phase is not None and phase.schedule == "restart":
         steps, begin = recipe.trainer.num_steps, phase.first_step
     else:
         steps, begin = recipe.last_step, 0
-    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps), begin).build(steps)
+    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps), begin), steps
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,10 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
 def compute_dtype(recipe: Recipe) -> jnp.dtype:
     """The dtype in which forward and backward passes compute; master weights are always float32."""
     return jnp.dtype(recipe.arithmetic.compute_dtype)
+
+
+def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
+    """The rates of the optimizer's updates number ``first`` to ``end - 1``, counted from 0."""
+    config, steps = _configured(recipe)
+    schedule = config.lr_scheduler(steps)
+    return [float(schedule(number)) for number in range(first, end)]

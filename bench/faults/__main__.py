@@ -1,0 +1,171 @@
+"""``python -m bench.faults``: draw faults, look for each by full verification, write what happened.
+
+    python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md     the whole bench, and its table
+    python -m bench.faults --seed 1 --row 37                                one row again
+    python -m bench.faults --per-kind 1 --kinds 'event,forged loss'         some kinds only
+
+A row is a function of seed and number. Exit status 1 when a fault was not found, was located elsewhere, or a clean run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.faults.params import EXECUTION, recipe
+from marin.arithmetic import apply
+from marin.replay.verdict import NAMES, Report
+
+if TYPE_CHECKING:
+    from bench.faults.kinds import Fault
+
+BEGIN, END = "<!-- fault bench: begin -->", "<!-- fault bench: end -->"
+CLEAN = "clean run"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault: what was done, whether verification failed, whether it said where, what it said, and how long it took."""
+
+    row: int
+    kind: str
+    what: str
+    found: bool
+    located: bool
+    said: str
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Found and located; of a clean run: nothing found."""
+        return not self.found if self.kind == CLEAN else self.found and self.located
+
+
+def main() -> int:
+    """Parse, run, print; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.faults", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--per-kind", type=int, default=8, help="faults of each kind, and clean runs")
+    parser.add_argument("--row", type=int, help="this row only")
+    parser.add_argument("--kinds", help="some kinds, by commas")
+    parser.add_argument("--folder", type=Path, help="keep the honest run here, and take it from here again")
+    parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    apply(recipe().arithmetic, EXECUTION)
+    base = Path(options.folder or tempfile.mkdtemp(prefix="marin-faults-"))
+    os.environ.setdefault("MARIN_CACHE", str(base / "cache"))
+    began = time.monotonic()
+    try:
+        rows = []
+        for row in run(base, options.seed, options.per_kind, options.row, options.kinds.split(",") if options.kinds else None):
+            rows.append(row)
+            said = json.dumps(asdict(row)) if options.json else (
+                f"{row.row:4} {row.kind:18} {'ok  ' if row.good else 'BAD '} {row.seconds:5.1f} s  {row.what} | {row.said}")
+            sys.stdout.write(said + "\n")
+            sys.stdout.flush()
+    finally:
+        if options.folder is None:
+            shutil.rmtree(base, ignore_errors=True)
+    if options.table is not None:
+        write_table(options.table, table(rows, options.seed, options.per_kind, time.monotonic() - began))
+    return 0 if all(row.good for row in rows) else 1
+
+
+def plan(per_kind: int) -> list[tuple[int, str, int]]:
+    """(number of the row, kind, number within the kind) of all rows; clean runs last."""
+    from bench.faults.kinds import KINDS
+
+    return [(i * per_kind + j, kind, j) for i, kind in enumerate([*KINDS, CLEAN]) for j in range(per_kind)]
+
+
+def run(base: Path, seed: int, per_kind: int, only: int | None = None, kinds: Sequence[str] | None = None) -> Iterator[Row]:
+    """Execute the rows."""
+    from bench.faults.kinds import KINDS, clean
+    from bench.faults.world import World
+
+    world = World.make(base)
+    for number, kind, within in plan(per_kind):
+        if (only is not None and number != only) or (kinds is not None and kind not in kinds):
+            continue
+        root = world.fork()
+        began = time.monotonic()
+        draw = clean if kind == CLEAN else KINDS[kind]
+        fault = draw(generator(seed, kind, within), world, root, within)
+        report = world.verify(root)
+        found, located, said = judge(fault, report)
+        yield Row(number, kind, fault.what, found, located, said, time.monotonic() - began)
+        world.discard(root)
+
+
+def generator(seed: int, kind: str, within: int) -> random.Random:
+    """The draws of one row; they decide what is damaged and keep no secret."""
+    return random.Random(f"{seed}:{kind}:{within}")  # noqa: S311
+
+
+def judge(fault: Fault, report: Report) -> tuple[bool, bool, str]:
+    """(found, located, what verification said) of one fault."""
+    failed = [name for name in NAMES if report.verdicts[name].outcome == "FAIL"]
+    other = [f"{name} {report.verdicts[name].outcome}" for name in NAMES if report.verdicts[name].outcome not in ("PASS", "FAIL")]
+    divergence = report.divergence
+    lines = [line for name in failed for line in report.verdicts[name].lines]
+    said = " ".join(["FAIL " + ",".join(failed)] * bool(failed) + other)
+    located = bool(failed) and (not fault.verdict or fault.verdict in failed)
+    if fault.verdict == "training" and fault.step is not None:
+        located = located and divergence is not None and divergence.step == fault.step
+        if fault.tensors is not None:
+            located = located and divergence is not None and divergence.tensors == fault.tensors
+    if fault.names:
+        located = located and any(fault.names in line for line in lines)
+    if divergence is not None:
+        said += f", train step {divergence.step}" + (f", {divergence.tensors[0]}" if divergence.tensors else "")
+        said += f" and {len(divergence.tensors) - 1} more" if len(divergence.tensors) > 1 else ""
+    elif lines:
+        said += f": {lines[0][:110]}"
+    return bool(failed), located, said or "PASS"
+
+
+def table(rows: Sequence[Row], seed: int, per_kind: int, seconds: float) -> str:
+    """The summary by kind, as Markdown, with one example of each."""
+    kinds = list(dict.fromkeys(row.kind for row in rows))
+    lines = ["| kind | rows | faults | found | located | an example, and what was said of it |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for kind in kinds:
+        mine = [row for row in rows if row.kind == kind]
+        shown = f"{mine[0].what}: {mine[0].said}".replace("|", "/").replace("<", "&lt;")
+        span = f"{mine[0].row} to {mine[-1].row}"
+        located = "" if kind == CLEAN else str(sum(row.located for row in mine))
+        lines.append(f"| {kind} | {span} | {0 if kind == CLEAN else len(mine)} | {sum(row.found for row in mine)} of {len(mine)} "
+                     f"| {located} | {shown} |")
+    faults = [row for row in rows if row.kind != CLEAN]
+    clean = [row for row in rows if row.kind == CLEAN]
+    lines += ["", f"{len(faults)} faults with seed {seed}: {sum(row.found for row in faults)} found, "
+              f"{sum(row.found and row.located for row in faults)} located; {len(clean)} clean runs: "
+              f"{sum(row.found for row in clean)} reported. {seconds:.0f} s. A row again: "
+              f"`python -m bench.faults --seed {seed} --per-kind {per_kind} --row N`."]
+    return "\n".join(lines) + "\n"
+
+
+def write_table(path: Path, text: str) -> None:
+    """Put the table between its marks."""
+    whole = path.read_text("utf-8")
+    head, _, rest = whole.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    path.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""`marin diff`: where two runs part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ledger import LedgerError
+from marin.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from marin.replay.difference import Comparison
+
+
+@click.command()
+@click.argument("one", metavar="RUN")
+@click.argument("other", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
+    """Name the first difference of two runs, in the order of causes.
+
+    These are asked in turn: recipe, code, environment, data, program, step, tensor. Only records are compared; nothing
+    is executed. Processor, cores and number of devices are told as notes: they never change a bit.
+
+    Exit status: 0 no difference, 1 there is one, 2 wrong usage, 3 none found and not everything could be compared.
+
+    \b
+    Examples:
+      marin diff 3f9c latest
+      marin diff 3f9c 81aa --json
+    """
+    from marin.replay.difference import compare_runs  # reads the whole root: not for --help
+    from marin.root import open_root
+    from marin.runs import RunView, load, resolve
+
+    root = open_root()
+    history, store = root.history(), root.store()
+    runs = [load(history, resolve(history, name)) for name in (one, other)]
+
+    def blob(digest: str) -> bytes | None:
+        try:
+            return store.read(digest)
+        except LedgerError:
+            return None
+
+    def names(run: RunView) -> list[str]:
+        from marin.training.tensors import trace_names
+
+        return trace_names(run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"]))
+
+    found = compare_runs(runs[0], runs[1], blob, names)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_comparison(found)
+    ctx.exit(found.exit_code())
+
+
+def print_comparison(found: Comparison) -> None:
+    """A row for each line of each answer, then the first difference in one line."""
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    rows = []
+    for answer in found.answers:
+        lines = answer.lines or ("",)
+        rows.append([answer.question, answer.outcome, lines[0]])
+        rows += [["", "", line] for line in lines[1:]]
+    print_table(("", f"{found.one} against {found.other}", ""), rows, empty="")
+    if found.first is not None:
+        click.echo(f"first difference: {found.first.question}: {found.first.lines[0]}")

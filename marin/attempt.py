@@ -67,7 +67,7 @@ class Workplace:
                 _remove(stale)
         self.out.mkdir(parents=True)
         self.scratch.mkdir(exist_ok=True)
-        return {step: self._checkout(store, step, output) for step, output in inputs.items()}
+        return {step: self.take(store, step, output.artifact) for step, output in inputs.items()}
 
     def clear(self) -> None:
         """The step is done: nothing here is needed again."""
@@ -76,11 +76,14 @@ class Workplace:
         except OSError as error:
             log.warning("%s stays: %s", self.folder, error.strerror)
 
-    def _checkout(self, store: Store, step: str, output: Output) -> Path:
+    def take(self, store: Store, step: str, artifact: str) -> Path:
+        """The output of ``step`` in a folder, or a file, of its own; taken from the store at the first call."""
         folder = self.folder / "inputs" / step
+        if folder.exists():
+            return folder
         folder.parent.mkdir(exist_ok=True)
         try:
-            store.checkout(output.artifact, folder)
+            store.checkout(artifact, folder)
         except LedgerError as error:
             raise type(error)(error.what, where=f"input {step}: {error.where}", expected=error.expected, found=error.found,
                               cure=f"make it again with `marin stage {step}`") from error
@@ -114,10 +117,11 @@ def execute(definition: StepDefinition, task: Task) -> Made:
         raise
     except (Exception, SystemExit) as error:
         log.debug("step %s stopped", definition.name, exc_info=True)
-        raise _explained(definition.name, error) from error
+        raise explained(definition.name, error) from error
 
 
-def _explained(step: str, error: BaseException) -> LedgerError:
+def explained(step: str, error: BaseException) -> LedgerError:
+    """An error that is none of ours, as one of ours: what stopped the step, and what helps."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed("disk full", where=f"step {step}: {error.filename or 'a file'}", found=error.strerror or "",
                              cure="free some space and run the same command again")

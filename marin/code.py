@@ -56,7 +56,12 @@ def code_folder() -> Path:
 
 
 def files_digest(folder: Path, paths: Iterable[str]) -> str:
-    """One digest of the named files and of everything below the named folders, by relative path and bytes.
+    """One digest of the named files and of everything below the named folders: that of :func:`files_listing`."""
+    return canonical_digest(files_listing(folder, paths))
+
+
+def files_listing(folder: Path, paths: Iterable[str]) -> list[tuple[str, str]]:
+    """The named files and everything below the named folders: sorted relative paths and digests of their bytes.
 
     Compiled files are left out: they follow from the sources. Raises :class:`MissingEvidence` for a path that is
     not there, because an identity of absent code would equal that of other absent code.
@@ -70,7 +75,7 @@ def files_digest(folder: Path, paths: Iterable[str]) -> str:
         if not found:
             raise MissingEvidence("code of a step is missing", where=str(folder / path), expected="a file or a package",
                                   found="nothing", cure="reinstall Marin, or run it from a complete checkout")
-    return canonical_digest(sorted(listed.items()))
+    return sorted(listed.items())
 
 
 def lock_digest(folder: Path) -> str:

@@ -35,6 +35,15 @@ REPLAY_COMPLETED = "replay.completed/v1"
 METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
 REPLAY_SEGMENT = "replay.segment/v1"
+GRAPH_STARTED = "graph.started/v1"
+GRAPH_COMPLETED = "graph.completed/v1"
+STEP_CHECKED = "step.checked/v1"
+ARTIFACT_ADOPTED = "artifact.adopted/v1"
+LEASE_TAKEN = "lease.taken/v1"
+LEASE_RENEWED = "lease.renewed/v1"
+LEASE_RELEASED = "lease.released/v1"
+LEASES = "leases"
+"""The stream of all lease events."""
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -84,7 +93,8 @@ class StepPaused(Body, frozen=True):
 
 
 class StepStarted(Body, frozen=True):
-    """A node of the plan begins. ``identity`` decides a hit: config, inputs, code, seeds."""
+    """A node of the plan begins. ``identity`` decides a hit: config, inputs, code, seeds. ``address`` is the readable name
+    that an experiment file gave the step; ``lock`` the digest of the locked packages. Both are empty where not known."""
 
     run: str
     step: str
@@ -94,6 +104,8 @@ class StepStarted(Body, frozen=True):
     inputs: dict[str, Digest]
     code: Digest
     attempt: int
+    address: str = ""
+    lock: str = ""
 
 
 class StepCompleted(Body, frozen=True):
@@ -108,6 +120,7 @@ class StepCompleted(Body, frozen=True):
     metrics: dict[str, HexFloat]
     seconds: float
     tables: dict[str, Digest] = {}
+    address: str = ""
 
 
 class StepCached(Body, frozen=True):
@@ -122,12 +135,15 @@ class StepCached(Body, frozen=True):
 
 
 class StepFailed(Body, frozen=True):
-    """A node of the plan stopped with an error (its one line, no traceback)."""
+    """A node of the plan stopped with an error (its one line, no traceback). ``lasting``: the step's own code raised it, so
+    that the same step will fail again; a full disk or a killed process is not."""
 
     run: str
     step: str
     identity: Digest
     error: str
+    address: str = ""
+    lasting: bool = False
 
 
 class TrainStarted(Body, frozen=True):
@@ -252,6 +268,83 @@ class ReplaySegment(Body, frozen=True):
     conditions: Digest
 
 
+class GraphStarted(Body, frozen=True):
+    """One execution of an experiment's graph begins; its stream is ``graph/<graph>``. ``declaration`` is the digest of what
+    the file says (addresses, configurations, functions, edges), ``steps`` how many there are, ``ends`` the wanted ones."""
+
+    graph: str
+    name: str
+    file: str
+    declaration: Digest
+    steps: int
+    ends: list[str]
+    options: Json
+    code: Json
+    environment: Json
+
+
+class GraphCompleted(Body, frozen=True):
+    """The graph is through. ``outcome``: completed, failed or interrupted. ``counts`` by how steps ended. ``results`` is the
+    stored JSON list with one object for each step: address, step, identity, action, digest, artifact, kind, size, run and
+    completed_at. ``outputs`` are those of the ends, by address."""
+
+    graph: str
+    outcome: str
+    counts: dict[str, int]
+    results: Digest
+    outputs: dict[str, Output]
+    failed: list[str]
+
+
+class StepChecked(Body, frozen=True):
+    """A step was executed a second time and its results were compared, by content digest."""
+
+    step: str
+    identity: Digest
+    address: str
+    deterministic: bool
+    outputs: list[Digest]
+
+
+class ArtifactAdopted(Body, frozen=True):
+    """An artifact that was made elsewhere stands for the output of a step; ``vouched_by`` says so, nobody proved it."""
+
+    graph: str
+    address: str
+    artifact: Digest
+    kind: str
+    vouched_by: str
+    note: str
+
+
+class LeaseTaken(Body, frozen=True):
+    """An executor claims steps, by identity; ``until`` is when the claim ends if nothing is heard of it. ``host``,
+    ``pid`` and ``born`` say which process that is, so that its death is seen at once where it can be. ``over`` are the
+    executors whose claims end with this one."""
+
+    executor: str
+    host: str
+    pid: int
+    born: str
+    until: str
+    steps: dict[Digest, str]
+    over: list[str] = []
+
+
+class LeaseRenewed(Body, frozen=True):
+    """An executor is alive and keeps all its claims until ``until``."""
+
+    executor: str
+    until: str
+
+
+class LeaseReleased(Body, frozen=True):
+    """An executor gives claims back: the steps are done, failed or left."""
+
+    executor: str
+    steps: list[Digest]
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -269,6 +362,13 @@ BODIES: dict[str, type[Body]] = {
     METRICS_RECORDED: MetricsRecorded,
     TRACKING_LOGGED: TrackingLogged,
     REPLAY_SEGMENT: ReplaySegment,
+    GRAPH_STARTED: GraphStarted,
+    GRAPH_COMPLETED: GraphCompleted,
+    STEP_CHECKED: StepChecked,
+    ARTIFACT_ADOPTED: ArtifactAdopted,
+    LEASE_TAKEN: LeaseTaken,
+    LEASE_RENEWED: LeaseRenewed,
+    LEASE_RELEASED: LeaseReleased,
 }
 
 

@@ -83,14 +83,15 @@ def run_stage(
     plan: Plan,
     recipe: Recipe,
     root: Root,
-    project: Path,
+    project: Path | None,
     execution: Execution | None = None,
     force: bool = False,
 ) -> StageOutcome:
     """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
 
     Args:
-        project: the folder whose artifacts/ hold the pointers.
+        project: the folder whose artifacts/ hold the pointers; None for a step of an experiment file, whose inputs the
+            ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
 
     Raises:
@@ -98,7 +99,8 @@ def run_stage(
     """
     step = plan.step(name)
     root.signer()  # a missing or wrong key is said before hours of work, not after
-    _warn_of_other_code(project)
+    if project is not None:
+        _warn_of_other_code(project)
     stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))
     identity = stage.read().identity
     with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
@@ -130,7 +132,7 @@ class _Stage:
     plan: Plan
     recipe: Recipe
     root: Root
-    project: Path
+    project: Path | None
     execution: Execution
     force: bool
     code: CodeIdentity
@@ -209,7 +211,7 @@ class _Stage:
         config = step_config(self.step, self.recipe)
         self.root.append([*self._begin(situation), _draft(run, events.STEP_STARTED, events.StepStarted(
             run=run, step=name, identity=situation.identity, config_digest=canonical_digest(config), config=config,
-            inputs=situation.digests(self.step), code=self.code.steps[name], attempt=attempt,
+            inputs=situation.digests(self.step), code=self.code.steps[name], attempt=attempt, lock=self.code.lock,
         ))])
         log.info("%s: run %s, attempt %d", name, run, attempt)
         with Interruption() as interruption:
@@ -318,6 +320,8 @@ class _Stage:
 
     def _write_files(self, result: StepView) -> None:
         """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""
+        if self.project is None:
+            return
         store = self.root.store()
         if result.metrics:
             write_whole(metrics_path(self.project, result.step), encode_json(dict(result.metrics)))

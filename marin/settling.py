@@ -34,7 +34,8 @@ class Settled:
 
 @dataclass(frozen=True)
 class Settling:
-    """The question for one plan, one recipe and one working folder, over a fixed history. ``run`` is the run that the
+    """The question for one plan, one recipe and one working folder, over a fixed history. ``project`` None: there is no
+    working folder, the ledger and the store decide alone (the steps of an experiment file). ``run`` is the run that the
     results shall belong to, if there is one already. ``whole`` collects what was hashed and found whole, so that a stage
     which asks twice within its seconds reads a large input once."""
 
@@ -42,7 +43,7 @@ class Settling:
     recipe: Recipe
     code: CodeIdentity
     store: Store
-    project: Path
+    project: Path | None
     history: History
     run: RunView | None
     whole: set[str] = field(default_factory=set)
@@ -106,12 +107,14 @@ class Settling:
                 yield Settled(step_view(fact), fresh=True)
 
     def _input(self, step: StepDefinition, identity: str) -> Settled:
-        path = pointer_path(self.project, step.name)
         candidates = list(self._candidates(step.name, identity))
         if not candidates:
             raise MissingEvidence("an input has not been made in this root", where=f"step {step.name}",
                                   expected="a recorded result for this recipe and this code", found="none",
                                   cure=f"run `marin stage {step.name}`, or all of it with `dvc repro`")
+        if self.project is None:
+            return self._whole(step.name, candidates)
+        path = pointer_path(self.project, step.name)
         try:
             pointer = read_pointer(path)
         except NotFound:

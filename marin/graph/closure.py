@@ -1,0 +1,312 @@
+"""Which code a function executes, as far as it is this project's: read from syntax trees, never from what is imported.
+
+Two grains. In the file that defines the function only what it reaches counts: itself, the names of the module that it
+uses and what these use, and every statement of the module that is no definition. So an experiment file may gain a step
+without making all its functions new. Of every other file of the project that is imported on the way, at its top or
+inside a function, all bytes count, and so do the files that it imports, and the ``__init__`` of each package above.
+
+Packages from outside are one number: the digest of the lock. What cannot be seen in a syntax tree (a module named by
+a text, a file that is read) is not code here: make it an input or a configuration.
+
+Steps are hashed without their annotations, and ``marin.graph``, ``marin.errors`` and ``ledger`` do not count: they carry
+values in and out and decide no bits.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ledger import canonical_bytes, digest_bytes
+from marin.code import code_folder
+from marin.errors import MissingEvidence, UsageError
+
+PACKAGES = ("marin", "experiments")
+"""What of the code folder is the project: in site-packages it has many neighbours."""
+MACHINERY = ("ledger", "marin.graph", "marin.errors", "marin.cli")
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Closure:
+    """The code of a function: a digest for each file, or for a part of one as ``file::name``. ``encoded`` is stored, so
+    that a later run can say which file changed; its digest is the identity."""
+
+    parts: Mapping[str, str]
+
+    @property
+    def encoded(self) -> bytes:
+        """The canonical list of parts, in the form that :func:`marin.code.files_digest` has."""
+        return canonical_bytes(sorted([name, digest] for name, digest in self.parts.items()))
+
+    @property
+    def digest(self) -> str:
+        """What stands for the code in a step's identity."""
+        return digest_bytes(self.encoded)
+
+
+@cache
+def closure_of(function: Callable[..., Any]) -> Closure:
+    """The code that ``function`` executes.
+
+    Raises:
+        UsageError: it is not the function of a file, or it carries values that no identity could see.
+    """
+    file, name = locate(function)
+    source = _Source.read(file)
+    parts: dict[str, str] = {}
+    modules: set[Path] = set()
+    for symbol, digest, imported in source.reach(name):
+        parts[f"{_shown(file)}::{symbol}"] = digest
+        modules |= imported
+    seen = {file}
+    while modules:
+        module = modules.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        parts[_shown(module)] = _digest(module)
+        modules |= _Source.read(module).imports()
+    return Closure(parts)
+
+
+def locate(function: Callable[..., Any]) -> tuple[Path, str]:
+    """The file and the top-level name that define ``function``; refuses what no other process could find again."""
+    if isinstance(function, functools.partial) or not inspect.isfunction(function):
+        raise UsageError("a step's function is not a plain function", where=f"{function!r}"[:120],
+                         expected="a function that a file defines by `def`", found=type(function).__name__,
+                         cure="write a function, and put what differs into config")
+    shown = f"{function.__module__}.{function.__qualname__}"
+    if function.__closure__:
+        raise UsageError("a step's function captures variables", where=shown, expected="a function that gets all by its Context",
+                         found=", ".join(function.__code__.co_freevars), cure="put them into the step's config")
+    path = Path(inspect.getsourcefile(function) or "")
+    if not path.is_file():
+        raise UsageError("a step's function has no file", where=shown, expected="a function in a .py file",
+                         found="a notebook, a prompt or made text",
+                         cure="move it into a module or an experiment file, and import it from there")
+    return path.resolve(), function.__qualname__.partition(".")[0]
+
+
+class _Source:
+    """One parsed file of the project."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.tree = ast.parse(path.read_bytes(), str(path))
+        except SyntaxError as error:
+            raise UsageError("a file of the project is not Python", where=f"{path}:{error.lineno}", found=str(error.msg),
+                             cure="correct it") from None
+        self.bindings: dict[str, list[ast.stmt]] = {}
+        self.loose: list[ast.stmt] = []
+        for statement in self.tree.body:
+            names = list(_bound(statement))
+            for name in names:
+                self.bindings.setdefault(name, []).append(statement)
+            if not names and not _is_text(statement) and not _is_main_guard(statement):
+                self.loose.append(statement)
+
+    @staticmethod
+    def read(path: Path) -> _Source:
+        """The file, parsed once."""
+        return _read(path, path.stat().st_mtime_ns)
+
+    def reach(self, name: str) -> Iterator[tuple[str, str, set[Path]]]:
+        """(name, digest, imported files) of everything in this file that ``name`` uses, itself first."""
+        if name not in self.bindings:
+            raise UsageError("a step's function is not at the top of its file", where=f"{self.path}: {name}",
+                             expected="a definition at the top level", found="none of that name", cure="move it there")
+        waiting, seen = [name], {name}
+        star = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body)
+        if star:  # nobody can tell which names these are
+            yield "*", _digest(self.path), self.imports()
+            return
+        if self.loose:
+            yield from self._part("(statements)", self.loose, waiting, seen)
+        while waiting:
+            symbol = waiting.pop(0)
+            yield from self._part(symbol, self.bindings[symbol], waiting, seen)
+
+    def _part(self, symbol: str, statements: list[ast.stmt], waiting: list[str], seen: set[str]) -> Iterator[
+            tuple[str, str, set[Path]]]:
+        hasher = hashlib.sha256()
+        imported: set[Path] = set()
+        for statement in statements:
+            used, digestible = _used_names(statement, symbol)
+            hasher.update(digestible.encode())
+            imported |= set(_imports(statement, self.path, only=symbol))
+            for other in sorted(used):
+                if other in self.bindings and other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        yield symbol, "sha256:" + hasher.hexdigest(), imported
+
+    def imports(self) -> set[Path]:
+        """Every file of the project that this one imports, anywhere in it."""
+        return set(_imports(self.tree, self.path)) | set(_packages_above(self.path))
+
+
+@cache
+def _read(path: Path, _modified: int) -> _Source:
+    return _Source(path)
+
+
+class _Bare(ast.NodeTransformer):
+    """Without annotations and texts that only describe: neither decides what a function returns."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = _undescribed(node.body)
+        return self.generic_visit(node)
+
+    def _function[T: (ast.FunctionDef, ast.AsyncFunctionDef)](self, node: T) -> T:
+        node.returns = None
+        arguments: ast.arguments = node.args
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
+            if argument is not None:
+                argument.annotation = None
+        node.body = _undescribed(node.body)
+        self.generic_visit(node)
+        return node
+
+
+def _undescribed(body: list[ast.stmt]) -> list[ast.stmt]:
+    return (body[1:] or [ast.Pass()]) if body and _is_text(body[0]) else body
+
+
+def _used_names(statement: ast.stmt, symbol: str) -> tuple[set[str], str]:
+    """Names that the statement reads, and its text without annotations. Of an import only ``symbol`` counts."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        chosen = [alias for alias in statement.names if symbol in _alias_names(alias)]
+        origin = "." * statement.level + (statement.module or "") if isinstance(statement, ast.ImportFrom) else ""
+        return set(), ";".join(f"from {origin} import {alias.name} as {alias.asname}" for alias in chosen)
+    bare = _Bare().visit(ast.parse(ast.unparse(statement)).body[0])
+    used = {node.id for node in ast.walk(bare) if isinstance(node, ast.Name)}
+    return used, ast.dump(bare)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The module's names that a statement defines."""
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield statement.name
+        case ast.Import() | ast.ImportFrom():
+            for alias in statement.names:
+                yield from _alias_names(alias)
+        case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.TypeAlias():
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+        case ast.If() if _is_type_checking(statement):
+            for inner in statement.body:
+                yield from _bound(inner)
+
+
+def _alias_names(alias: ast.alias) -> Iterator[str]:
+    yield alias.asname or alias.name.partition(".")[0]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
+
+
+def _is_type_checking(statement: ast.If) -> bool:
+    return "TYPE_CHECKING" in ast.dump(statement.test)
+
+
+def _imports(tree: ast.AST, file: Path, only: str | None = None) -> Iterator[Path]:
+    """Files of the project that the imports in ``tree`` lead to; for a module's own import statement only ``only``."""
+    if isinstance(tree, ast.If) and _is_type_checking(tree):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if node is not tree or only is None or only in _alias_names(alias):
+                    yield from _files_of(alias.name, file)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, file)
+            for alias in node.names:
+                if node is not tree or only is None or only in _alias_names(alias):
+                    yield from _files_of(base, file)
+                    yield from _files_of(f"{base}.{alias.name}", file)
+
+
+def _absolute(node: ast.ImportFrom, file: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = _module_of(file).split(".")
+    if file.name != "__init__.py":
+        parts = parts[:-1]
+    parts = parts[: len(parts) - (node.level - 1)]
+    return ".".join([*parts, *filter(None, [node.module])])
+
+
+def _module_of(file: Path) -> str:
+    """The dotted name of a file, from the outermost folder that is a package."""
+    parts = [] if file.name == "__init__.py" else [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file() or (folder.name in PACKAGES and folder.parent == code_folder()):
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts)
+
+
+def _files_of(module: str, importer: Path) -> Iterator[Path]:
+    """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
+    top = module.partition(".")[0]
+    if not top or top in sys.stdlib_module_names or any(module == name or module.startswith(f"{name}.") for name in MACHINERY):
+        return
+    relative = Path(*module.split("."))
+    places = [code_folder()] if top in PACKAGES else [_import_folder(importer)]
+    for place in places:
+        for candidate in ((place / relative).with_suffix(".py"), place / relative / "__init__.py"):
+            if candidate.is_file() and "site-packages" not in candidate.relative_to(place).parts:
+                yield candidate.resolve()
+                yield from _packages_above(candidate.resolve())
+
+
+def _packages_above(file: Path) -> Iterator[Path]:
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        if not any(_module_of(folder / "__init__.py") == name for name in MACHINERY):
+            yield folder / "__init__.py"
+        folder = folder.parent
+
+
+def _import_folder(file: Path) -> Path:
+    """The folder from which a file's own neighbours are imported."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _shown(file: Path) -> str:
+    """A file by its path in the project; one from elsewhere by its name, for a path of this machine is no identity."""
+    for folder in (code_folder(), _import_folder(file)):
+        if file.is_relative_to(folder):
+            return file.relative_to(folder).as_posix()
+    raise MissingEvidence("code of a step is outside the project", where=str(file))  # pragma: no cover - _import_folder is above
+
+
+def _digest(file: Path) -> str:
+    return digest_bytes(file.read_bytes())

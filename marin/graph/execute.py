@@ -1,0 +1,580 @@
+"""The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
+
+One loop in one thread. A step whose inputs are settled is looked up by identity; a hit is verified and costs nothing. What
+must be executed is claimed by a lease (:mod:`marin.graph.lease`), in one batch with its step.started. Steps of the pipeline
+and ordinary functions run in processes of their own, functions that are declared ``in_process`` right here, many of them
+between two commits. A result is in the store before its step.completed, which is recorded together with the release of
+the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting again goes on.
+
+A failed step takes down what depends on it and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from base64 import b32encode
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from ledger import Conflict, Draft, LedgerError, Unavailable, canonical_bytes, canonical_digest
+from marin import environment, events
+from marin.attempt import Workplace
+from marin.code import code_folder, files_listing, provenance
+from marin.environment import available_cores
+from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.events import Output
+from marin.graph.arms import Arm, arms_of
+from marin.graph.closure import closure_of
+from marin.graph.graph import Graph, Node
+from marin.graph.identity import Identity
+from marin.graph.lease import Claimant, Holder, utc_now
+from marin.graph.memory import Memory
+from marin.graph.planning import Action, Planner, Settled
+from marin.graph.progress import Progress
+from marin.graph.stage import execute_stage, stage_payload
+from marin.graph.step import Adopted
+from marin.graph.work import Given, Made, Room, call, execute_job, from_answer, job_payload
+from marin.interruption import Interruption
+from marin.root import Root
+from marin.runners.jobs import Job, JobFuture, JobRunner, RunnerName, open_jobs
+from marin.runners.jobs import Resources as JobResources
+from marin.steps import StepDefinition
+
+log = logging.getLogger(__name__)
+
+BATCH = 256
+"""How many steps of this process share one commit."""
+POLL_SECONDS = 0.5
+"""How often the ledger is asked whether another executor is done."""
+LONGEST_WAIT_SECONDS = 20.0
+ENDS_SHOWN = 200
+LASTING = (StepFailed, DataError, UsageError, Diverged)
+"""Errors of the step's own making: the same step will fail again."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a graph is executed; none of it decides a bit.
+
+    ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
+    ``max_concurrent``: processes at a time at most (0: as resources allow). ``experiment``: digest of a registration that the
+    runs cite.
+    """
+
+    force: bool = False
+    force_failed: bool = False
+    max_concurrent: int = 0
+    runner: RunnerName = "local"
+    address: str | None = None
+    experiment: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that has no output. ``because`` is an address when a step that it needs failed, and ``error`` says why."""
+
+    address: str
+    error: str
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record."""
+
+    graph: str
+    settled: Mapping[str, Settled]
+    failures: Mapping[str, Failure]
+    event: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps ended in which way."""
+        counted: Counter[str] = Counter(item.action for item in self.settled.values())
+        counted.update("skipped" if item.because else "failed" for item in self.failures.values())
+        return dict(sorted(counted.items()))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A step that is claimed or about to be."""
+
+    node: Node
+    identity: Identity
+    inputs: Mapping[str, Given]
+    attempt: int = 1
+
+
+def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options: Options | None = None,
+                  claimant: Claimant | None = None) -> Outcome:
+    """Bring every step of ``graph`` to its output.
+
+    Args:
+        file: the experiment file that the graph came from; other processes load it again. None: functions are called in
+            this process only, as in a notebook.
+
+    Raises:
+        LedgerError: the root cannot be read or written, or the graph cannot be planned. A step that fails raises nothing.
+        KeyboardInterrupt: asked to stop; what was done is recorded and claims are given back.
+    """
+    root.signer()  # a missing or wrong key is said before hours of work, not after
+    execution = _Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
+    with Interruption() as interruption:
+        try:
+            return execution.run()
+        except KeyboardInterrupt:
+            with interruption.shield():
+                execution.abandon()
+            raise
+
+
+@dataclass
+class _Execution:
+    graph: Graph
+    root: Root
+    file: Path | None
+    options: Options
+    claimant: Claimant
+    failures: dict[str, Failure] = field(default_factory=dict)
+    running: dict[JobFuture, _Work] = field(default_factory=dict)
+    claimed: dict[str, _Work] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: _new_id())
+
+    def run(self) -> Outcome:
+        """Everything."""
+        self.memory = Memory.of(self.root)
+        self.planner = Planner(self.graph, self.root, self.memory)
+        self.arms = arms_of(self.graph)
+        self.begun = False
+        self.renewed = utc_now()
+        self.codes: set[str] = set()
+        self.values: dict[str, bytes] = {}
+        self.waiting = {address: len({target for target, _ in node.inputs.values()})
+                        for address, node in self.graph.nodes.items()}
+        self.ready = deque(address for address, count in self.waiting.items() if not count)
+        self.todo: deque[_Work] = deque()
+        self.jobs: JobRunner | None = None
+        with ExitStack() as stack, Progress(len(self.graph.nodes)) as self.progress:
+            self.stack = stack
+            while self.ready or self.todo or self.running:
+                self._look_up()
+                if self._call_here() or self._start_jobs():
+                    continue
+                self._wait()
+        return self._end("failed" if self.failures else "completed")
+
+    # What is settled already
+
+    def _look_up(self) -> None:
+        """Settle what has a result; put on the list what must be executed."""
+        while self.ready:
+            address = self.ready.popleft()
+            node = self.graph.nodes[address]
+            try:
+                inputs = self.planner.given(node)
+                identity = self.planner.identity(node)
+                hit = None if self._is_forced(node) else self.planner.hit(node, identity)
+            except LedgerError as error:
+                self._fail(address, str(error))
+                continue
+            if hit is not None:
+                self._settle(hit)
+            elif (failed := self.memory.failure(identity.digest)) and not (self.options.force_failed or self.options.force):
+                self._fail(address, f"it failed before (event {failed.index}): {failed.body.error}; "
+                                    "correct it, or --force-failed tries again")
+            else:
+                self.todo.append(_Work(node, identity, inputs))
+
+    def _is_forced(self, node: Node) -> bool:
+        return self.options.force and node.step.override is None and not isinstance(node.step.fn, Adopted)
+
+    def _settle(self, settled: Settled) -> None:
+        self.planner.settle(settled)
+        self.progress.settled(settled.address, settled.action, settled.seconds)
+        for address in self.graph.dependents[settled.address]:
+            self.waiting[address] -= 1
+            if not self.waiting[address] and address not in self.failures:
+                self.ready.append(address)
+
+    def _fail(self, address: str, error: str, because: str = "") -> None:
+        if address in self.failures:
+            return
+        self.failures[address] = Failure(address, error, because)
+        self.progress.failed(address, error, because)
+        front = [address]
+        while front:
+            for dependent in self.graph.dependents[front.pop()]:
+                if dependent not in self.failures:
+                    self.failures[dependent] = Failure(dependent, f"it needs {address}, which failed", address)
+                    self.progress.failed(dependent, "", address)
+                    front.append(dependent)
+
+    # Claims
+
+    def _claim(self, wanted: Sequence[_Work]) -> list[_Work]:
+        """Claim what nobody else is at work on and nobody has finished meanwhile; the rest goes back on the list."""
+        while True:
+            free, over = self._free(wanted)
+            if not free:
+                return []
+            drafts = [self.claimant.take(self.memory.claims, {work.identity.digest: work.node.address for work in free},
+                                         over, utc_now())]
+            drafts += [draft for work in free if (draft := self._started(work)) is not None]
+            try:
+                self._append([*self._beginning(), *drafts])
+            except Conflict:
+                self.memory.refresh()
+                continue
+            self.begun = True
+            for work in free:
+                self.claimed[work.identity.digest] = work
+            return free
+
+    def _free(self, wanted: Sequence[_Work]) -> tuple[list[_Work], set[str]]:
+        free, over, now = [], set(), utc_now()
+        for work in wanted:
+            hit = None if self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            holder = self.memory.claims.holder(work.identity.digest)
+            if hit is not None:
+                self._settle(hit)
+            elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
+                self.todo.append(work)
+                self.progress.held(work.node.address, holder.executor)
+            else:
+                if holder is not None and holder.executor != self.claimant.executor:
+                    over.add(holder.executor)
+                    log.info("%s: taken over from executor %s, of which nothing is heard", work.node.address, holder.executor)
+                free.append(work)
+        return free, over
+
+    def _started(self, work: _Work) -> Draft | None:
+        """step.started of a function; a step of the pipeline writes its own, in its run."""
+        if isinstance(work.node.step.fn, StepDefinition):
+            self._keep_code(work.identity.code, [list(item) for item in files_listing(code_folder(), work.node.step.fn.code)])
+            return None
+        if isinstance(work.node.step.fn, Adopted):
+            return None
+        self._keep_code(work.identity.code, None, work.node)
+        identity = work.identity
+        return self._draft(events.STEP_STARTED, events.StepStarted(
+            run=self.id, step=identity.step, identity=identity.digest, config_digest=canonical_digest(dict(identity.config)),
+            config=dict(identity.config), inputs=dict(identity.inputs), code=identity.code, attempt=work.attempt,
+            address=work.node.address, lock=identity.lock))
+
+    def _keep_code(self, digest: str, listing: list[list[str]] | None, node: Node | None = None) -> None:
+        """The list of code files under its digest, so that a later run can say which of them changed."""
+        if digest in self.codes:
+            return
+        self.codes.add(digest)
+        if node is not None:
+            assert callable(node.step.fn), "only functions have a closure"
+            self.planner.store.put_bytes(closure_of(node.step.fn).encoded)
+        elif listing is not None:
+            self.planner.store.put_bytes(canonical_bytes(listing))
+
+    def _renew(self) -> None:
+        """A sign of life, after a third of the term."""
+        now = utc_now()
+        if self.claimed and (now - self.renewed) * 3 > self.claimant.term:
+            self._append_ours(lambda: [self.claimant.renew(self.memory.claims, now)], [])
+            self.renewed = now
+
+    # Execution in this process
+
+    def _call_here(self) -> bool:
+        """Call what is declared to be short, many between two commits. Whether there was anything."""
+        here = list(islice((work for work in self.todo if self._is_here(work.node)), BATCH))
+        if not here:
+            return False
+        chosen = {id(work) for work in here}
+        self.todo = deque(work for work in self.todo if id(work) not in chosen)
+        claimed = self._claim(here)
+        if not claimed:
+            return False
+        made: list[tuple[_Work, Made | LedgerError]] = []
+        try:
+            made.extend((work, self._call(work)) for work in claimed)
+        finally:
+            self._record(made)
+        self._renew()
+        return True
+
+    def _is_here(self, node: Node) -> bool:
+        return not isinstance(node.step.fn, StepDefinition) and (node.step.resources.in_process or self.file is None)
+
+    def _call(self, work: _Work) -> Made | LedgerError:
+        room = Room(Workplace.of(self.root.local, "step", work.identity.digest), self.planner.store, self.values)
+        tries = work.node.step.resources.retries + 1
+        while True:
+            tries -= 1
+            try:
+                made = call(work.node.step, work.inputs, room)
+            except LedgerError as error:
+                if tries and not isinstance(error, UsageError):
+                    log.info("%s: %s; again", work.node.address, error)
+                    continue
+                return error
+            room.clear()
+            return made
+
+    # Execution in other processes
+
+    def _start_jobs(self) -> bool:
+        """Start what fits. Whether anything was started."""
+        room = self._room()
+        chosen: list[_Work] = []
+        for work in self.todo:
+            if self._is_here(work.node):
+                continue
+            needs = work.node.step.resources
+            if len(self.running) + len(chosen) >= (self.options.max_concurrent or 10_000) or room <= 0:
+                break
+            if needs.cpus <= room or not (self.running or chosen):
+                chosen.append(work)
+                room -= needs.cpus
+        if not chosen:
+            return False
+        gone = {id(work) for work in chosen}
+        self.todo = deque(work for work in self.todo if id(work) not in gone)
+        claimed = self._claim(chosen)
+        for work in claimed:
+            self._submit(work)
+        return bool(claimed)
+
+    def _room(self) -> float:
+        """How many cores are free. What a cluster has is the cluster's business: there its own queue decides."""
+        if self.options.runner == "ray":
+            return 1e9
+        return self._cores() - sum(min(work.node.step.resources.cpus, self._cores()) for work in self.running.values())
+
+    @staticmethod
+    def _cores() -> int:
+        return available_cores()
+
+    def _submit(self, work: _Work) -> None:
+        if self.jobs is None:
+            self.jobs = self.stack.enter_context(open_jobs(self.options.runner, address=self.options.address))
+        step, address = work.node.step, work.node.address
+        needs = step.resources
+        cpus = needs.cpus if self.options.runner == "ray" else min(needs.cpus, self._cores())
+        resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
+        if isinstance(step.fn, StepDefinition):
+            arm: Arm = self.arms[address]
+            payload = stage_payload(self.root, arm, step.fn.name, force=self.options.force, devices=needs.devices,
+                                    experiment=self.options.experiment)
+            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources)
+        else:
+            assert self.file is not None, "without a file, functions are called here"
+            payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
+            job = Job(address, execute_job, payload, resources)
+        try:
+            self.running[self.jobs.submit(job)] = work
+        except LedgerError as error:
+            self._record([(work, error)])
+            return
+        self.progress.started(address)
+
+    def _wait(self) -> None:
+        """Until a job is done, or another executor is."""
+        if not self.running:
+            if self.todo:
+                self._wait_for_others()
+            return
+        timeout = POLL_SECONDS if self.todo else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
+        done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
+        finished: list[tuple[_Work, Made | Settled | LedgerError]] = []
+        for future in [future for future in self.running if future in done]:
+            work = self.running.pop(future)
+            finished.append((work, self._result(work, future)))
+        self._record(finished)
+        self._renew()
+        if self.todo and not done:
+            self.memory.refresh()
+
+    def _wait_for_others(self) -> None:
+        """Nothing to do here but to see what the other executors have done."""
+        time.sleep(POLL_SECONDS)
+        self.memory.refresh()
+        waiting, self.todo = list(self.todo), deque()
+        for work in waiting:  # a result of theirs is a hit; a claim that ended is ours to take
+            hit = None if self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            if hit is not None:
+                self._settle(hit)
+            else:
+                self.todo.append(work)
+
+    def _result(self, work: _Work, future: JobFuture) -> Made | Settled | LedgerError:
+        try:
+            answer = future.result()
+        except LedgerError as error:
+            return error
+        if not isinstance(work.node.step.fn, StepDefinition):
+            return from_answer(answer)
+        value = json.loads(answer)
+        action: Action = "executed" if value["action"] == "executed" else "cached"
+        return Settled(work.node.address, work.identity.step, action, value["identity"], Output(**value["output"]),
+                       value["metrics"], value["run"], value["completed_at"], value["seconds"])
+
+    # What is recorded
+
+    def _record(self, finished: Sequence[tuple[_Work, Made | Settled | LedgerError]]) -> None:
+        """Bytes first, then the results with the release of their claims, then whoever waited for them."""
+        if not finished:
+            return
+        again = [work for work, made in finished if isinstance(made, LedgerError) and self._tries_again(work, made)]
+        blobs = {made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None}
+        if blobs:
+            self.planner.store.blobs.put_many(blobs)
+            self._remember_values(blobs)
+        drafts: list[Draft] = []
+        places: dict[str, int] = {}
+        for work, made in finished:
+            if isinstance(made, Made):
+                places[work.identity.digest] = len(drafts)
+                drafts.append(self._completed(work, made))
+            elif isinstance(made, LedgerError) and not isinstance(work.node.step.fn, StepDefinition):
+                drafts.append(self._failed(work, made))
+        mine = [work.identity.digest for work, _ in finished]
+        receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.memory.claims, mine)], mine)
+        for digest in mine:
+            self.claimed.pop(digest, None)
+        for work, made in finished:
+            if receipts is None and isinstance(made, Made):
+                log.warning("%s: the claim was lost to another executor; its result is not recorded", work.node.address)
+                self.todo.append(work)
+            elif isinstance(made, Settled):
+                self._settle(made)
+            elif isinstance(made, Made):
+                assert receipts is not None
+                index = receipts[places[work.identity.digest]]
+                self._settle(Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
+                                     made.metrics, self.id, index, made.seconds))
+            elif work not in again:
+                self._fail(work.node.address, str(made))
+
+    def _tries_again(self, work: _Work, error: LedgerError) -> bool:
+        """Retry by the step's policy, for a step that ran in another process."""
+        spent = work.attempt > work.node.step.resources.retries
+        if spent or self._is_here(work.node) or isinstance(error, UsageError | Unavailable):
+            return False
+        self.todo.append(_Work(work.node, work.identity, work.inputs, work.attempt + 1))
+        return True
+
+    def _remember_values(self, blobs: Mapping[str, bytes]) -> None:
+        if len(self.values) > 50_000:
+            self.values.clear()
+        self.values.update((digest, data) for digest, data in blobs.items() if len(data) <= 4096)
+
+    def _completed(self, work: _Work, made: Made) -> Draft:
+        identity = work.identity
+        self.planner.whole.forget(made.output.artifact)
+        return self._draft(events.STEP_COMPLETED, events.StepCompleted(
+            run=self.id, step=identity.step, identity=identity.digest, inputs=dict(identity.inputs), output=made.output,
+            metrics={name: value.hex() for name, value in made.metrics.items()}, seconds=round(made.seconds, 6),
+            address=work.node.address))
+
+    def _failed(self, work: _Work, error: LedgerError) -> Draft:
+        return self._draft(events.STEP_FAILED, events.StepFailed(
+            run=self.id, step=work.identity.step, identity=work.identity.digest, error=str(error)[:4000],
+            address=work.node.address, lasting=isinstance(error, LASTING)))
+
+    def _beginning(self) -> list[Draft]:
+        """graph.started, before the first step of this execution."""
+        if self.begun:
+            return []
+        source = provenance(code_folder())
+        if source.diff:
+            self.planner.store.put_bytes(source.diff)
+        return [self._draft(events.GRAPH_STARTED, events.GraphStarted(
+            graph=self.id, name=self.graph.name, file=self.file.name if self.file else "",
+            declaration=self.graph.declaration(), steps=len(self.graph.nodes), ends=list(self.graph.ends)[:ENDS_SHOWN],
+            options={"force": self.options.force, "force_failed": self.options.force_failed, "runner": self.options.runner,
+                     "executor": self.claimant.executor, "experiment": self.options.experiment},
+            code=source.describe(), environment=environment.describe(self.planner.code.lock)))]
+
+    def _end(self, outcome: str) -> Outcome:
+        """Record how it ended; an execution in which nothing happened leaves no trace."""
+        settled = self.planner.settled
+        adopted = [node for node in self.graph.nodes.values() if isinstance(node.step.fn, Adopted)]
+        unrecorded = [node for node in adopted if not self.memory.results.get(settled[node.address].identity)
+                      ] if not self.failures else []
+        if not self.begun and not unrecorded:
+            return Outcome("", settled, self.failures, -1)
+        drafts = self._beginning()
+        for node in unrecorded:
+            drafts += self._adoption(node)
+        rows = [{"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
+                 "digest": item.output.digest, "artifact": item.output.artifact, "kind": item.output.kind,
+                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at}
+                for item in (settled[address] for address in self.graph.nodes if address in settled)]
+        results = self.planner.store.put_bytes(canonical_bytes(rows)).digest
+        whole = Outcome(self.id, settled, self.failures, -1)
+        ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
+        receipts = self._append([*drafts, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
+            graph=self.id, outcome=outcome, counts=whole.counts, results=results,
+            outputs={address: settled[address].output for address in ends},
+            failed=[item.address for item in self.failures.values() if not item.because][:ENDS_SHOWN]))])
+        self.begun = True
+        return Outcome(self.id, settled, self.failures, receipts[-1])
+
+    def _adoption(self, node: Node) -> list[Draft]:
+        adopted, settled = node.step.fn, self.planner.settled[node.address]
+        assert isinstance(adopted, Adopted)
+        return [
+            self._draft(events.ARTIFACT_ADOPTED, events.ArtifactAdopted(
+                graph=self.id, address=node.address, artifact=adopted.digest, kind=adopted.kind, vouched_by=adopted.vouched_by,
+                note=adopted.note)),
+            self._draft(events.STEP_COMPLETED, events.StepCompleted(
+                run=self.id, step=settled.step, identity=settled.identity, inputs={}, output=settled.output, metrics={},
+                seconds=0.0, address=node.address)),
+        ]
+
+    def abandon(self) -> None:
+        """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""
+        try:
+            if self.claimed:
+                mine = list(self.claimed)
+                self._append_ours(lambda: [self.claimant.release(self.memory.claims, mine)], [])
+                self.claimed.clear()
+            if self.begun:
+                self._end("interrupted")
+        except LedgerError as error:
+            log.warning("the interruption could not be recorded: %s", error)
+
+    def _append_ours(self, drafts: Callable[[], list[Draft]], fenced: Iterable[str]) -> list[int] | None:
+        """Append a batch that rests on our claims; None when one of ``fenced`` is not ours any more."""
+        while True:
+            lost = [digest for digest in fenced if not self._holds(digest)]
+            if lost:
+                return None
+            try:
+                return self._append(drafts())
+            except Conflict:
+                self.memory.refresh()
+
+    def _holds(self, digest: str) -> bool:
+        holder: Holder | None = self.memory.claims.holder(digest)
+        return holder is not None and holder.executor == self.claimant.executor
+
+    def _append(self, drafts: Sequence[Draft]) -> list[int]:
+        """Append, and take our own lease events into what we know: the log has taken them in this order."""
+        receipts = self.root.append(drafts)
+        for draft, receipt in zip(drafts, receipts, strict=True):
+            if draft.stream == events.LEASES:
+                self.memory.claims.see(draft.type, receipt.seq, draft.body)
+        return [receipt.index for receipt in receipts]
+
+    def _draft(self, kind: str, body: events.Body) -> Draft:
+        return Draft(kind, f"graph/{self.id}", events.write(body))
+
+
+def _new_id() -> str:
+    return b32encode(secrets.token_bytes(5)).decode().lower()

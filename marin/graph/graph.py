@@ -1,0 +1,168 @@
+"""The graph: every step that the wanted ends depend on, once each, in an order in which inputs come first.
+
+Two steps of one address are one step if they say the same, and a mistake if they do not. A step that depends on itself
+is named with the whole circle.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ledger import canonical_digest
+from marin.errors import UsageError
+from marin.graph.closure import closure_of
+from marin.graph.identity import config_of, step_name
+from marin.graph.step import Adopted, Ref, Step
+from marin.steps import StepDefinition
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step in its graph: ``inputs`` name the address of another node and a file in its output ("" for all of it)."""
+
+    step: Step
+    inputs: Mapping[str, tuple[str, str]]
+
+    @property
+    def address(self) -> str:
+        """The readable name."""
+        return self.step.name
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by address, inputs first. ``name`` is the experiment's."""
+
+    name: str
+    nodes: Mapping[str, Node]
+
+    @classmethod
+    def of(cls, name: str, ends: Sequence[Any]) -> Graph:
+        """The graph of everything that ``ends`` depend on.
+
+        Raises:
+            UsageError: a circle; two different steps of one address; no step at all.
+        """
+        if not ends:
+            raise UsageError("an experiment without steps", where=name, expected="steps = [...] at the top of the file",
+                             found="none", cure="name the steps that are wanted")
+        if strangers := [type(end).__name__ for end in ends if not isinstance(end, Step)]:
+            raise UsageError("not a step", where=f"{name}: steps", expected="Step values", found=strangers[0],
+                             cure="list the steps that are wanted")
+        nodes: dict[str, Node] = {}
+        for step in _in_order(ends):
+            node = Node(step, {key: _target(value) for key, value in step.inputs.items()})
+            present = nodes.get(step.name)
+            if present is None:
+                nodes[step.name] = node
+            elif present.step is not step and (difference := _difference(present, node)):
+                raise UsageError("two steps have one name and are not the same", where=f"{name}: {step.name}",
+                                 expected="one identity", found=f"they differ in {difference}", cure="rename one of them")
+        return cls(name, nodes)
+
+    @cached_property
+    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+        """Which nodes take a node's output, by address."""
+        found: dict[str, list[str]] = {address: [] for address in self.nodes}
+        for node in self.nodes.values():
+            for address in dict.fromkeys(target for target, _ in node.inputs.values()):
+                found[address].append(node.address)
+        return {address: tuple(items) for address, items in found.items()}
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The nodes whose output no other takes."""
+        return tuple(address for address, items in self.dependents.items() if not items)
+
+    def only(self, pattern: str) -> Graph:
+        """The nodes whose address contains a match of ``pattern``, and what they depend on."""
+        try:
+            wanted = {address for address in self.nodes if re.search(pattern, address)}
+        except re.error as error:
+            raise UsageError("not a pattern", where="--only", expected="a regular expression (Python's re)", found=str(error),
+                             cure="quote special characters with a backslash") from None
+        if not wanted:
+            near = difflib.get_close_matches(pattern, self.nodes, n=1, cutoff=0.4)
+            raise UsageError("no step has such an address", where="--only", expected=f"one of {len(self.nodes)} addresses",
+                             found=pattern, cure=f"did you mean {near[0]}?" if near else "see them with --dry-run")
+        for address in reversed(list(self.nodes)):
+            if address in wanted:
+                wanted.update(target for target, _ in self.nodes[address].inputs.values())
+        return Graph(self.name, {address: node for address, node in self.nodes.items() if address in wanted})
+
+    def declaration(self) -> str:
+        """Digest of what the graph says: addresses, configurations, functions, edges."""
+        return canonical_digest([_declared(node) for node in self.nodes.values()])
+
+
+def _in_order(ends: Sequence[Step]) -> Iterator[Step]:
+    """Depth first without recursion (a chain may be 10,000 steps long): a step comes after all its inputs."""
+    done: set[int] = set()
+    for end in ends:
+        open_steps: dict[int, Step] = {}
+        stack: list[tuple[Step, Iterator[Step]]] = []
+
+        def enter(step: Step, stack: list[tuple[Step, Iterator[Step]]] = stack,
+                  open_steps: dict[int, Step] = open_steps) -> None:
+            if id(step) in open_steps:
+                names = [item.name for item in open_steps.values()]
+                circle = [*names[list(open_steps).index(id(step)):], step.name]
+                raise UsageError("the steps form a circle", where=" -> ".join(circle), expected="inputs that come first",
+                                 found="a step that depends on itself", cure="break it at one of these inputs")
+            open_steps[id(step)] = step
+            stack.append((step, _inputs(step)))
+
+        if id(end) in done:
+            continue
+        enter(end)
+        while stack:
+            step, rest = stack[-1]
+            following = next((item for item in rest if id(item) not in done), None)
+            if following is not None:
+                enter(following)
+                continue
+            stack.pop()
+            del open_steps[id(step)]
+            done.add(id(step))
+            yield step
+
+
+def _inputs(step: Step) -> Iterator[Step]:
+    for value in step.inputs.values():
+        yield value.step if isinstance(value, Ref) else value
+
+
+def _target(value: Step | Ref) -> tuple[str, str]:
+    return (value.step.name, value.path) if isinstance(value, Ref) else (value.name, "")
+
+
+def _difference(one: Node, other: Node) -> str:
+    """In what two nodes of one address differ; "" when they are the same step said twice."""
+    if code_of(one.step) != code_of(other.step):
+        return "their functions"
+    if config_of(one.step) != config_of(other.step):
+        mine, theirs = config_of(one.step), config_of(other.step)
+        return ", ".join(f"config.{key}" for key in sorted({*mine, *theirs}) if mine.get(key) != theirs.get(key))
+    if dict(one.inputs) != dict(other.inputs):
+        return "their inputs"
+    return "what they are pinned to" if one.step.override != other.step.override else ""
+
+
+def code_of(step: Step) -> str:
+    """A digest, or a name, of what a step calls."""
+    if isinstance(step.fn, StepDefinition):
+        return f"stage {step.fn.name}"
+    if isinstance(step.fn, Adopted):
+        return f"adopted {step.fn.digest} ({step.fn.kind})"
+    return closure_of(step.fn).digest
+
+
+def _declared(node: Node) -> list[object]:
+    pinned = node.step.override.digest if node.step.override else ""
+    return [node.address, step_name(node.step), code_of(node.step), config_of(node.step),
+            {key: list(target) for key, target in sorted(node.inputs.items())}, pinned]

@@ -1,0 +1,159 @@
+"""The identity of a step: one digest of everything that decides what it makes, and nothing else.
+
+    {"code": digest, "config": {...}, "inputs": {name: digest}, "lock": digest, "step": name of the function}
+
+The same shape as :func:`marin.plan.step_identity`, which a step of the pipeline keeps exactly: so what `dvc repro` made
+is a hit for an experiment file, and the other way round. Seeds are the fields of the configuration that are called so.
+
+A configuration is encoded so that unequal values stay unequal: floats as ``{"float": hex}``, integers that JSON cannot
+hold as ``{"int": digits}``, and a mapping that looks like one of these is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from ledger import canonical_digest
+from marin.errors import UsageError
+from marin.graph.closure import closure_of, locate
+from marin.graph.step import Adopted, Step, Unidentified
+from marin.plan import CodeIdentity, step_config, step_identity
+from marin.recipe import plain
+from marin.steps import StepDefinition
+
+_EXACT = 2**53 - 1
+_TAGS = ({"float"}, {"int"})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a step is: its parts, and their digest."""
+
+    step: str
+    code: str
+    config: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    lock: str
+    digest: str
+
+
+def step_name(step: Step) -> str:
+    """What the ledger calls the function: the pipeline's name of a stage, or the function's own."""
+    if isinstance(step.fn, StepDefinition):
+        return step.fn.name
+    if isinstance(step.fn, Adopted):
+        return "adopt"
+    return str(getattr(step.fn, "__name__", "step"))
+
+
+def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity) -> Identity:
+    """The identity of ``step`` over the content digests of its inputs. ``code`` knows the lock, and the code of the
+    pipeline's steps.
+
+    Raises:
+        UsageError: configuration or function cannot be identified; the message says which value of which step.
+    """
+    name = step_name(step)
+    if isinstance(step.fn, StepDefinition):
+        config = step_config(step.fn, step.config)
+        return Identity(name, code.steps[name], config, dict(inputs), code.lock,
+                        step_identity(step.fn, step.config, inputs, code))
+    if isinstance(step.fn, Adopted):
+        config = {"digest": step.fn.digest, "kind": step.fn.kind}
+        return _identity(name, canonical_digest("adopted"), config, {}, canonical_digest("any"))
+    return _identity(name, closure_of(step.fn).digest, config_of(step), inputs, code.lock)
+
+
+def config_of(step: Step) -> dict[str, Any]:
+    """The identity fields of the configuration, in canonical form."""
+    if isinstance(step.fn, StepDefinition):
+        return step_config(step.fn, step.config)
+    value = encode(step.config, f"step {step.name}: config")
+    return value if isinstance(value, dict) else {"value": value}
+
+
+def function_of(step: Step) -> str:
+    """Where the function of a step is defined, for people: ``experiments/exp001.py::report``."""
+    if isinstance(step.fn, StepDefinition):
+        return f"stage {step.fn.name}"
+    if isinstance(step.fn, Adopted):
+        return "adopted"
+    path, name = locate(step.fn)
+    return f"{path.name}::{name}"
+
+
+def _identity(step: str, code: str, config: Mapping[str, Any], inputs: Mapping[str, str], lock: str) -> Identity:
+    digest = canonical_digest({"code": code, "config": config, "inputs": dict(inputs), "lock": lock, "step": step})
+    return Identity(step, code, config, dict(inputs), lock, digest)
+
+
+def encode(value: Any, where: str) -> Any:
+    """``value`` as canonical JSON builtins; :class:`UsageError` with its path for what has no content of its own."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return value if -_EXACT <= value <= _EXACT else {"int": str(value)}
+    if kind is float:
+        if not math.isfinite(value):
+            raise _refused(where, value, "a finite number", "leave it out")
+        return {"float": value.hex()}
+    if kind is dict or isinstance(value, Mapping):
+        return _encode_mapping(value, where)
+    if kind is list or kind is tuple:
+        return [encode(item, f"{where}[{at}]") for at, item in enumerate(value) if not isinstance(item, Unidentified)]
+    return _encode_object(value, where)
+
+
+def _encode_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            raise _refused(where, key, "keys that are texts", "write the key as a text")
+        if not isinstance(item, Unidentified):
+            result[key] = encode(item, f"{where}.{key}")
+    if set(result) in _TAGS:
+        raise _refused(where, value, "a mapping that does not look like an encoded number", "rename the key")
+    return result
+
+
+def _encode_object(value: Any, where: str) -> Any:
+    if isinstance(value, enum.Enum):
+        return encode(value.value, where)
+    if isinstance(value, msgspec.Struct):
+        return {"type": type(value).__name__, "value": plain(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"type": type(value).__name__, "value": _encode_mapping(fields, where)}
+    if isinstance(value, PurePath):
+        raise _refused(where, value, "content", "a path is nobody's identity: make it an input, with adopt(...) if need be")
+    if isinstance(value, set | frozenset):
+        raise _refused(where, value, "an order", "write a sorted list")
+    if isinstance(value, Callable):  # type: ignore[arg-type]
+        raise _refused(where, value, "a value", "functions are code: call it by name inside the step's function")
+    raise _refused(where, value, "mappings, lists, texts, numbers, dataclasses or recipe sections",
+                   "it cannot be sent to another process nor be identified: build it inside the step's function")
+
+
+def _refused(where: str, value: Any, expected: str, cure: str) -> UsageError:
+    return UsageError("a configuration has no identity", where=where, expected=expected,
+                      found=f"{type(value).__name__} {str(value)[:60]}", cure=cure)
+
+
+def reveal(config: Any) -> Any:
+    """A configuration as the function gets it: values that are not of the identity without their wrapping."""
+    if isinstance(config, Unidentified):
+        return config.value
+    if type(config) is dict:
+        return {key: reveal(item) for key, item in config.items()}
+    if type(config) in (list, tuple):
+        return type(config)(reveal(item) for item in config)
+    return config

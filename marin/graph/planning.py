@@ -1,0 +1,145 @@
+"""From a graph and what the ledger remembers to: this step is settled, and by which event; that one must be executed.
+
+A result counts when the ledger holds a step.completed of exactly this identity and every stored byte of it hashes to what
+the event says. A pinned output counts when its bytes are whole; so does an adopted one. Identities of a step follow
+from the content of its inputs, so they are known when those are settled, and not before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from ledger import LedgerError, Store
+from marin.code import code_folder, files_digest, lock_digest
+from marin.errors import MissingEvidence
+from marin.events import Output, StepCompleted
+from marin.graph.graph import Graph, Node
+from marin.graph.identity import Identity, identify
+from marin.graph.memory import Memory, Wholeness
+from marin.graph.step import Adopted, Pinned
+from marin.graph.work import Given, file_digest
+from marin.plan import CodeIdentity
+from marin.root import Root
+from marin.runs import Fact
+from marin.steps import StepDefinition
+
+log = logging.getLogger(__name__)
+
+Action = Literal["executed", "cached", "pinned", "adopted"]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run or
+    its graph."""
+
+    address: str
+    step: str
+    action: Action
+    identity: str
+    output: Output
+    metrics: Mapping[str, float]
+    run: str
+    completed_at: int
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, address: str, action: Action, fact: Fact[StepCompleted]) -> Settled:
+        """The result that an event records."""
+        body = fact.body
+        return cls(address, body.step, action, body.identity, body.output,
+                   {name: float.fromhex(value) for name, value in body.metrics.items()}, body.run, fact.index, body.seconds)
+
+
+@dataclass
+class Planner:
+    """Answers for one graph over one root."""
+
+    graph: Graph
+    root: Root
+    memory: Memory
+    settled: dict[str, Settled] = field(default_factory=dict)
+
+    @cached_property
+    def store(self) -> Store:
+        """The artifacts."""
+        return self.root.store()
+
+    @cached_property
+    def whole(self) -> Wholeness:
+        """What was hashed again."""
+        return Wholeness(self.store)
+
+    @cached_property
+    def code(self) -> CodeIdentity:
+        """The code of the pipeline's steps that the graph has, and the lock."""
+        definitions = {node.step.fn.name: node.step.fn for node in self.graph.nodes.values()
+                       if isinstance(node.step.fn, StepDefinition)}
+        known: dict[tuple[str, ...], str] = {}
+        for definition in definitions.values():
+            known.setdefault(definition.code, files_digest(code_folder(), definition.code))
+        return CodeIdentity({name: known[item.code] for name, item in definitions.items()}, lock_digest(code_folder()))
+
+    def given(self, node: Node) -> dict[str, Given]:
+        """The settled inputs of a node.
+
+        Raises:
+            UsageError: an input is a file that the output of its step does not have.
+        """
+        found = {}
+        for name, (address, path) in node.inputs.items():
+            source = self.settled[address]
+            digest = source.output.digest
+            if path:
+                digest = file_digest(self.store, source.output.artifact, path, f"{node.address}: {name}")
+            found[name] = Given(digest, source.output.artifact, source.output.kind, source.metrics, source.run, path)
+        return found
+
+    def identity(self, node: Node) -> Identity:
+        """What the step is, now that its inputs are settled."""
+        return identify(node.step, {name: given.digest for name, given in self.given(node).items()}, self.code)
+
+    def hit(self, node: Node, identity: Identity) -> Settled | None:
+        """The output that the step has already, re-verified; None when it must be executed.
+
+        Raises:
+            MissingEvidence: a pinned or adopted artifact is not in the store, or not whole.
+        """
+        if node.step.override is not None:
+            return self._present(node, identity, node.step.override, "pinned")
+        if isinstance(node.step.fn, Adopted):
+            return self._present(node, identity, node.step.fn, "adopted")
+        for fact in self.memory.candidates(identity.step, identity.digest):
+            damage = self.whole.damage(fact.body)
+            if not damage:
+                return Settled.of(node.address, "cached", fact)
+            log.warning("%s: the result of event %d is not whole (%s); not used", node.address, fact.index, damage)
+        return None
+
+    def settle(self, settled: Settled) -> None:
+        """Remember an output, for whoever depends on it."""
+        self.settled[settled.address] = settled
+
+    def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> Settled:
+        try:
+            artifact = self.store.artifact(wanted.digest)
+            findings = self.store.verify(wanted.digest)
+        except LedgerError as error:
+            raise MissingEvidence(f"a step is {action}, and its artifact is not here", where=f"step {node.address}",
+                                  expected=wanted.digest, found=error.what, cure="bring it in with `marin store put`") from error
+        if findings:
+            raise MissingEvidence(f"a step is {action}, and its artifact is not whole", where=f"step {node.address}",
+                                  expected=wanted.digest, found=str(findings[0]), cure="put it into the store again")
+        output = Output(kind=wanted.kind, digest=wanted.digest, size=artifact.size, artifact=wanted.digest)
+        return Settled(node.address, identity.step, action, identity.digest, output, {}, "", -1)
+
+
+def ready(graph: Graph, settled: Iterable[str]) -> list[Node]:
+    """The nodes that are not settled and whose inputs all are."""
+    known = set(settled)
+    return [node for address, node in graph.nodes.items()
+            if address not in known and all(target in known for target, _ in node.inputs.values())]

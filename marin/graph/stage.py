@@ -1,0 +1,43 @@
+"""A step of the pipeline as a node of a graph, in a fresh process: exactly what `marin stage` does, without files.
+
+What travels is data: the recipe in the ledger's form, the names of the stages that the arm wants, and which of them this is.
+The process brings it to its output in the arm's run: joined or begun, taken over or executed, resumed where an earlier
+attempt stopped.
+"""
+
+from __future__ import annotations
+
+import json
+
+from marin.executor import StageOutcome, run_stage
+from marin.graph.arms import Arm
+from marin.pipeline import PIPELINE
+from marin.plan import Plan
+from marin.recipe import Execution, from_plain, plain
+from marin.root import Root, open_root
+
+
+def stage_payload(root: Root, arm: Arm, stage: str, *, force: bool, devices: int, experiment: str) -> bytes:
+    """What :func:`execute_stage` is given."""
+    return json.dumps({"root": root.location, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps],
+                       "recipe": plain(arm.recipe), "stage": stage, "force": force, "devices": devices,
+                       "experiment": experiment}).encode()
+
+
+def execute_stage(payload: bytes) -> bytes:
+    """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
+    task = json.loads(payload)
+    plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
+    outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
+                        root=open_root(task["root"]), project=None, execution=Execution(devices=task["devices"]),
+                        force=task["force"])
+    return _answer(outcome)
+
+
+def _answer(outcome: StageOutcome) -> bytes:
+    result = outcome.result
+    output = {"kind": result.output.kind, "digest": result.output.digest, "size": result.output.size,
+              "artifact": result.output.artifact}
+    return json.dumps({"action": outcome.action, "run": result.origin, "identity": result.identity, "output": output,
+                       "metrics": dict(result.metrics), "completed_at": result.completed_at,
+                       "seconds": result.seconds}).encode()

@@ -1,0 +1,230 @@
+"""One execution of a function step: its inputs by digest, its folders, its function, and what it made.
+
+The same code runs in the executor's own process and in a process of its own (:func:`execute_job`): there the experiment
+file is loaded again, and the step found by its address. Nothing of a step is ever pickled: what travels is the path that
+the user gave, the address, and digests.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ledger import LedgerError, NotFound, Store, canonical_bytes, digest_bytes
+from marin.attempt import Workplace, explained
+from marin.errors import StepFailed, UsageError
+from marin.events import Output
+from marin.graph.files import load_graph
+from marin.graph.graph import Graph
+from marin.graph.guard import confined, unconfined
+from marin.graph.identity import reveal
+from marin.graph.step import Context, Input, Result, Step
+from marin.root import Root, open_root
+
+VALUE = "value"
+VALUE_FILE = "value.json"
+LARGEST_VALUE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input as the ledger names it. ``path`` is one file of a tree, "" for all of it."""
+
+    digest: str
+    artifact: str
+    kind: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    run: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a function made. ``data`` are the bytes of a value that is not in the store yet; files are there already."""
+
+    output: Output
+    metrics: Mapping[str, float]
+    seconds: float
+    data: bytes | None = None
+
+
+@dataclass
+class Room:
+    """Where a step works: made when somebody asks for it, because most small steps never do."""
+
+    workplace: Workplace
+    store: Store
+    values: Mapping[str, bytes] = field(default_factory=dict)
+    used: bool = False
+
+    def read(self, given: Given) -> bytes:
+        """The bytes of a value, of one file, or of the value beside files."""
+        if not given.path and given.digest in self.values:
+            return self.values[given.digest]
+        with unconfined():
+            return _content(self.store, given)
+
+    def out(self) -> Path:
+        """The empty folder to fill."""
+        return self._made(self.workplace.out)
+
+    def scratch(self) -> Path:
+        """The folder that survives an interruption."""
+        return self._made(self.workplace.scratch)
+
+    def take(self, name: str, given: Given) -> Path:
+        """An input, out of the store."""
+        self._prepare()
+        with unconfined():
+            folder = self.workplace.take(self.store, name, given.artifact)
+            return folder / given.path if given.path else folder
+
+    def filled(self) -> bool:
+        """Whether the step left files."""
+        return self.used and any(self.workplace.out.iterdir())
+
+    def clear(self) -> None:
+        """The step is done."""
+        if self.workplace.folder.exists():
+            self.workplace.clear()
+
+    def _made(self, folder: Path) -> Path:
+        self._prepare()
+        return folder
+
+    def _prepare(self) -> None:
+        if not self.used:
+            with unconfined():
+                self.workplace.prepare(self.store, {})
+            self.used = True
+
+
+def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
+    """Call the function of ``step``.
+
+    Raises:
+        LedgerError: what the step refused, or StepFailed for an error of its own; StepFailed when it writes elsewhere,
+            makes nothing, or makes something that cannot be kept.
+    """
+
+    def view(name: str, given: Given) -> Input:
+        return Input(given.digest, given.kind, given.metrics, lambda: room.read(given), lambda: room.take(name, given), given.run)
+
+    context = Context(step.name, reveal(step.config), {name: view(name, given) for name, given in inputs.items()},
+                      room.out, room.scratch)
+    assert callable(step.fn), "pipeline steps and adopted artifacts are not called"
+    begun = time.monotonic()
+    try:
+        if room.workplace.out.exists():
+            room.out()  # leavings of an attempt that was killed
+        with confined(step.name, [room.workplace.out, room.workplace.scratch]):
+            returned = step.fn(context)
+    except LedgerError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise explained(step.name, error) from error
+    return _kept(step.name, returned, room, time.monotonic() - begun)
+
+
+def _kept(address: str, returned: object, room: Room, seconds: float) -> Made:
+    result = returned if isinstance(returned, Result) else Result(returned)
+    measured: Mapping[str, object] = result.metrics
+    for name, value in measured.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise StepFailed("a metric is not a number", where=f"step {address}: {name}", expected="a finite number",
+                             found=repr(value)[:80], cure="look at what the step computes")
+    metrics = {name: float(value) for name, value in sorted(result.metrics.items())}
+    if room.filled():
+        if result.value is not None:
+            (room.workplace.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
+        artifact = room.store.put_tree(room.workplace.out)
+        return Made(Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
+                    metrics, seconds)
+    if result.value is None and not metrics:
+        raise StepFailed("the step made nothing", where=f"step {address}", expected="a value returned, or files in context.out",
+                         found="None and an empty folder", cure="return what it made; True says that there is nothing to keep")
+    data = _encoded(address, result.value)
+    digest = digest_bytes(data)
+    return Made(Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest), metrics, seconds, data)
+
+
+def _encoded(address: str, value: object) -> bytes:
+    try:
+        data = canonical_bytes(value)
+    except LedgerError as error:
+        raise StepFailed("a step returned what JSON cannot say", where=f"step {address}: {error.where}",
+                         expected="texts, finite numbers, lists, mappings with text keys", found=error.expected or str(error),
+                         cure="return plain values, or write files into context.out") from error
+    if len(data) > LARGEST_VALUE:
+        raise StepFailed("a returned value is too large", where=f"step {address}", expected=f"at most {LARGEST_VALUE} bytes",
+                         found=f"{len(data)}", cure="write it into a file in context.out")
+    return data
+
+
+def _content(store: Store, given: Given) -> bytes:
+    """The bytes of a value, of one file, or of the value beside files."""
+    path = given.path
+    if not path and store.kind(given.artifact) == "blob":
+        return store.read(given.artifact)
+    with store.open_file(given.artifact, path or VALUE_FILE) as stream:
+        return stream.read()
+
+
+def file_digest(store: Store, artifact: str, path: str, address: str) -> str:
+    """The digest of one file of a tree; :class:`UsageError` when it has no such file."""
+    try:
+        manifest = store.manifest(artifact)
+    except NotFound:
+        raise UsageError("a missing input", where=f"{address}: {path}", expected="a step whose output is a folder of files",
+                         found="a single value", cure="take the whole output as the input") from None
+    for entry in manifest:
+        if entry.path == path:
+            return entry.digest
+    names = ", ".join(entry.path for entry in list(manifest)[:6])
+    raise UsageError("a missing input", where=f"{address}: {path}", expected=f"a file of the output: {names}",
+                     found="no such file", cure="correct the name in step.file(...)")
+
+
+# In a process of its own
+
+
+def execute_job(payload: bytes) -> bytes:
+    """A function step in a fresh process (:data:`marin.runners.jobs.Function`)."""
+    task = json.loads(payload)
+    root = open_root(task["root"])
+    node = graph_of(Path(task["file"])).nodes[task["address"]]
+    inputs = {name: Given(**given) for name, given in task["inputs"].items()}
+    room = Room(Workplace.of(root.local, "step", task["identity"]), root.store())
+    made = call(node.step, inputs, room)
+    if made.data is not None:
+        room.store.put_bytes(made.data)
+    room.clear()
+    output = {"kind": made.output.kind, "digest": made.output.digest, "size": made.output.size, "artifact": made.output.artifact}
+    return json.dumps({"output": output, "metrics": dict(made.metrics), "seconds": made.seconds}).encode()
+
+
+def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mapping[str, Given]) -> bytes:
+    """What :func:`execute_job` is given."""
+    described: dict[str, Any] = {name: {"digest": given.digest, "artifact": given.artifact, "kind": given.kind,
+                                        "metrics": dict(given.metrics), "run": given.run, "path": given.path}
+                                 for name, given in inputs.items()}
+    return json.dumps({"root": root.location, "file": str(file), "address": step.name, "identity": identity,
+                       "inputs": described}).encode()
+
+
+def from_answer(answer: bytes) -> Made:
+    """What a job answered."""
+    value = json.loads(answer)
+    return Made(Output(**value["output"]), value["metrics"], value["seconds"])
+
+
+@cache
+def graph_of(file: Path) -> Graph:
+    """The graph of an experiment file, loaded once in this process."""
+    return load_graph(file)

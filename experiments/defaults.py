@@ -1,0 +1,85 @@
+"""The steps of the pipeline as experiments use them: each builds on the one before, so a recipe is said once.
+
+    corpus = default_corpus("grammar", GrammarDataset(train_bytes=300_000))
+    tokens = default_tokenize("grammar-bpe512", corpus, vocab_size=512)
+    model = default_train("nano-seed1", tokens, model=NANO, trainer=Trainer(num_steps=60), seed=1)
+    numbers = default_eval(model)
+
+The first argument is the last part of the address (``tokens/grammar-bpe512``): for people, never part of an identity. What is
+not said has the recipe's default. The steps are those of `dvc repro`: a result of either is a hit for the other.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from marin.graph import Resources, Step
+from marin.recipe import (
+    Arithmetic,
+    Dataset,
+    Evaluation,
+    Export,
+    Model,
+    Optimizer,
+    Recipe,
+    Tokenizer,
+    Tokens,
+    Trainer,
+    check,
+)
+from marin.steps.corpus import CORPUS
+from marin.steps.evaluate import EVALUATE
+from marin.steps.export import EXPORT
+from marin.steps.tokenizer import TOKENIZER
+from marin.steps.tokens import TOKENS
+from marin.steps.train import TRAIN
+
+
+def default_corpus(name: str, dataset: Dataset) -> Step:
+    """Documents in two splits, from a grammar, a pinned URL or files of one's own."""
+    return Step(f"corpus/{name}", CORPUS, Recipe(dataset=dataset))
+
+
+def default_tokenize(name: str, corpus: Step, *, vocab_size: int = 2048, min_frequency: int = 2,
+                     append_eos: bool = True) -> Step:
+    """A byte-level BPE trained on the corpus, and both splits as token caches."""
+    recipe = replace(corpus.config, tokenizer=Tokenizer(vocab_size=vocab_size, min_frequency=min_frequency),
+                     tokens=Tokens(append_eos=append_eos))
+    tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, {"corpus": corpus})
+    return Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer})
+
+
+def default_train(name: str, tokens: Step, *, model: Model, seed: int, trainer: Trainer | None = None,
+                  optimizer: Optimizer | None = None, arithmetic: Arithmetic | None = None,
+                  resources: Resources | None = None) -> Step:
+    """A training, recorded segment by segment.
+
+    Raises:
+        UsageError: sizes that do not fit each other.
+    """
+    recipe = replace(tokens.config, model=model, seed=seed, trainer=trainer or Trainer(), optimizer=optimizer or Optimizer(),
+                     arithmetic=arithmetic or Arithmetic())
+    check(recipe, where=f"step train/{name}")
+    return Step(f"train/{name}", TRAIN, recipe, {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]},
+                resources or Resources(cpus=recipe.arithmetic.threads))
+
+
+def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
+    """Validation loss, perplexity and minimal pairs of a trained state."""
+    recipe = replace(train.config, evaluation=evaluation or Evaluation())
+    tokens = train.inputs["tokens"]
+    assert isinstance(tokens, Step), "default_train takes whole outputs"
+    return Step(f"evaluate/{_last(train)}", EVALUATE, recipe,
+                {"train": train, "tokens": tokens, "tokenizer": train.inputs["tokenizer"], "corpus": tokens.inputs["corpus"]},
+                Resources(cpus=recipe.arithmetic.threads))
+
+
+def default_export(train: Step, export: Export | None = None) -> Step:
+    """A trained state as a Hugging Face folder."""
+    recipe = replace(train.config, export=export or Export())
+    return Step(f"export/{_last(train)}", EXPORT, recipe, {"train": train, "tokenizer": train.inputs["tokenizer"]})
+
+
+def _last(step: Step) -> str:
+    """The address without its first part."""
+    return step.name.partition("/")[2]

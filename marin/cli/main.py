@@ -40,7 +40,7 @@ COMMANDS: dict[str, Lazy] = {
     "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
     "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."),
-    "run": Lazy("marin.cli.run", "Execute the steps of an experiment file, as far as the ledger does not have them."),
+    "run": Lazy("marin.cli.run", "Execute the steps of an experiment file, as far as the ledger lacks their results."),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
     "diff": Lazy("marin.cli.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.ls", "List runs or artifacts."),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run(file: Path, only: str | None, force: bool, force_failed: bool, max_concurrent: int | None, runner: str,
         address: str | None, as_json: bool) -> None:
-    """Execute the steps of an experiment file, as far as the ledger does not have their results.
+    """Execute the steps of an experiment file, as far as the ledger lacks their results.
 
     A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. What has a
     recorded result, whole byte for byte, is taken over; the rest is executed, in parallel as far as this machine allows.

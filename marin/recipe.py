@@ -26,7 +26,7 @@ from marin.errors import UsageError
 from marin.mixture import block_counts
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset({"mixture", "phase"})
+ADDED_LATER = frozenset({"mixture", "phase", "packing"})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -179,6 +179,8 @@ class Trainer(Section, frozen=True):
     num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 240
     batch_size: Positive = 8
     steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
+    packing: Literal["isolated"] | None = None
+    """Documents are packed into sequences one after another. ``isolated``: they do not attend to each other; None: they do."""
 
 
 class Arithmetic(Section, frozen=True):

@@ -11,7 +11,8 @@ from marin.steps import StepDefinition, StepResult, Task
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the measured numbers."""
     parts = ("model", "evaluation", "arithmetic")
-    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in parts}
+    packing = {"packing": recipe.trainer.packing} if recipe.trainer.packing is not None else {}
+    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in parts} | packing
 
 
 def run(task: Task) -> StepResult:

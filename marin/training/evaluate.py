@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import jax.random as jrandom
 import numpy as np
 from haliax import Axis
-from levanter.layers.attention import AttentionMask
 from levanter.models.lm_model import LmExample, LmHeadModel
 from levanter.utils.thread_utils import blocking_wait
 from tokenizers import Tokenizer
@@ -36,6 +35,7 @@ from marin.recipe import Recipe
 from marin.steps import StepResult, Task
 from marin.training.data import token_dataset
 from marin.training.loop import use_compilation_cache
+from marin.training.model import attention_mask
 from marin.training.run import vocabulary_size
 from marin.training.state import load, named_key
 
@@ -57,14 +57,14 @@ Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(int32[batch, length], float32[batch, length]) -> float32[batch]: weighted sums of next-token log-likelihoods."""
 
 
-def scorer(model: LmHeadModel) -> Scorer:
+def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
     """A compiled function of ``model``'s weighted log-likelihoods; compiled once per shape."""
 
     @eqx.filter_jit  # a model also has leaves that are no arrays: GPT-2's dropout flags
     def score(model: LmHeadModel, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
-        example = LmExample(tokens=hax.named(tokens, (Batch, Pos)), loss_weight=hax.named(weights, (Batch, Pos)),
-                            attn_mask=AttentionMask.causal())
+        ids = hax.named(tokens, (Batch, Pos))
+        example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids))
         per_token = model.compute_next_token_loss(example, reduction=None)
         return -hax.sum(per_token, axis=Pos).array
 
@@ -162,7 +162,8 @@ def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int 
 
     @eqx.filter_jit
     def draw(model: LmHeadModel, tokens: jax.Array, at: jax.Array) -> jax.Array:
-        logits = model(hax.named(tokens[None], (Batch, Pos)), AttentionMask.causal()).array[0]
+        ids = hax.named(tokens[None], (Batch, Pos))
+        logits = model(ids, attention_mask(recipe, ids)).array[0]
         noise = jrandom.gumbel(jrandom.fold_in(key, at), (logits.shape[-1],))
         return jnp.argmax(jax.lax.dynamic_index_in_dim(logits, at, keepdims=False) / 0.8 + noise)
 
@@ -178,7 +179,7 @@ def evaluate(task: Task) -> StepResult:
     use_compilation_cache(compilation_cache())
     recipe = task.recipe
     model, digest = restore(task)
-    score = scorer(model)
+    score = scorer(model, task.recipe)
     loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
     metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "tokens": float(tokens)}
     tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import haliax as hax
 import jax
 import jax.numpy as jnp
 import optax
-from levanter.layers.attention import AttentionBackend
+from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
@@ -21,6 +22,9 @@ from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.recipe import Model, Optimizer, Recipe
 from marin.training.products import canonical_products
+
+END_OF_TEXT_ID = 0
+"""The first token of every tokenizer that is trained here (:mod:`marin.steps.tokenizer`)."""
 
 type LevanterModel = LlamaConfig | Gpt2Config
 
@@ -48,6 +52,19 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
+
+
+def attention_mask(recipe: Recipe, tokens: hax.NamedArray) -> AttentionMask:
+    """Which positions each one sees: those before it, and with ``trainer.packing=isolated`` only those of its own document.
+
+    ``tokens``: int32, with an axis ``position``. The end-of-text token (0) belongs to the document that it ends.
+    """
+    mask = AttentionMask.causal()
+    if recipe.trainer.packing is None:
+        return mask
+    Pos = tokens.resolve_axis("position")
+    after_end = (hax.roll(tokens, 1, Pos) == END_OF_TEXT_ID).at[Pos, 0].set(False)
+    return mask.with_segment_ids(hax.cumsum(after_end.astype(jnp.int32), axis=Pos))
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:

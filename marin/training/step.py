@@ -36,13 +36,12 @@ import numpy as np
 from haliax import Axis
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from levanter.layers.attention import AttentionMask
 from levanter.models.lm_model import LmExample
 
 from marin.errors import UsageError
 from marin.recipe import Recipe
 from marin.training import fingerprint
-from marin.training.model import compute_dtype, optimizer
+from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.products import foreign_products
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import TrainState
@@ -93,8 +92,8 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
 
     def loss_sum(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), arrays), static)
-        example = LmExample(tokens=hax.named(tokens, (Batch, Pos)), loss_weight=hax.named(weights, (Batch, Pos)),
-                            attn_mask=AttentionMask.causal())
+        ids = hax.named(tokens, (Batch, Pos))
+        example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids))
         per_token = model.compute_next_token_loss(example, reduction=None)
         return hax.sum(per_token.astype(jnp.float32)).array
 

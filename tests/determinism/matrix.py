@@ -1,10 +1,15 @@
 """The matrix of docs/determinism.md: trains every cell, compares all bits, writes the table.
 
-    python tests/determinism/matrix.py [--rows TEXT] [--groups TEXT] [--write]
+    python tests/determinism/matrix.py [--rows TEXT,...] [--groups TEXT,...] [--product] [--results FILE] [--write]
 
 A group is a model, an optimizer and a precision; a row is a way to execute it. Every cell is trained by worker.py in
 processes of the row's own, and must give the state digest and, step by step, loss, gradient norm and fingerprint of the
-group's first cell. Exit status 0 when all that ran are equal, 1 otherwise. `--write` puts the table into the document.
+group's first cell. Exit status 0 when all that ran are equal, 1 otherwise.
+
+It takes an hour or more of one core, so it can be done in pieces: `--results FILE` keeps what every cell came to, and a
+cell that is there is not trained again, as long as the code under test is the same. `--write` puts the table of all that
+is known into the document. `--product` adds every combination of devices, processes, cores, instructions and stops that
+is not a row already: some hundred rows, for a machine with more time.
 """
 
 from __future__ import annotations
@@ -13,9 +18,11 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,8 +39,9 @@ STEPS = 4
 
 sys.path.insert(0, str(PROJECT))
 
-from marin.arithmetic import APPLIED, cpu_flags  # noqa: E402
-from marin.recipe import Arithmetic  # noqa: E402
+from marin.arithmetic import APPLIED, cpu_flags, settings  # noqa: E402
+from marin.code import files_digest  # noqa: E402
+from marin.recipe import Arithmetic, Execution  # noqa: E402
 
 GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
@@ -54,10 +62,15 @@ class Row:
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
     processes: int = 1
+    kills: bool = False
     bare: bool = False
     canary: bool = False
     tiny: bool = False
     groups: tuple[str, ...] = ("",)
+
+    def of(self, groups: Sequence[str]) -> list[str]:
+        """The groups that the row is executed for."""
+        return [name for name in groups if any(part in name for part in self.groups)]
 
     def missing(self) -> str | None:
         """Why this machine cannot execute the row."""
@@ -68,36 +81,59 @@ class Row:
         return None
 
 
-def with_isa(isa: str) -> dict[str, str]:
+def with_isa(isa: str, devices: int) -> dict[str, str]:
     """The contract's settings under another ceiling of instructions, put in force by hand."""
-    flags = [flag for flag in Arithmetic().xla_flags if "max_isa" not in flag]
-    return {
-        "XLA_FLAGS": " ".join([*flags, f"--xla_cpu_max_isa={isa}"]),
-        "NPROC": "2",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
-        "JAX_THREEFRY_PARTITIONABLE": "1",
-    }
+    wanted = settings(Arithmetic(), Execution(devices=devices))
+    flags = [flag for flag in wanted["XLA_FLAGS"].split() if "max_isa" not in flag]
+    return wanted | {"XLA_FLAGS": " ".join([*flags, f"--xla_cpu_max_isa={isa}"])}
 
 
+ONE_CORE = ("taskset", "-c", "0")
+MOVED = {"devices": 8, "resume_at": [1, 2, 3], "moves": [2, 1, 4]}
+
+
+def shape(devices: int, processes: int = 1, *, one_core: bool = False, avx512: bool = False, stop: str = "") -> Row:
+    """A row by the factors of the matrix. ``stop``: "resumed" after every step, "killed", or "" for straight."""
+    each = devices // processes
+    name = f"{devices} device{'s' * (devices > 1)}" if processes == 1 else f"{processes} processes of {each}"
+    name += ", one core" * one_core + ", AVX-512 allowed" * avx512 + f", {stop}" * bool(stop)
+    return Row(
+        name,
+        devices=each,
+        case={"devices": devices} | ({"resume_at": [1, 2, 3]} if stop.startswith("resumed") else {}),
+        environment=with_isa("AVX512", each) if avx512 else {},
+        prefix=ONE_CORE if one_core else (),
+        processes=processes,
+        bare=avx512,
+        kills=stop.startswith("killed"),
+    )
+
+
+RESUMED, KILLED = "resumed after every step", "killed and resumed"
 ROWS = (
-    Row("1 device"),
-    *(Row(f"{n} devices", devices=n, case={"devices": n}) for n in (2, 4, 8)),
-    Row("stopped and resumed after every step", case={"resume_at": [1, 2, 3]}),
-    Row(
-        "8 devices, moved to 2, 1 and 4",
-        devices=8,
-        case={"devices": 8, "resume_at": [1, 2, 3], "moves": [2, 1, 4]},
-    ),
-    Row("2 processes of 2 devices", devices=2, case={"devices": 4}, processes=2),
-    Row("one core", prefix=("taskset", "-c", "0")),
-    Row("AVX-512 allowed", environment=with_isa("AVX512"), bare=True),
-    *(
-        Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True, groups=("adamw float32",))
-        for cpu in EMULATED
-    ),
+    *(shape(devices) for devices in (1, 2, 4, 8)),
+    *(shape(devices, 2) for devices in (2, 4, 8)),
+    shape(1, one_core=True),
+    shape(8, one_core=True),
+    shape(1, avx512=True),
+    shape(8, avx512=True),
+    shape(1, stop=RESUMED),
+    shape(4, stop=KILLED),
+    Row("8 devices, moved to 2, 1 and 4", devices=8, case=MOVED),
+    Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
+    *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in EMULATED),
 )
-TINY_REFERENCE = Row("1 device, tiny", tiny=True, groups=("adamw float32",))
+TINY_REFERENCE = Row("1 device, tiny", tiny=True)
+
+
+def product_rows() -> list[Row]:
+    """Every combination of the native factors that :data:`ROWS` does not have."""
+    known = {row.name for row in ROWS}
+    factors = product((1, 2, 4, 8), (1, 2), (False, True), (False, True), ("", RESUMED, KILLED))
+    rows = [shape(devices, processes, one_core=core, avx512=isa, stop=stop)
+            for devices, processes, core, isa, stop in factors
+            if devices >= processes and not (processes > 1 and stop)]
+    return [row for row in rows if row.name not in known]
 
 
 def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
@@ -124,6 +160,20 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
         if key not in ("XLA_FLAGS", "NPROC", APPLIED) and not key.startswith("JAX_")
     } | dict(row.environment)
     port = free_port() if row.processes > 1 else 0
+    with tempfile.TemporaryDirectory(prefix="matrix-") as kept:
+        arguments = ["--kept", kept] if row.kills else []
+        finished = finish(row, [*arguments, *cases], environment, port)
+        while row.kills and finished[0].returncode == -signal.SIGKILL:
+            finished = finish(row, [*arguments, *cases], environment, port)
+    for process in finished:
+        if process.returncode:
+            raise RuntimeError(f"{row.name}: exit {process.returncode}\n{process.stderr[-3000:]}")
+    found = [json.loads(line) for line in finished[0].stdout.splitlines() if line.startswith("{")]
+    return {item["name"]: item for item in found}
+
+
+def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str], port: int) -> list[subprocess.CompletedProcess[str]]:
+    """Run the row's processes to their end."""
 
     def one(process: int) -> subprocess.CompletedProcess[str]:
         arguments = ["--devices", str(row.devices)] + (["--bare"] if row.bare else [])
@@ -131,8 +181,8 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
         if row.processes > 1:
             arguments += ["--processes", str(row.processes), "--process", str(process), "--port", str(port)]
         return subprocess.run(
-            command_of(row, [*arguments, *cases]),
-            env=environment,
+            command_of(row, [*arguments, *worker]),
+            env=dict(environment),
             capture_output=True,
             text=True,
             timeout=LIMIT,
@@ -141,12 +191,7 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
         )
 
     with ThreadPoolExecutor(row.processes) as pool:
-        finished = list(pool.map(one, range(row.processes)))
-    for process in finished:
-        if process.returncode:
-            raise RuntimeError(f"{row.name}: exit {process.returncode}\n{process.stderr[-3000:]}")
-    found = [json.loads(line) for line in finished[0].stdout.splitlines() if line.startswith("{")]
-    return {item["name"]: item for item in found}
+        return list(pool.map(one, range(row.processes)))
 
 
 def free_port() -> int:
@@ -176,33 +221,66 @@ class Outcome:
     cells: Mapping[str, str]
 
 
-def measure(rows: Sequence[Row], groups: Sequence[str]) -> Iterator[Outcome]:
+def code_under_test() -> str:
+    """Digest of all that decides the bits of a cell: results of other code are not believed."""
+    return files_digest(PROJECT, ("marin/training", "marin/recipe.py", "marin/arithmetic.py", "requirements.lock",
+                                  "tests/determinism/worker.py"))
+
+
+class Results:
+    """What cells came to, and the references that they are compared with, kept in a file between invocations."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.cells: dict[str, dict[str, str]] = {}
+        self.references: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            known = json.loads(path.read_text(encoding="utf-8"))
+            if known["code"] == code_under_test():
+                self.cells, self.references = known["cells"], known["references"]
+
+    def keep(self, row: str, cells: Mapping[str, str]) -> None:
+        """Remember the cells of a row."""
+        self.cells.setdefault(row, {}).update(cells)
+        if self._path is not None:
+            text = json.dumps({"code": code_under_test(), "cells": self.cells, "references": self.references})
+            self._path.write_text(text, encoding="utf-8")
+
+    def outcomes(self) -> list[Outcome]:
+        """All that is known, in the order of the rows."""
+        order = [row.name for row in (*ROWS, *product_rows())]
+        return [Outcome(name, self.cells[name]) for name in order if name in self.cells]
+
+
+def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None = None) -> Iterator[Outcome]:
     """Execute the rows and compare each with the first (the tiny ones with the tiny one)."""
-    references: dict[tuple[bool, str], dict[str, Any]] = {}
+    results = results if results is not None else Results(None)
     for row in rows:
-        mine = [name for name in groups if any(part in name for part in row.groups)]
+        known = results.cells.get(row.name, {})
+        mine = [name for name in row.of(groups) if name not in known]
         if not mine:
             continue
-        reason = row.missing()
-        if reason is not None:
-            yield Outcome(row.name, dict.fromkeys(mine, f"not run: {reason}"))
-            continue
-        missing = [name for name in mine if (row.tiny, name) not in references]
-        if missing:
-            first = execute(TINY_REFERENCE if row.tiny else ROWS[0], missing)
-            references |= {(row.tiny, name): result for name, result in first.items()}
-        if row == ROWS[0]:
-            yield Outcome(row.name, dict.fromkeys(mine, "reference"))
-            continue
-        found = execute(row, mine)
-        parted = {name: differences(references[row.tiny, name], found[name]) for name in mine}
-        yield Outcome(
-            row.name,
-            {
-                name: "DIFFERS: " + ", ".join(parts[:3]) if parts else "equal"
-                for name, parts in parted.items()
-            },
-        )
+        # Emulated processors take minutes for one model: one group at a time, so that what is done is kept.
+        for some in [[name] for name in mine] if row.tiny else [mine]:
+            outcome = _measured(row, some, results.references)
+            results.keep(row.name, outcome.cells)
+            yield outcome
+
+
+def _measured(row: Row, groups: list[str], references: dict[str, dict[str, Any]]) -> Outcome:
+    reason = row.missing()
+    if reason is not None:
+        return Outcome(row.name, dict.fromkeys(groups, f"not run: {reason}"))
+    kind = "tiny " if row.tiny else ""
+    missing = [name for name in groups if kind + name not in references]
+    if missing:
+        first = execute(TINY_REFERENCE if row.tiny else ROWS[0], missing)
+        references |= {kind + name: result for name, result in first.items()}
+    if row == ROWS[0]:
+        return Outcome(row.name, dict.fromkeys(groups, "reference"))
+    found = execute(row, groups)
+    parted = {name: differences(references[kind + name], found[name]) for name in groups}
+    return Outcome(row.name, {name: "DIFFERS: " + ", ".join(parts[:3]) if parts else "equal" for name, parts in parted.items()})
 
 
 def table_of(outcomes: Sequence[Outcome], groups: Sequence[str]) -> str:
@@ -228,19 +306,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", default="", help="only rows whose name contains this")
+    parser.add_argument("--rows", default="", help="only rows whose name contains one of these, separated by ;")
+    parser.add_argument("--product", action="store_true", help="every combination of the native factors too")
+    parser.add_argument("--results", type=Path, help="keep what cells came to in this file, and do not train them again")
     parser.add_argument(
         "--groups", default="", help="only groups whose name contains one of these, separated by commas"
     )
     parser.add_argument("--write", action="store_true", help="write the table into docs/determinism.md")
     options = parser.parse_args(arguments)
     groups = [name for name in GROUPS if any(part in name for part in options.groups.split(","))]
-    outcomes = []
-    for outcome in measure([row for row in ROWS if options.rows in row.name], groups):
-        outcomes.append(outcome)
+    rows = [row for row in (*ROWS, *(product_rows() if options.product else ()))
+            if any(part in row.name for part in options.rows.split(";"))]
+    results = Results(options.results)
+    for outcome in measure(rows, groups, results):
         for name, cell in outcome.cells.items():
             sys.stderr.write(f"{outcome.row:<40} {name:<24} {cell}\n")
-    table = table_of(outcomes, groups)
+    outcomes = results.outcomes()
+    table = table_of(outcomes, list(GROUPS) if options.write else groups)
     sys.stdout.write(table + "\n")
     if options.write:
         write(table)

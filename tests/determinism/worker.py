@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass, fields
@@ -86,8 +87,9 @@ def batch_of(case: Case, step: int) -> tuple[Any, Any]:
     return tokens, (np.arange(case.length) < used).astype(np.float32)
 
 
-def train(case: Case) -> dict[str, Any]:
-    """Train one case and describe it."""
+def train(case: Case, kept: Path | None = None) -> dict[str, Any]:
+    """Train one case and describe it. With ``kept``, this process kills itself once, after two steps and with the state
+    saved in that folder; called again, it goes on from there."""
     from marin.training.state import initial_state, load, manifest_of, save
     from marin.training.step import TrainStep, mesh_of
 
@@ -96,8 +98,19 @@ def train(case: Case) -> dict[str, Any]:
     step = TrainStep(recipe, mesh_of(case.devices), first)
     state = step.place(first)
     steps = []
+    begin, saved = 0, kept / case.name if kept is not None else None
+    if saved is not None and saved.exists():
+        record = json.loads((saved / "record.json").read_text())
+        whole, _ = load(saved / "checkpoint", recipe, VOCABULARY, record["state"], where=case.name)
+        state, steps, begin = step.place(whole), record["steps"], len(record["steps"])
     moves = dict(zip(case.resume_at, case.moves, strict=False))
-    for number in range(case.steps):
+    for number in range(begin, case.steps):
+        if saved is not None and number == 2 and begin == 0:
+            saved.mkdir()
+            whole = step.collect(state)
+            save(whole, saved / "checkpoint")
+            (saved / "record.json").write_text(json.dumps({"state": manifest_of(whole).digest, "steps": steps}))
+            os.kill(os.getpid(), signal.SIGKILL)
         if number in case.resume_at:
             with tempfile.TemporaryDirectory() as folder:
                 whole = step.collect(state)
@@ -144,6 +157,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--canary", action="store_true", help="print the answer of the known-answer test first")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--process", type=int, default=0)
+    parser.add_argument("--kept", type=Path, help="folder for the states of cases that are killed once")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args(arguments)
@@ -172,7 +186,7 @@ def main(arguments: list[str]) -> None:
         case = Case(
             **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
         )
-        sys.stdout.write(json.dumps(train(case)) + "\n")
+        sys.stdout.write(json.dumps(train(case, options.kept)) + "\n")
         sys.stdout.flush()
 
 

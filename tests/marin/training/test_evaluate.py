@@ -86,6 +86,6 @@ def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama",
                   num_kv_heads=2, seq_len=8)
     recipe = Recipe(model=shape, evaluation=Evaluation(batch_size=3))
     model = model_config(shape).build(Axis("vocab", 5), key=jrandom.PRNGKey(0))
-    scores = list(score_pairs(PAIRS, words(), recipe, scorer(model)))
+    scores = list(score_pairs(PAIRS, words(), recipe, scorer(model, recipe)))
     assert len(scores) == len(PAIRS) and all(score.good < 0.0 for score in scores)
     assert sample(model, words(), recipe) == sample(model, words(), recipe) != ""

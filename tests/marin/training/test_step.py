@@ -23,7 +23,7 @@ from marin.training import fingerprint
 from marin.training.model import optimizer
 from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, manifest_of
-from marin.training.step import StepOutcome, TrainStep, fold, mesh_of
+from marin.training.step import StepOutcome, TrainStep, fold, mesh_of, shard_sums
 
 
 def oracle(
@@ -220,3 +220,20 @@ def test_warm_up_of_one_step_is_one_step(worker: ModuleType) -> None:
         _, held = chain.update({"w": jnp.ones(3)}, held, params)
         rates.append(float(held.hyperparams["learning_rate"]))
     assert rates == pytest.approx([0.0, config.learning_rate, config.learning_rate])
+
+
+@pytest.mark.parametrize("packing", [None, "isolated"])
+def test_isolated_documents_do_not_see_each_other(worker: ModuleType, packing: str | None) -> None:
+    """The loss of a second document, with another first one before it; id 0 ends a document."""
+    recipe = worker.recipe_of(worker.Case(name="packing", microbatch=1))
+    recipe = msgspec.structs.replace(recipe, trainer=msgspec.structs.replace(recipe.trainer, packing=packing))
+    state = initial_state(recipe, worker.VOCABULARY)
+    arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
+    tokens = np.random.default_rng(0).integers(1, worker.VOCABULARY, (1, 32), dtype=np.int32)
+    tokens[0, 15] = 0
+    other = tokens.copy()
+    other[0, :15] = other[0, 14::-1]
+    weights = np.zeros((1, 32), np.float32)
+    weights[0, 16:31] = 1.0
+    losses = [float(shard_sums(static, recipe, arrays, np.asarray(x), np.asarray(weights))[1]) for x in (tokens, other)]
+    assert (losses[0] == losses[1]) == (packing == "isolated")

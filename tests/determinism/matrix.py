@@ -316,7 +316,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     groups = [name for name in GROUPS if any(part in name for part in options.groups.split(","))]
     rows = [row for row in (*ROWS, *(product_rows() if options.product else ()))
-            if any(part in row.name for part in options.rows.split(";"))]
+            if options.rows == row.name or any(part in row.name for part in options.rows.split(";"))]
+    rows = [row for row in rows if row.name == options.rows] or rows
     results = Results(options.results)
     for outcome in measure(rows, groups, results):
         for name, cell in outcome.cells.items():

@@ -39,7 +39,7 @@ def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
     virtual devices wait for each other, and how many there are."""
     flags = list(arithmetic.xla_flags)
     if arithmetic.profile == "portable-cpu":
-        flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.devices}"]
+        flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.local_devices}"]
     return " ".join(flags)
 
 
@@ -86,7 +86,7 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
                           expected="an x86-64-v3 processor under Linux", found=reason, cure="`marin doctor` says more")
     wanted = settings(arithmetic, execution)
-    if _covers(environ, wanted, execution.devices):
+    if _covers(environ, wanted, execution.local_devices):
         return
     if "jax" in sys.modules and environ is os.environ:
         raise UsageError("the arithmetic contract must be in force before jax starts", where="marin.arithmetic.apply",

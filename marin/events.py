@@ -26,6 +26,7 @@ STEP_COMPLETED = "step.completed/v1"
 STEP_CACHED = "step.cached/v1"
 STEP_FAILED = "step.failed/v1"
 STEP_PAUSED = "step.paused/v1"
+STEP_PREEMPTED = "step.preempted/v1"
 TRAIN_STARTED = "train.started/v1"
 TRAIN_SEGMENT = "train.segment/v1"
 CHECKPOINT_SAVED = "checkpoint.saved/v1"
@@ -146,10 +147,27 @@ class StepFailed(Body, frozen=True):
     lasting: bool = False
 
 
+class StepPreempted(Body, frozen=True):
+    """What executed an attempt died, or was taken away, and the attempt goes on if ``again``. ``launch`` counts within
+    the attempt. ``processes`` and ``devices`` are what it was executed on, 0 where there were none; ``at`` is the number
+    of the train step at which the record ends."""
+
+    run: str
+    step: str
+    attempt: int
+    launch: int
+    reason: str
+    processes: int
+    devices: int
+    at: int
+    again: bool
+
+
 class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
-    digests of the StableHLO of each function, XLA flags, versions; ``devices`` is how it is executed. ``manifest`` is
-    the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this phase)."""
+    digests of the StableHLO of each function, XLA flags, versions; ``devices`` and ``processes`` are how it is executed.
+    ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
+    phase)."""
 
     run: str
     first_step: int
@@ -160,6 +178,7 @@ class TrainStarted(Body, frozen=True):
     seeds: Json
     devices: int
     attempt: int
+    processes: int = 1
 
 
 class TrainSegment(Body, frozen=True):
@@ -353,6 +372,7 @@ BODIES: dict[str, type[Body]] = {
     STEP_CACHED: StepCached,
     STEP_FAILED: StepFailed,
     STEP_PAUSED: StepPaused,
+    STEP_PREEMPTED: StepPreempted,
     TRAIN_STARTED: TrainStarted,
     TRAIN_SEGMENT: TrainSegment,
     CHECKPOINT_SAVED: CheckpointSaved,

@@ -239,13 +239,16 @@ class _Stage:
 
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
         store = situation.settling.store
+        artifacts = {step: situation.inputs[step].view.output.artifact for step in self.step.inputs}
         inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
         if self.step.continues and self.recipe.phase is not None:
             came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
+            artifacts[PREVIOUS] = came_from.checkpoint
         return execute(self.step, Task(
             run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
             journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
+            root=self.root.absolute, artifacts=artifacts,
         ))
 
     def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:

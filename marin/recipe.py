@@ -254,12 +254,29 @@ class Execution(Section, frozen=True):
     """How this machine executes a recipe. Never part of an identity."""
 
     devices: Positive = 1
+    """In all; on a CPU they are virtual."""
+    processes: Positive = 1
+    """Processes that train as one, each with an equal part of the devices; more than one needs the runner ``ray``."""
+    runner: Literal["local", "ray"] = "local"
+    address: str | None = None
+    """``host:port`` of a Ray cluster; None for a Ray of this machine, started and ended by itself."""
+    accelerator_type: str = ""
+    """What Ray calls it (``H100``, ``TPU-V6E``); any where it is empty."""
+    topology: str = ""
+    """Of one TPU slice (``4x4``)."""
+    retries: Count = 5
+    """How many deaths in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0
     """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
     pause_at: Positive | None = None
     """Stop before this train step with the state recorded; the same call without it goes on from there."""
     continues: str | None = None
     """Of which run a phase is the continuation, where several runs reached the state that it begins with."""
+
+    @property
+    def local_devices(self) -> int:
+        """Devices of one process."""
+        return self.devices // self.processes
 
 
 def plain(value: Any) -> Any:

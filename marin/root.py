@@ -64,6 +64,11 @@ class Root:
     storage: Storage
     verifier: VerifierKey
 
+    @property
+    def absolute(self) -> str:
+        """The location as any process of this machine finds it, whatever its working folder is."""
+        return self.location if "://" in self.location else str(Path(self.location).resolve())
+
     def store(self) -> Store:
         """The artifacts."""
         return Store(self.storage)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from marin.cli.execution import takes_execution
+
+if TYPE_CHECKING:
+    from marin.recipe import Execution
 
 STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
@@ -13,12 +19,11 @@ STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 @click.argument("name", metavar="NAME", type=click.Choice(STAGES))
 @click.option("--force", is_flag=True, envvar="MARIN_FORCE",
               help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]")
-@click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N",
-              help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]")
+@takes_execution
 @click.option("--params", type=click.Path(path_type=Path, dir_okay=False), default=Path("params.yaml"), metavar="FILE",
               help="The composed recipe.  [default: params.yaml]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
-def stage(name: str, force: bool, devices: int, params: Path, as_json: bool) -> None:
+def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
 
     Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is taken
@@ -29,18 +34,18 @@ def stage(name: str, force: bool, devices: int, params: Path, as_json: bool) -> 
     Examples:
       marin stage corpus
       marin stage train --devices 2
+      marin stage train --runner ray --processes 2 --devices 8
       MARIN_FORCE=1 dvc repro -f      execute everything again
     """
     from marin.cli.output import print_json
     from marin.executor import run_stage
     from marin.params import load_params
     from marin.pipeline import PIPELINE
-    from marin.recipe import Execution
     from marin.root import open_root
 
     recipe = load_params(params)
     outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=open_root(), project=params.resolve().parent,
-                        execution=Execution(devices=devices), force=force)
+                        execution=execution, force=force)
     result = outcome.result
     if as_json:
         print_json({

@@ -33,7 +33,8 @@ def main(descriptor: int) -> None:
 
 
 def _watch(stdin: BinaryIO) -> None:
-    while stdin.read(1):
+    """Not through the stream's buffer, whose lock this thread would still hold when the interpreter ends."""
+    while os.read(stdin.fileno(), 1):
         pass
     os.kill(os.getpid(), signal.SIGKILL)
 

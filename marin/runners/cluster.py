@@ -44,7 +44,7 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
     variables = _own_variables() if address is None else _COMMON
-    with redirect_stdout(sys.stderr), _environment(variables), (
+    with redirect_stdout(sys.stderr), environment(variables), (
             _own_ray(cpus, gpus) if address is None else _cluster(address)) as ray:
         yield ray
 
@@ -111,7 +111,7 @@ def _own_variables() -> Mapping[str, str]:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
     """``values`` in the environment of this process and of what it starts, and nothing of them afterwards."""
     previous = {name: os.environ.get(name) for name in values}
     os.environ.update(values)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -154,8 +154,7 @@ def answer(function: Function, payload: bytes) -> bytes:
     try:
         result = function(payload)
     except LedgerError as error:
-        parts = [type(error).__name__, error.what, error.where, error.expected, error.found, error.cure]
-        return json.dumps({"error": parts}).encode() + b"\n"
+        return json.dumps({"error": parts_of(error)}).encode() + b"\n"
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:400]
         parts = ["StepFailed", "the job stopped", "", "", f"{type(error).__name__}: {text}", "MARIN_DEBUG=1 shows where"]
@@ -175,8 +174,18 @@ def unpack(name: str, data: bytes) -> bytes:
     parts = json.loads(head).get("error")
     if parts is None:
         return result
+    raise error_of([*parts[:2], parts[2] or f"job {name}", *parts[3:]])
+
+
+def parts_of(error: LedgerError) -> list[str]:
+    """Kind and fields of an error, to be sent to another process."""
+    return [type(error).__name__, error.what, error.where, error.expected, error.found, error.cure]
+
+
+def error_of(parts: Sequence[str]) -> LedgerError:
+    """The error that :func:`parts_of` took apart; one of an unknown kind is a :class:`StepFailed`."""
     kind, what, where, expected, found, cure = parts
-    raise _KINDS.get(kind, StepFailed)(what, where=where or f"job {name}", expected=expected, found=found, cure=cure)
+    return _KINDS.get(kind, StepFailed)(what, where=where, expected=expected, found=found, cure=cure)
 
 
 def gave_up(job: Job, attempts: list[Attempt]) -> Unavailable:

@@ -33,7 +33,8 @@ class Task:
 
     ``inputs`` maps the names of input steps to folders that hold their outputs (read only, verified when they were
     checked out). ``out`` is an empty folder that the step fills. ``work`` is a scratch folder that belongs to the
-    step's identity and survives an interruption: a resumed step finds there what it left.
+    step's identity and survives an interruption: a resumed step finds there what it left. ``root`` is where the ledger
+    and the store lie, and ``artifacts`` the stored trees of the inputs, for a step that works on other machines too.
     """
 
     run: str
@@ -45,6 +46,8 @@ class Task:
     journal: Journal
     execution: Execution = field(default_factory=Execution)
     attempt: int = 1
+    root: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,15 @@ def config(recipe: Recipe) -> object:
 
 
 def run(task: Task) -> StepResult:
-    """Train, or go on training, in this process. Raises ``Unsupported`` where the contract can not be honoured."""
+    """Train, or go on training: in this process, or in those of a Ray (then this one imports no jax).
+
+    Raises:
+        Unsupported: the contract can not be honoured here.
+    """
+    if task.execution.runner == "ray":
+        from marin.runners.training import train_on_ray
+
+        return train_on_ray(task)
     apply(task.recipe.arithmetic, task.execution)
     from marin.training.run import train
 

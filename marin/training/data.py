@@ -33,6 +33,7 @@ from levanter.utils.thread_utils import blocking_wait
 from marin.errors import DataError
 from marin.mixture import Interleave
 from marin.recipe import Recipe, parts
+from marin.training import hosts
 from marin.training.state import named_key
 from marin.training.step import DATA
 from marin.training.token_cache import document_of, open_cache, read_tokens
@@ -200,5 +201,5 @@ def seen_at(recipe: Recipe, cache: Path, step: int) -> tuple[list[SeenSequence],
 def batch_digest(indices: np.ndarray, tokens: jax.Array | np.ndarray) -> str:
     """``sha256:`` over a batch's sequence numbers and token ids."""
     hasher = hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").tobytes())
-    hasher.update(np.ascontiguousarray(np.asarray(tokens), dtype="<i4").tobytes())
+    hasher.update(np.ascontiguousarray(hosts.whole(tokens), dtype="<i4").tobytes())
     return "sha256:" + hasher.hexdigest()

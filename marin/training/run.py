@@ -22,11 +22,14 @@ from marin.events import (
     Json,
     TrainSegment,
     TrainStarted,
+    read,
+    write,
 )
 from marin.phases import PREVIOUS
 from marin.progress import bar
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
+from marin.training import hosts
 from marin.training.loop import SegmentRecord, StopSignal, Training, use_compilation_cache
 from marin.training.slices import SlicedState
 
@@ -73,9 +76,10 @@ def train(task: Task) -> StepResult:
     state, manifest = training.start(task.inputs.get(PREVIOUS))
     first, last = recipe.first_step, recipe.last_step
     at, pause = first, task.execution.pause_at
-    done = resumable(task)
+    done = hosts.agreed(found_resumable(task))
     if done is not None:
-        segment, checkpoint = done
+        segment = read(TrainSegment, done[0], where="last recorded segment")
+        checkpoint = read(CheckpointSaved, done[1], where="last training checkpoint")
         folder = task.work / "resume"
         shutil.rmtree(folder, ignore_errors=True)
         task.store.checkout(checkpoint.artifact, folder)
@@ -83,10 +87,12 @@ def train(task: Task) -> StepResult:
         shutil.rmtree(folder)
         at = segment.end
         logger.info("resuming at train step %d", at)
-    journal.record(TRAIN_STARTED, TrainStarted(
-        run=task.run, first_step=at, num_steps=last, state=manifest.digest,
-        manifest=task.store.put_bytes(manifest.encode()).digest,
-        program=program_identity(training), seeds=seeds_of(recipe), devices=task.execution.devices, attempt=task.attempt))
+    program = program_identity(training)  # in every process: Levanter's loss asks all of them what it chose
+    if hosts.leader():
+        journal.record(TRAIN_STARTED, TrainStarted(
+            run=task.run, first_step=at, num_steps=last, state=manifest.digest,
+            manifest=task.store.put_bytes(manifest.encode()).digest, program=program, seeds=seeds_of(recipe),
+            devices=task.execution.devices, processes=hosts.processes(), attempt=task.attempt))
     folder = task.work / "checkpoint"
     with StopSignal() as stop, bar("train", last - first, at - first) as progress:
         while at < last:
@@ -102,8 +108,10 @@ def train(task: Task) -> StepResult:
             if stop.received is not None and at < last:
                 raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
                                   found=stop.received.name, cure="run the same command again: it goes on from here")
-    if not folder.exists():
+    if not hosts.agreed(folder.exists()):
         training.save(state, folder)
+    if not hosts.leader():
+        return StepResult(kind="state", digest=manifest.digest)
     shutil.copytree(folder, task.out / "checkpoint")
     (task.out / "state.json").write_bytes(manifest.encode())
     return result_of(task, manifest.digest, sum(tensor.nbytes for tensor in manifest.tensors))
@@ -123,6 +131,12 @@ def result_of(task: Task, digest: str, size: int) -> StepResult:
                       metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)})
 
 
+def found_resumable(task: Task) -> list[Json] | None:
+    """What :func:`resumable` finds, as the leader tells it to the others."""
+    found = resumable(task) if hosts.leader() else None
+    return None if found is None else [write(body) for body in found]
+
+
 def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
     """The furthest recorded segment of this run whose checkpoint the store still has."""
     saved = {body.state: body for body in task.journal.history(CHECKPOINT_SAVED) if isinstance(body, CheckpointSaved)}
@@ -135,9 +149,11 @@ def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
 
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:
-    """Bytes first, then the events that name them."""
+    """Bytes first, then the events that name them. All processes take part in saving; the leader records."""
     shutil.rmtree(folder, ignore_errors=True)
     training.save(state, folder)
+    if not hosts.leader():
+        return
     artifact = task.store.put_tree(folder)
     manifest = task.store.put_bytes(record.end_state.encode())
     trace = task.store.put_bytes(record.trace)

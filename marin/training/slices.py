@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
 from marin.errors import UsageError
+from marin.training import hosts
 from marin.training.state import TrainState
 
 Leaves = tuple[jax.Array, ...]
@@ -117,7 +117,7 @@ class Layout:
                           moments=jax.tree.unflatten(self._moments_named, moments))
 
     def _whole(self, pieces: Sequence[jax.Array], like: jax.ShapeDtypeStruct) -> np.ndarray:
-        rows = [_on_host(piece) for piece in pieces]
+        rows = [hosts.whole(piece) for piece in pieces]
         if not like.shape:
             return np.asarray(rows[0][0])
         stacked = np.stack(rows, axis=1)  # [D, S/D, width]
@@ -136,9 +136,3 @@ class Layout:
         width = self.width(tensor.shape)
         padding = self.slices * width - tensor.size
         return jnp.pad(tensor.reshape(-1), (0, padding)).reshape(self.slices, width)
-
-
-def _on_host(array: jax.Array) -> np.ndarray:
-    if array.is_fully_addressable:
-        return np.asarray(array)
-    return np.asarray(multihost_utils.process_allgather(array, tiled=True))

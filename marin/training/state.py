@@ -116,11 +116,11 @@ def manifest_of(state: TrainState) -> StateManifest:
 
 
 def save(state: TrainState, folder: Path) -> None:
-    """Write ``state`` with Levanter's checkpoint writer and wait until it is complete. ``folder`` must not exist."""
+    """Write ``state`` with Levanter's checkpoint writer and wait until it is complete. ``folder`` must not exist.
+
+    All processes that train as one must call this; host arrays are written by process 0 alone."""
     manager = GlobalAsyncCheckpointManager()
-    host = jax.tree.map(
-        lambda x: jax.device_put(local(x), jax.local_devices()[0]) if is_jax_array_like(x) else x, state
-    )
+    host = jax.tree.map(lambda x: local(x) if is_jax_array_like(x) else x, state)
     levanter.checkpoint.save_checkpoint(
         host, int(local(state.step)), str(folder), manager, is_temporary=False
     )

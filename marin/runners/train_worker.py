@@ -1,0 +1,164 @@
+"""What a Ray Train worker does: become one process of the training, train, and let the first one record.
+
+The function runs in a thread of a worker process that Ray Train started; jax's settings are in the process's
+environment before it starts. Nothing here decides bits: the recipe does, and it came from the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from ledger import LedgerError, Store, Unavailable
+from marin.arithmetic import apply
+from marin.events import Body, Json
+from marin.phases import PREVIOUS, checkout
+from marin.recipe import Execution, from_plain
+from marin.root import open_root
+from marin.runners.jobs import parts_of
+from marin.runners.ray_jobs import software
+from marin.runners.writer import SpooledJournal, WriterConnection
+from marin.steps import StepResult, Task
+
+
+class WorkerSetup(msgspec.Struct, frozen=True):
+    """What every worker is told. ``inputs``: folder on the driver's machine (``node``) and stored tree, by step.
+    ``scratch``: where workers on that machine keep spools and work. ``code``: what must be installed."""
+
+    run: str
+    root: str
+    recipe: Json
+    execution: Execution
+    inputs: dict[str, tuple[str, str]]
+    node: str
+    scratch: str
+    writer: str
+    attempt: int
+    launch: int
+    code: str
+
+
+class WorkerResult(msgspec.Struct, frozen=True):
+    """What the leader made: a :class:`marin.steps.StepResult`, and its folder as a stored tree."""
+
+    kind: str
+    digest: str | None
+    size: int | None
+    metrics: dict[str, str]
+    tables: dict[str, str]
+    artifact: str
+
+    def result(self) -> StepResult:
+        """As the step would have returned it."""
+        return StepResult(self.kind, self.digest, self.size, {name: float.fromhex(value) for name, value in self.metrics.items()},
+                          self.tables)
+
+
+class WorkerFailed(Exception):
+    """An error that another attempt would meet again; its text is the JSON of the error's parts."""
+
+
+class Silence:
+    """The journal of a process that does not lead: the leader records, and tells the others what they must know."""
+
+    def record(self, kind: str, body: Body) -> int:
+        """Nothing."""
+        return -1
+
+    def history(self, kind: str) -> list[Body]:
+        """Nothing."""
+        return []
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def train_loop(config: dict[str, Any]) -> bytes | None:
+    """``train_loop_per_worker`` of :class:`ray.train.v2.jax.JaxTrainer`: the leader's :class:`WorkerResult` as JSON.
+
+    Raises:
+        WorkerFailed: the step refused; the driver raises it as the error that it was.
+    """
+    import ray
+    from ray.train import get_context
+    from ray.train.collective import broadcast_from_rank_zero
+
+    setup = msgspec.json.decode(config["setup"], type=WorkerSetup)
+    number, count = get_context().get_world_rank(), get_context().get_world_size()
+    _log_to_stderr()
+    try:
+        here = ray.util.get_node_ip_address()
+        coordinator = broadcast_from_rank_zero(_free_address(here) if number == 0 else None)
+        return _train(ray, setup, number, count, coordinator)
+    except LedgerError as error:
+        raise WorkerFailed(json.dumps(parts_of(error))) from error
+
+
+def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: str) -> bytes | None:
+    if (found := software()) != setup.code:
+        raise Unavailable("the worker has other software than the driver", where=f"worker {number}", expected=setup.code,
+                          found=found, cure="use the same image on all machines (docs/cluster.md)")
+    recipe = from_plain(setup.recipe, where="recipe of the run")
+    apply(recipe.arithmetic, setup.execution)
+    from marin.training import hosts
+    from marin.training.run import train
+
+    if recipe.arithmetic.profile == "portable-cpu":  # Ray Train joins accelerators; processors it leaves alone
+        hosts.join(coordinator, count, number)
+    root = open_root(setup.root)
+    store = root.store()
+    on_driver = ray.get_runtime_context().get_node_id() == setup.node
+    own = f"{setup.attempt:04d}-{setup.launch:04d}-{os.getpid()}"
+    scratch = Path(setup.scratch) if on_driver else root.local / "work" / "workers" / setup.run
+    journal = (SpooledJournal(root, setup.run, scratch / "spool", own, lambda: WriterConnection(ray, setup.writer))
+               if hosts.leader() else Silence())
+    scratch.mkdir(parents=True, exist_ok=True)
+    with closing(journal), TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder:
+        base = Path(folder)
+        (base / "out").mkdir()
+        (base / "work").mkdir()
+        inputs = {name: Path(path) if on_driver else _input(store, name, artifact, base / "inputs" / name)
+                  for name, (path, artifact) in setup.inputs.items()}
+        result = train(Task(run=setup.run, recipe=recipe, inputs=inputs, out=base / "out", work=base / "work", store=store,
+                            journal=journal, execution=setup.execution, attempt=setup.attempt))
+        made = _made(store, base / "out", result) if hosts.leader() else None
+        hosts.leave()
+    return made
+
+
+def _made(store: Store, out: Path, result: StepResult) -> bytes:
+    return msgspec.json.encode(WorkerResult(
+        kind=result.kind, digest=result.digest, size=result.size, tables=dict(result.tables),
+        metrics={name: value.hex() for name, value in result.metrics.items()}, artifact=store.put_tree(out).digest))
+
+
+def _input(store: Store, name: str, artifact: str, folder: Path) -> Path:
+    """An input out of the store, on a machine that is not the driver's."""
+    if name == PREVIOUS:
+        return checkout(store, artifact, folder)
+    folder.parent.mkdir(exist_ok=True)
+    store.checkout(artifact, folder)
+    return folder
+
+
+def _free_address(here: str) -> str:
+    """An address of this machine at which nobody listens."""
+    with socket.socket(socket.AF_INET6 if ":" in here else socket.AF_INET) as probe:
+        probe.bind((here, 0))
+        port = probe.getsockname()[1]
+    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
+    for name in ("ledger", "marin"):
+        logging.getLogger(name).setLevel(logging.INFO)

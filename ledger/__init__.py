@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ledger.checkpoint import LogCheckpoint
     from ledger.client import LogClient, Spool
     from ledger.cosigner import Cosigner
+    from ledger.database import DoesNotFit, FoldedDatabase
     from ledger.digest import canonical_digest, digest_bytes, digest_stream, parse_digest
     from ledger.errors import (
         AlreadyExists,
@@ -67,11 +68,13 @@ __all__ = [
     "Conflict",
     "Copied",
     "Cosigner",
+    "DoesNotFit",
     "Draft",
     "Event",
     "EventTypes",
     "Fenced",
     "Finding",
+    "FoldedDatabase",
     "GroupCommit",
     "Lease",
     "LedgerError",
@@ -145,6 +148,7 @@ _ROOMS = {
     "checkpoint": "LogCheckpoint",
     "client": "LogClient Spool",
     "cosigner": "Cosigner",
+    "database": "DoesNotFit FoldedDatabase",
     "digest": "canonical_digest digest_bytes digest_stream parse_digest",
     "errors": "AlreadyExists Conflict Fenced LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",

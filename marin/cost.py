@@ -41,7 +41,8 @@ START_SECONDS = {"train": 15.0, "evaluate": 15.0, "export": 10.0, "tokens": 8.0}
 
 
 class Device(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the price table. ``peak``: FLOP/s by compute dtype; ``hourly``: price of one device for one hour."""
+    """One line of the price table. ``peak``: FLOP/s by compute dtype; ``hourly``: price of one device for one hour;
+    ``process_bytes``: what a process takes of the same memory besides its arrays (0 where arrays have a memory of their own)."""
 
     note: str
     peak: dict[str, Annotated[float, Meta(gt=0)]]
@@ -49,6 +50,7 @@ class Device(Struct, frozen=True, forbid_unknown_fields=True):
     utilisation: Annotated[float, Meta(gt=0, le=1)]
     hourly: Annotated[float, Meta(ge=0)]
     seen: date
+    process_bytes: Annotated[int, Meta(ge=0)] = 0
 
 
 class Prices(Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,12 +198,13 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
     match step:
         case "corpus":
             size = text_bytes(recipe)
-            return Work(write_bytes=size * 1.1, read_bytes=size, memory_bytes=1e8)
+            return Work(write_bytes=size * 1.1, read_bytes=size, memory_bytes=2e7)
         case "tokenizer":
-            return Work(read_bytes=text_bytes(recipe), write_bytes=40.0 * recipe.tokenizer.vocab_size, memory_bytes=3e8)
+            size = text_bytes(recipe)
+            return Work(read_bytes=size, write_bytes=40.0 * recipe.tokenizer.vocab_size, memory_bytes=10 * size)
         case "tokens":
             size = text_bytes(recipe)
-            return Work(read_bytes=size, write_bytes=size / BYTES_PER_TOKEN * INT32, memory_bytes=5e8)
+            return Work(read_bytes=size, write_bytes=size / BYTES_PER_TOKEN * INT32, memory_bytes=1e8)
         case "train":
             return _training(recipe, devices)
         case "evaluate":
@@ -246,8 +249,9 @@ def estimate(step: str, work: Work, prices: Prices, device: str = HERE, measured
         found = _assumed(step, work, line, devices)
     seconds, basis = found if found is not None else (None, "nothing like it was measured")
     price = None if seconds is None else seconds / HOUR * line.hourly * devices
-    fits = line.memory_bytes is None or work.memory_bytes <= line.memory_bytes
-    return Estimate(step, work.flops, work.memory_bytes, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
+    memory = work.memory_bytes + (line.process_bytes if work.known else 0)
+    fits = line.memory_bytes is None or memory <= line.memory_bytes
+    return Estimate(step, work.flops, memory, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
 
 
 def _assumed(step: str, work: Work, device: Device, devices: int) -> tuple[float, str] | None:

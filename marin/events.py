@@ -45,6 +45,8 @@ LEASE_RENEWED = "lease.renewed/v1"
 LEASE_RELEASED = "lease.released/v1"
 LEASES = "leases"
 """The stream of all lease events."""
+EXPERIMENT_REGISTERED = "experiment.registered/v1"
+EXPERIMENT_REPORTED = "experiment.reported/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -71,7 +73,8 @@ class Continues(Body, frozen=True):
 
 class RunStarted(Body, frozen=True, omit_defaults=True):
     """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
-    ``continues``: this run is a phase. ``seed_drawn``: the recipe said ``seed: null``, and this one was drawn."""
+    ``continues``: this run is a phase. ``seed_drawn``: the recipe said ``seed: null``, and this one was drawn.
+    ``experiment`` is the digest of the newest registration that has this recipe and seed as an arm, or ""."""
 
     run: str
     pipeline: str
@@ -82,6 +85,7 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     environment: Json
     continues: Continues | None = None
     seed_drawn: bool = False
+    experiment: str = ""
 
 
 class StepPaused(Body, frozen=True):
@@ -287,6 +291,42 @@ class ReplaySegment(Body, frozen=True):
     conditions: Digest
 
 
+class ExperimentRegistered(Body, frozen=True):
+    """What an experiment claims, before it is run. ``registration`` digests the canonical JSON of all of it, recipes
+    included, which the store keeps; ``arms`` are digests of recipes without seed, by name; metrics are name and
+    direction (lower or higher is better); seeds are strings."""
+
+    experiment: str
+    registration: Digest
+    file: str
+    file_digest: Digest
+    question: str
+    hypothesis: str
+    primary: dict[str, str]
+    secondary: list[dict[str, str]]
+    arms: dict[str, Digest]
+    baseline: str
+    seeds: list[str]
+    test: str
+    alternative: str
+    alpha: float
+    stopping_rule: str
+    cost_cap: Json
+
+
+class ExperimentReported(Body, frozen=True):
+    """What the runs of an experiment bear out. ``verdict``: confirmatory, exploratory or incomplete; ``artifact`` is the
+    stored tree with report.md, report.html, table.csv and plot.svg; ``supported`` is None where nothing could be tested."""
+
+    experiment: str
+    registration: Digest
+    verdict: str
+    supported: bool | None
+    deviations: list[str]
+    artifact: Digest
+    runs: list[str]
+
+
 class GraphStarted(Body, frozen=True):
     """One execution of an experiment's graph begins; its stream is ``graph/<graph>``. ``declaration`` is the digest of what
     the file says (addresses, configurations, functions, edges), ``steps`` how many there are, ``ends`` the wanted ones."""
@@ -389,6 +429,8 @@ BODIES: dict[str, type[Body]] = {
     LEASE_TAKEN: LeaseTaken,
     LEASE_RENEWED: LeaseRenewed,
     LEASE_RELEASED: LeaseReleased,
+    EXPERIMENT_REGISTERED: ExperimentRegistered,
+    EXPERIMENT_REPORTED: ExperimentReported,
 }
 
 

@@ -33,6 +33,7 @@ from marin.attempt import Made, Workplace, execute
 from marin.code import code_folder, provenance
 from marin.errors import Interrupted, Paused
 from marin.events import Body
+from marin.experiment.registration import citation
 from marin.files import write_whole
 from marin.interruption import Interruption
 from marin.phases import PREVIOUS
@@ -302,6 +303,7 @@ class _Stage:
             recipe_digest=digest(self.recipe), recipe=recorded(self.recipe),
             code={**source.describe(), "steps": dict(self.code.steps)},
             environment=environment.describe(self.code.lock), continues=continues,
+            experiment=citation(self.root.history(), self.recipe),
         )
 
     def _rest(self, situation: _Situation, settled: Mapping[str, Settled]) -> tuple[list[Draft], bool]:

@@ -1,0 +1,242 @@
+"""`marin experiment`: preregister an experiment, and say what its runs bear out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ledger import Draft, digest_bytes
+from marin import events
+from marin.cli.output import print_fields, print_json, print_table
+from marin.errors import UsageError
+from marin.files import write_whole
+from marin.root import Root, open_root
+from marin.runs import History
+
+if TYPE_CHECKING:
+    from marin.experiment.analysis import Findings
+    from marin.experiment.registration import Registration
+
+NAME = "experiment"
+
+
+@click.group()
+def experiment() -> None:
+    """Preregister experiments, and hold their runs against what was registered."""
+
+
+@experiment.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print what would be registered, and append nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def register(file: Path, dry_run: bool, as_json: bool) -> None:
+    """Append hypothesis, primary metric, arms, seeds, test, stopping rule and cost cap of FILE, before any run.
+
+    FILE is an experiment file with `experiment = Registration(...)` at its top level. Runs of its arms and seeds cite the
+    registration from then on, however they are started. A changed registration is appended beside the old one; the same
+    again is not appended twice.
+
+    \b
+    Examples:
+      marin experiment register experiments/exp001_grammar_scaling.py
+      marin experiment register experiments/exp001_grammar_scaling.py --dry-run
+    """
+    from marin.experiment.registration import checked, registered, registrations
+
+    root = open_root()
+    history = root.history()
+    registration = checked(_stated(file), where=f"{file}: {NAME}")
+    body = registered(registration, file=file.name, file_digest=digest_bytes(file.read_bytes()))
+    known = list(registrations(history, registration.name))
+    said = registration.warnings() + _known_results(history, registration) + _cost(history, registration)
+    if known and known[-1].body.registration == body.registration:
+        index, action = known[-1].index, "present"
+    elif dry_run:
+        index, action = None, "dry run"
+    else:
+        root.store().put_bytes(registration.document())
+        (receipt,) = root.append([Draft(events.EXPERIMENT_REGISTERED, f"experiment/{registration.name}", events.write(body))])
+        index, action = receipt.index, "registered" if not known else "registered again"
+    if as_json:
+        print_json({"action": action, "event": index, "warnings": said, **events.write(body)})
+        return
+    for line in said:
+        click.echo(f"note: {line}", err=True)
+    print_fields([
+        ("experiment", registration.name),
+        ("hypothesis", registration.hypothesis),
+        ("primary", f"{registration.primary.name}, {registration.primary.direction} is better"),
+        ("arms", ", ".join(f"{arm}{' (baseline)' if arm == registration.baseline else ''}" for arm in registration.arms)),
+        ("seeds", ", ".join(map(str, registration.seeds))),
+        ("test", f"{registration.test}, {registration.alternative}, alpha {registration.alpha:g}"),
+        ("stopping", registration.stopping_rule),
+        ("registration", body.registration),
+        ("event", {"present": f"{index} has it already", "dry run": "none: a dry run"}.get(action, str(index))),
+    ])
+
+
+@experiment.command()
+@click.argument("name")
+@click.option("--html", "target", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the self-contained page to this file as well.")
+@click.option("--no-record", is_flag=True, help="Do not put the report into the store and the ledger.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> None:
+    """Analyse the runs of the experiment NAME, and say whether what they show is confirmatory.
+
+    Confirmatory means that the registration precedes every result, and that arms and seeds are those registered; what
+    deviates is listed. All arms are shown, whatever came out. The report (text, page, table, plot) becomes an artifact of
+    the store. NAME is a registered experiment, a beginning of its name, or its file.
+
+    Exit status: 0 when every arm has every seed, 3 when the experiment is incomplete.
+
+    \b
+    Examples:
+      marin experiment report exp001
+      marin experiment report exp001 --html report.html
+      marin experiment report exp001 --json
+    """
+    from marin.experiment import report as reports
+    from marin.experiment.analysis import examine
+    from marin.experiment.registration import find
+
+    root = open_root()
+    history = root.history()
+    findings = examine(history, find(history, Path(name).stem if name.endswith(".py") else name))
+    made = dict(reports.files(findings)) if target is not None or not no_record else {}
+    artifact = None if no_record else _record(root, history, findings, made)
+    if target is not None:
+        write_whole(target, made["report.html"])
+    if as_json:
+        print_json(reports.as_json(findings) | {"artifact": artifact})
+    else:
+        _print(findings, artifact)
+    if findings.verdict == "incomplete":
+        raise click.exceptions.Exit(3)
+
+
+@experiment.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def list_experiments(as_json: bool) -> None:
+    """List what is registered, with the newest report on it.
+
+    \b
+    Examples:
+      marin experiment ls
+      marin ls experiments --json
+    """
+    print_experiments(open_root(), as_json=as_json)
+
+
+def print_experiments(root: Root, *, as_json: bool) -> None:
+    """Every registered experiment, the newest registration of each."""
+    from marin.experiment.registration import registrations
+
+    history = root.history()
+    newest = {fact.body.experiment: fact for fact in registrations(history)}
+    reported = {str(event.body.get("experiment")): (index, event.body)
+                for index, event in history.events(type=events.EXPERIMENT_REPORTED)}
+    rows = []
+    for name, fact in newest.items():
+        index, last = reported.get(name, (None, {}))
+        rows.append({"experiment": name, "registered": fact.time, "event": fact.index, "registration": fact.body.registration,
+                     "hypothesis": fact.body.hypothesis, "arms": list(fact.body.arms), "seeds": fact.body.seeds,
+                     "verdict": last.get("verdict"), "supported": last.get("supported"), "report": last.get("artifact"),
+                     "reported_at": index})
+    if as_json:
+        print_json(rows)
+        return
+    print_table(("experiment", "registered", "arms", "seeds", "verdict", "hypothesis"),
+                [(name, fact.time[:19] + "Z", str(len(fact.body.arms)), str(len(fact.body.seeds)),
+                  str(reported[name][1].get("verdict")) if name in reported else "", fact.body.hypothesis)
+                 for name, fact in newest.items()],
+                empty="no experiment is registered: `marin experiment register FILE`")
+
+
+def _stated(file: Path) -> Registration:
+    """The registration that the file states; it is the user's own code, named on the command line."""
+    from marin.experiment.registration import Registration
+    from marin.graph.files import load_experiment
+
+    stated = getattr(load_experiment(file), NAME, None)
+    if not isinstance(stated, Registration):
+        raise UsageError("the file states no registration", where=str(file),
+                         expected=f"{NAME} = Registration(...) at its top level",
+                         found="nothing of that name" if stated is None else type(stated).__name__,
+                         cure="see docs/statistics.md for what one holds")
+    return stated
+
+
+def _known_results(history: History, registration: Registration) -> list[str]:
+    """Runs of these arms and seeds that are there already: their results cannot confirm anything."""
+    from marin.experiment.registration import arm_digest
+    from marin.recipe import from_plain
+    from marin.runs import started_runs
+
+    arms = {arm_digest(recipe) for recipe in registration.arms.values()}
+    known = 0
+    for started in started_runs(history):
+        try:
+            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
+        except UsageError:
+            continue
+        known += recipe.seed in registration.seeds and arm_digest(recipe) in arms
+    return [f"{known} runs of these arms and seeds are in the ledger already: what they show is exploratory"] if known else []
+
+
+def _cost(history: History, registration: Registration) -> list[str]:
+    """What it is estimated to cost, and whether the cap allows it."""
+    from marin.composition import PRICES, conf_folder
+    from marin.cost import duration, estimate, load_prices, totals, work_of
+    from marin.measured import measurements
+    from marin.pipeline import PIPELINE
+
+    measured, cap = measurements(history), registration.cost_cap
+    prices = load_prices(conf_folder() / PRICES)
+    one = totals(estimate(step.name, work_of(step.name, recipe), prices, cap.device, measured)
+                 for recipe in registration.arms.values() for step in PIPELINE.steps)
+    count = len(registration.seeds)
+    seconds, price = (one.seconds or 0.0) * count, (one.price or 0.0) * count
+    said = [f"about {duration(seconds)} on {cap.device}, {one.flops * count:.2g} FLOPs, {price:.2f} {one.currency}"]
+    over = [name for name, limit, value in (("seconds", cap.seconds, seconds), ("flops", cap.flops, one.flops * count),
+                                            ("price", cap.price, price)) if limit is not None and value > limit]
+    return said + [f"the estimate is above the cost cap in {', '.join(over)}"] * bool(over)
+
+
+def _record(root: Root, history: History, findings: Findings, made: dict[str, bytes]) -> str:
+    """Put the report into the store, and its name into the ledger unless the newest report of the experiment is the same."""
+    import tempfile
+
+    body = findings.registration.body
+    with tempfile.TemporaryDirectory(prefix="marin-report-") as folder:
+        for name, data in made.items():
+            (Path(folder) / name).write_bytes(data)
+        artifact = root.store().put_tree(Path(folder)).digest
+    newest = None
+    for _, event in history.events(stream=f"experiment/{body.experiment}", type=events.EXPERIMENT_REPORTED):
+        newest = event.body.get("artifact")
+    if newest != artifact:
+        root.append([Draft(events.EXPERIMENT_REPORTED, f"experiment/{body.experiment}", events.write(events.ExperimentReported(
+            experiment=body.experiment, registration=body.registration, verdict=findings.verdict, supported=findings.supported,
+            deviations=[line[:500] for line in findings.deviations[:50]], artifact=artifact,
+            runs=[result.run for result in findings.results[:1000]])))])
+    return artifact
+
+
+def _print(findings: Findings, artifact: str | None) -> None:
+    from marin.experiment import report as reports
+
+    print_fields(reports.heading(findings))
+    click.echo()
+    print_table(reports.ARMS, reports.arm_rows(findings), empty="no arms")
+    click.echo()
+    print_table(reports.COMPARISONS, reports.comparison_rows([*findings.primary, *findings.secondary]),
+                empty="nothing to compare yet")
+    for title, lines in (("deviations", findings.deviations), ("notes", findings.notes)):
+        click.echo(f"\n{title}: {'none' if not lines else ''}".rstrip())
+        for line in lines:
+            click.echo(f"  {line}")
+    if artifact is not None:
+        click.echo(f"\nreport  {artifact}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS metrics (
 CREATE INDEX IF NOT EXISTS metrics_value ON metrics (name, value);
 CREATE INDEX IF NOT EXISTS metrics_made ON metrics (completed_at);
 CREATE TABLE IF NOT EXISTS checkpoints (
-    run TEXT NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, state TEXT NOT NULL, artifact TEXT NOT NULL, size INTEGER NOT NULL,
-    PRIMARY KEY (run, step)
+    run TEXT NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, state TEXT NOT NULL, artifact TEXT NOT NULL,
+    size INTEGER NOT NULL, PRIMARY KEY (run, step)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
 CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
@@ -130,9 +130,14 @@ class Catalog:
 
     def runs(self, run: str | None = None) -> list[Run]:
         """All runs in the order in which they started, or the one with this id."""
-        rows = self._all("SELECT run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, "
-                         "failed, verdicts FROM runs WHERE ?1 IS NULL OR run = ?1 ORDER BY idx", run)
-        return [Run(*row[:10], self._status(row[0], row[10], row[11]), json.loads(row[12]) if row[12] else None) for row in rows]
+        rows = self._all("SELECT run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, "
+                         "completed, failed, verdicts FROM runs WHERE ?1 IS NULL OR run = ?1 ORDER BY idx", run)
+        return [self._run(row) for row in rows]
+
+    def _run(self, row: Sequence[Any]) -> Run:
+        run, index, started, pipeline, plan, recipe, dataset, model, num_steps, experiment, completed, failed, verdicts = row
+        return Run(run, index, started, pipeline, plan, recipe, dataset, model, num_steps, experiment,
+                   status=self._status(run, completed, failed), verdicts=json.loads(verdicts) if verdicts else None)
 
     def _status(self, run: str, completed: int | None, failed: int | None) -> str:
         if completed is not None:
@@ -185,8 +190,8 @@ class Catalog:
     def between(self, name: str, low: float, high: float, limit: int) -> list[Number]:
         """The numbers of this name from ``low`` to ``high``, the oldest first."""
         return [Number(*row) for row in self._all(
-            "SELECT run, name, value, idx, completed_at FROM metrics WHERE name = ? AND value BETWEEN ? AND ? ORDER BY idx LIMIT ?",
-            name, low, high, limit)]
+            "SELECT run, name, value, idx, completed_at FROM metrics WHERE name = ? AND value BETWEEN ? AND ? "
+            "ORDER BY idx LIMIT ?", name, low, high, limit)]
 
     def nearest(self, name: str, value: float, limit: int) -> list[Number]:
         """The numbers of this name that come nearest to ``value``."""
@@ -273,8 +278,8 @@ def _fold_cached(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
         body, output, made = event.body, event.body.get("output"), event.body.get("completed_at")
         if not isinstance(output, Mapping) or not isinstance(made, int):
             continue
-        run = _text(body.get("run"))
-        if db.execute("SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (run, _text(body.get("step")), index)).fetchone():
+        run, step = _text(body.get("run")), _text(body.get("step"))
+        if db.execute("SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (run, step, index)).fetchone():
             continue
         _result(db, index, made, body, output)
         db.execute("INSERT OR REPLACE INTO metrics SELECT ?, name, value, ?, completed_at FROM metrics "
@@ -294,7 +299,8 @@ def _fold_failed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
 
 
 def _fold_run_completed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    db.executemany("UPDATE runs SET completed = ? WHERE run = ?", ((index, _text(event.body.get("run"))) for index, event in found))
+    db.executemany("UPDATE runs SET completed = ? WHERE run = ?",
+                   ((index, _text(event.body.get("run"))) for index, event in found))
 
 
 def _fold_checkpoints(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:

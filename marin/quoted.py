@@ -51,8 +51,8 @@ def parse(text: str) -> Quoted:
     except InvalidOperation:
         exact = Decimal("NaN")
     if not name.strip() or not exact.is_finite():
-        raise UsageError("not a number", where=text, expected="NAME=NUMBER, such as eval/perplexity=12.3", found=written or "nothing",
-                         cure="write the number as the report has it")
+        raise UsageError("not a number", where=text, expected="NAME=NUMBER, such as eval/perplexity=12.3",
+                         found=written or "nothing", cure="write the number as the report has it")
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int), "a finite decimal"
     return Quoted(name.strip(), float(exact), float(Decimal(5).scaleb(exponent - 1)))

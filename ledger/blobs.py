@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ledger.digest import digest_bytes
-from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
+from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.manifest import PART_SIZE
 from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
 from ledger.reflink import clone
@@ -206,6 +206,14 @@ class Blobs:
             recorded = PartHashes.parse(self._storage.read(name), where=name)
         except NotFound:
             return None
+        except Malformed as error:
+            raise Tampered(
+                "part hashes recorded beside a blob cannot be read",
+                where=f"{self._storage.describe()}: {name}",
+                expected=error.expected,
+                found=error.found,
+                cure=_PUT_AGAIN,
+            ) from error
         if recorded.digest != digest or (root is not None and recorded.root != root):
             raise self._other_root(digest, root or digest, recorded)
         return recorded

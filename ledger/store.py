@@ -21,6 +21,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -40,6 +41,7 @@ from ledger.treescan import Found, scan
 
 Kind = Literal["blob", "tree"]
 
+_QUESTIONS: Final = 16
 _SMALL: Final = 1024 * 1024
 _BATCH_BYTES: Final = 32 * 1024 * 1024
 _BATCH_FILES: Final = 8192
@@ -144,6 +146,12 @@ class Store:
     def has(self, digest: str) -> bool:
         """Whether there is an artifact of that digest. No evidence about its bytes: `verify` is."""
         return self._has_tree(digest) or self.blobs.has(digest)
+
+    def present(self, digests: Iterable[str]) -> list[str]:
+        """Those of many digests that are artifacts here; asked in parallel, for a store that is far away."""
+        asked = list(digests)
+        with ThreadPoolExecutor(_QUESTIONS) as pool:
+            return [digest for digest, has in zip(asked, pool.map(self.has, asked), strict=True) if has]
 
     def kind(self, digest: str) -> Kind:
         """Whether a digest is that of a tree or of a blob."""

@@ -12,6 +12,7 @@ hash. Failures of the storage are retried a few times, with growing pauses, befo
 from __future__ import annotations
 
 import fcntl
+import itertools
 import logging
 import os
 import tempfile
@@ -30,11 +31,14 @@ from ledger.manifest import PART_SIZE, Manifest
 from ledger.parts import Hashed, PartHashes, hash_stream
 from ledger.storage.failure import storage_failed
 from ledger.store import Store
-from ledger.storelayout import INCOMING, blob_name
+from ledger.storelayout import BLOBS, INCOMING, blob_name
 
 DEFAULT_WORKERS: Final = 8
 _PAUSES: Final = (0.5, 1.0, 2.0)
 _BATCH_BYTES: Final = 32 * 1024 * 1024
+_FOLDERS: Final = 256
+_PAGE: Final = 1000
+"""How many names a bucket lists in one answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,14 +78,18 @@ def copy_artifacts(
     progress: Callable[[Progress], None] | None = None,
     pause: Callable[[float], None] = time.sleep,
     even_if_there: bool = False,
+    dry_run: bool = False,
 ) -> Copied:
     """Bring artifacts, with everything that trees name, from one store to the other.
 
-    ``even_if_there`` sends blobs that the target has by name, to replace what may have rotted there.
+    ``even_if_there`` sends blobs that the target has by name, to replace what may have rotted there. ``dry_run`` says
+    what would be sent and writes nothing.
     """
-    transfer = _Transfer(source, target, workers, pause)
+    transfer = _Transfer(source, target, workers, pause, target.blobs.has if dry_run else target.blobs.renew)
     blobs, trees = transfer.plan(digests)
     absent = list(blobs.values()) if even_if_there else transfer.missing(blobs.values())
+    if dry_run:
+        return Copied(len(absent), sum(blob.size for blob in absent), len(blobs) - len(absent), len(trees))
     counter = _Counter(len(absent), sum(blob.size for blob in absent), progress)
     transfer.send(absent, counter)
     for manifest in trees:
@@ -108,8 +116,15 @@ class _Counter:
 class _Transfer:
     """One transfer between two stores."""
 
-    def __init__(self, source: Store, target: Store, workers: int, pause: Callable[[float], None]) -> None:
-        self._source, self._target = source, target
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        workers: int,
+        pause: Callable[[float], None],
+        has: Callable[[str], bool],
+    ) -> None:
+        self._source, self._target, self._has = source, target, has
         self._workers, self._pause = max(1, workers), pause
 
     def plan(self, digests: Iterable[str]) -> tuple[dict[str, _Wanted], list[Manifest]]:
@@ -130,14 +145,17 @@ class _Transfer:
     def missing(self, blobs: Iterable[_Wanted]) -> list[_Wanted]:
         """Those that the target has not."""
         wanted = list(blobs)
-        with ThreadPoolExecutor(self._workers) as pool:
+        with _pool(self._workers) as pool:
+            listed = self._listed(wanted, pool)
+            if listed is not None:
+                return [blob for blob in wanted if blob.digest not in listed]
             there = list(pool.map(self._there, wanted))
         return [blob for blob, has in zip(wanted, there, strict=True) if not has]
 
     def send(self, blobs: list[_Wanted], counter: _Counter) -> None:
         """Send blobs; small ones in batches, large ones each by itself."""
         small = [blob for blob in blobs if blob.size <= PART_SIZE]
-        with ThreadPoolExecutor(self._workers) as pool:
+        with _pool(self._workers) as pool:
             jobs = [pool.submit(self._send_batch, batch, counter) for batch in _batches(small, self._workers)]
             large = (blob for blob in blobs if blob.size > PART_SIZE)
             jobs.extend(pool.submit(self._send_large, blob, counter) for blob in large)
@@ -160,8 +178,22 @@ class _Transfer:
 
     # The parts
 
+    def _listed(self, wanted: list[_Wanted], pool: ThreadPoolExecutor) -> set[str] | None:
+        """Digests that a remote lists, when that takes fewer requests than asking for each; None when it does not."""
+        storage = self._target.storage
+        if storage.local_path(INCOMING + "x") is not None or len(wanted) < _FOLDERS * 2:
+            return None
+        folders = sorted({blob.digest[7:9] for blob in wanted})
+        list_folder = partial(self.retried, self._target)
+        first = list_folder(lambda: list(storage.list(f"{BLOBS}{folders[0]}/")))
+        if len(folders) + len(first) * _FOLDERS / _PAGE > len(wanted):
+            return None
+        rest = pool.map(lambda f: list_folder(lambda: list(storage.list(f"{BLOBS}{f}/"))), folders[1:])
+        names = itertools.chain(first, *rest)
+        return {f"sha256:{name.removeprefix(BLOBS).replace('/', '', 1)}" for name in names}
+
     def _there(self, blob: _Wanted) -> bool:
-        return self.retried(self._target, partial(self._target.blobs.renew, blob.digest))
+        return self.retried(self._target, partial(self._has, blob.digest))
 
     def _manifest(self, digest: str) -> Manifest | None:
         try:
@@ -214,11 +246,11 @@ class _Transfer:
         return hashed
 
     def _parts(self, blob: _Wanted) -> PartHashes | None:
+        """The part hashes that the source has, if they are good for anything; without them the blob comes in one piece."""
         try:
             return self._source.blobs.parts(blob.digest, blob.parts)
-        except Tampered:
-            if blob.parts is not None:
-                raise
+        except Tampered as error:
+            _log.warning("%s; the blob is fetched in one piece", error)
             return None
 
     def _receive_part(self, blob: _Wanted, parts: PartHashes, index: int, stream: BinaryIO) -> None:
@@ -271,6 +303,17 @@ def _mine(stream: BinaryIO, name: Path) -> bool:
         return status.st_nlink == 1 and os.path.samestat(status, os.stat(name))
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for one piece of work; after an error or an interruption what has not begun never begins."""
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 @contextmanager

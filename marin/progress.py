@@ -21,3 +21,24 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=total, completed=done, note="")
         yield lambda completed, note: progress.update(task, completed=completed, note=note)
+
+
+@contextmanager
+def byte_bar(name: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar over bytes with speed and remaining time; called with bytes done, bytes in all and a short note."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+               TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=None, note="")
+        yield lambda done, total, note: progress.update(task, completed=done, total=total, note=note)

@@ -1,7 +1,9 @@
 """Buckets (gs://, s3://) as storage, through obstore.
 
 Every write is one conditional or unconditional put: atomic, and durable when the service has answered.
-`create` is the service's own "only if absent". Journals are small objects that are written whole.
+`create` is the service's own "only if absent". Journals are small objects that are written whole. A local file above
+8 MiB is sent in parts and appears when the last has arrived; it needs its name to itself, which names made from digests
+give it.
 
 A lock cannot be trusted between machines, so it is not what protects a log here. A writer works on a guarded
 view (`guard`): each overwrite of a guarded name is a compare-and-swap against the version that this view has
@@ -9,7 +11,7 @@ read or written last. Of two sequencers on one bucket the later one takes over, 
 next commit fails with `Conflict`, and nothing of it is in the log. A guarded name is never deleted, because
 an absence has no version: `remove` leaves a unique tombstone instead.
 
-obstore repeats requests that fail on the way, so a put whose answer was lost may report a conflict with
+obstore repeats requests that fail on the way for up to a minute, so a put whose answer was lost may report a conflict with
 itself: as with every failed write, the outcome is unknown until the log is loaded anew.
 """
 
@@ -19,11 +21,12 @@ import io
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
@@ -43,6 +46,9 @@ from ledger.storage.port import Storage, check_name, check_prefix
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 16
+_PIECE = 8 * 1024 * 1024
+_PIECES_AT_ONCE = 4
+_RETRY: Final = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _TOMBSTONE = b"removed "
 
 _Version = dict[str, str]
@@ -101,7 +107,11 @@ class ObjectStorage:
             return bytes(obstore.get_range(self._store, name, start=start, end=end))
 
     def open(self, name: str) -> BinaryIO:
-        return io.BytesIO(self.read(name))
+        check_name(name)
+        with self._explained("read", name):
+            found = obstore.get(self._store, name)
+        pieces = found.stream(min_chunk_size=_PIECE)
+        return io.BufferedReader(_Streamed(pieces, lambda: self._explained("read", name)), _PIECE)
 
     def size(self, name: str) -> int:
         check_name(name)
@@ -133,11 +143,7 @@ class ObjectStorage:
             self.create(name, data)
         except AlreadyExists:
             if self.read(name) != data:
-                raise Conflict(
-                    "other bytes are there already",
-                    where=f"{self._address}/{name}",
-                    cure="find out who wrote it",
-                ) from None
+                raise self._other_bytes(name) from None
 
     def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
         pending = list(items)
@@ -165,22 +171,22 @@ class ObjectStorage:
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         del link  # a bucket shares nothing with a file
         try:
-            data = path.read_bytes()
+            size = path.stat().st_size
+            if size <= _PIECE:
+                self.ensure(name, path.read_bytes())
+            elif not self._is_there(name, path, size):
+                self._check_writable(name)
+                with self._explained("write", name):
+                    obstore.put(self._store, name, path, chunk_size=_PIECE, max_concurrency=_PIECES_AT_ONCE)
         except OSError as error:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
-        self.ensure(name, data)
 
     def remove(self, *names: str) -> None:
         for name in names:
             self._check_writable(name)
-            if name in self._guarded:
-                self._overwrite(name, _TOMBSTONE + os.urandom(16).hex().encode())
-                continue
-            try:
-                with self._explained("remove", name):
-                    obstore.delete(self._store, name)
-            except NotFound:
-                continue
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(self._remove, names):
+                pass
 
     @contextmanager
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
@@ -202,6 +208,32 @@ class ObjectStorage:
             del self._holders[name]
 
     # The parts
+
+    def _is_there(self, name: str, path: Path, size: int) -> bool:
+        """Whether an object is there already, byte for byte what a local file is; Conflict if it is another."""
+        try:
+            same = self.size(name) == size
+        except NotFound:
+            return False
+        if same:
+            with self.open(name) as stream, open(path, "rb") as local:
+                while same and (piece := local.read(_PIECE)):
+                    same = stream.read(len(piece)) == piece
+        if not same:
+            raise self._other_bytes(name)
+        return True
+
+    def _other_bytes(self, name: str) -> Conflict:
+        return Conflict(
+            "other bytes are there already", where=f"{self._address}/{name}", cure="find out who wrote it"
+        )
+
+    def _remove(self, name: str) -> None:
+        if name in self._guarded:
+            self._overwrite(name, _TOMBSTONE + os.urandom(16).hex().encode())
+            return
+        with suppress(NotFound), self._explained("remove", name):
+            obstore.delete(self._store, name)
 
     def _before(self, name: str) -> bytes:
         """What a journal holds; of a guarded one, the version that this view knows, or the swap would be blind."""
@@ -269,10 +301,32 @@ class ObjectStorage:
             raise _failed(verb, f"{self._address}/{name}", error) from error
 
 
+class _Streamed(io.RawIOBase):
+    """The bytes of an object as they arrive, forwards only."""
+
+    def __init__(self, pieces: Iterable[Any], explained: Callable[[], AbstractContextManager[None]]) -> None:
+        super().__init__()
+        self._pieces, self._explained = iter(pieces), explained
+        self._held = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object, /) -> int:
+        target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        with self._explained():
+            while not self._held and (piece := next(self._pieces, None)) is not None:
+                self._held = memoryview(bytes(piece))
+        count = min(len(target), len(self._held))
+        target[:count] = self._held[:count]
+        self._held = self._held[count:]
+        return count
+
+
 def open_objects(address: str, *, readonly: bool = False) -> ObjectStorage:
     """The bucket and prefix that `address` names, with the credentials of the environment."""
     try:
-        store = from_url(address)
+        store = from_url(address, retry_config=_RETRY)
     except (BaseError, ValueError) as error:
         raise _failed("open", address, error) from error
     return ObjectStorage(store, address.rstrip("/"), readonly=readonly)

@@ -11,6 +11,7 @@ import click
 
 from ledger import Artifact, Finding, Store, collect_garbage, named_digests, parse_digest, scrub_store
 from marin.cli.output import describe_finding, human_size, print_json, print_table
+from marin.cli.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.root import open_root
 
@@ -82,16 +83,18 @@ def get(digest: str, dest: Path | None, replace: bool) -> None:
 
 @store.command("ls")
 @click.argument("digest", required=False)
+@click.option("--remote", metavar="REMOTE", help="List another store: gs://, s3:// or a folder; of https:// one tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def list_(digest: str | None, as_json: bool) -> None:
+def list_(digest: str | None, remote: str | None, as_json: bool) -> None:
     """List the artifacts of the store, or the files of one tree.
 
     \b
     Examples:
       marin store ls
       marin store ls sha256:DIGEST --json
+      marin store ls --remote gs://bucket/marin
     """
-    artifacts = open_root().store()
+    artifacts = open_root().store() if remote is None else remote_store(remote, readonly=True)
     if digest is not None:
         parse_digest(digest)
         entries = artifacts.manifest(digest).entries
@@ -109,6 +112,10 @@ def list_(digest: str | None, as_json: bool) -> None:
     else:
         rows = [(artifact.digest, artifact.kind, human_size(artifact.size)) for artifact in held]
         print_table(("digest", "kind", "size"), rows, empty="the store is empty")
+
+
+store.add_command(push)
+store.add_command(pull)
 
 
 def _held(artifacts: Store) -> Iterator[Artifact]:

@@ -3,7 +3,7 @@
     with serving(GcsStub()) as service:
         service.faults.add(Fault.STATUS, method="GET", path="/store/blobs/", times=2, status=503)
         ... service.address ...
-    service.requests                      what was asked, as "GET /path?query"
+    service.requests                      what was asked, as "GET /path?query", decoded
 
 Any WSGI application can stand behind it, so moto's S3, the GCS stub and a plain folder fail in the same ways.
 """
@@ -16,11 +16,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
-
-from werkzeug.serving import WSGIRequestHandler, make_server
+from socketserver import ThreadingMixIn
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import unquote
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    """What PEP 3333 asks the caller to close: an iterable of pieces with a method for it."""
+
+    def close(self) -> None: ...
 
 
 class Fault(Enum):
@@ -57,7 +65,7 @@ class Faults:
     def add(
         self, fault: Fault, *, method: str = "", path: str = "", times: int = 10**9, status: int = 503, skip: int = 0
     ) -> None:
-        """Arm one. `path` is searched as a regular expression in the address with its query; `skip` lets so many pass."""
+        """Arm one. `path` is searched as a regular expression in the decoded address; `skip` lets so many pass."""
         self.rules.append(Rule(fault, method, re.compile(path), times, status, skip))
 
     def clear(self) -> None:
@@ -99,7 +107,7 @@ class _Faulty:
         self._application, self._faults, self._requests = application, faults, requests
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        method, address = environ["REQUEST_METHOD"], environ["REQUEST_URI"]
+        method, address = environ["REQUEST_METHOD"], unquote(environ["REQUEST_URI"])
         self._requests.append(f"{method} {address}")
         rule = self._faults.strike(method, address)
         if rule is None:
@@ -107,11 +115,15 @@ class _Faulty:
         if rule.fault is Fault.HANG:
             self._faults.released.wait(60)
         if rule.fault in (Fault.HANG, Fault.STATUS):
-            return _fail(environ, start_response, rule.status)
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            return _fail(start_response, rule.status)
         started: list[Any] = []
-        body = b"".join(self._application(environ, lambda *answer: started.append(answer)))
+        pieces = self._application(environ, lambda *answer: started.append(answer))
+        body = b"".join(pieces)
+        if isinstance(pieces, _Closing):
+            pieces.close()
         if rule.fault is Fault.STATUS_AFTER:
-            return _fail(environ, start_response, rule.status)
+            return _fail(start_response, rule.status)
         if method == "HEAD":
             start_response(*started[0][:2])
             return [body]
@@ -129,27 +141,35 @@ class _Faulty:
         return [body]
 
 
-def _fail(environ: dict[str, Any], start_response: Callable[..., Any], status: int) -> list[bytes]:
-    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+def _fail(start_response: Callable[..., Any], status: int) -> list[bytes]:
     text = b"injected fault"
     start_response(f"{status} Injected", [("Content-Length", str(len(text))), ("Content-Type", "text/plain")])
     return [text]
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """One thread for each connection, one request for each connection: nothing of a client's reuse is left to chance."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
 class _Handler(WSGIRequestHandler):
-    """Closes the connection after each answer (as werkzeug does), and writes no log: `Service.requests` is there."""
+    """Hands on the address as it was sent, and writes no log: `Service.requests` is there."""
 
-    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a small answer waits for the client's delayed acknowledgement
 
-    def log(self, type: str, message: str, *args: Any) -> None: ...
+    def get_environ(self) -> dict[str, Any]:
+        return super().get_environ() | {"REQUEST_URI": self.path, "RAW_URI": self.path}
+
+    def log_message(self, format: str, *args: Any) -> None: ...
 
 
 @contextmanager
 def serving(application: Application) -> Iterator[Service]:
     """Serve an application on a free port of 127.0.0.1 until the block ends."""
     faults, requests = Faults(), list[str]()
-    server = make_server("127.0.0.1", 0, _Faulty(application, faults, requests), threaded=True, request_handler=_Handler)
-    server.daemon_threads = True
+    server = make_server("127.0.0.1", 0, _Faulty(application, faults, requests), _Server, _Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

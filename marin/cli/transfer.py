@@ -1,0 +1,153 @@
+"""`marin store push` and `pull`: artifacts to and from a remote, which is another store anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from ledger import Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
+from ledger import Progress as Done
+from marin.cli.output import describe_finding, human_size, print_json
+from marin.errors import MissingEvidence, UsageError
+from marin.progress import byte_bar
+from marin.root import Root, open_root
+from marin.runs import resolve, stream_of
+
+WHAT = "[WHAT]..."
+Jobs = click.option("--jobs", "-j", type=click.IntRange(1, 64), default=8, show_default=True, metavar="N",
+                    help="Transfers at a time.")
+Run = click.option("--run", "runs", multiple=True, metavar="RUN", help="What the events of a run name (id, prefix or latest).")
+Json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+
+
+@click.command()
+@click.argument("remote")
+@click.argument("what", metavar=WHAT, nargs=-1)
+@Run
+@Jobs
+@click.option("--check", is_flag=True, help="Read back and hash in the remote what was sent, and what was there.")
+@DryRun
+@Json
+def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, check: bool, dry_run: bool,
+         as_json: bool) -> None:
+    """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
+
+    WHAT is a digest or a pointer file; without it (and without --run) everything that the ledger names goes. Safe to
+    repeat: after a break it goes on with what is missing.
+
+    \b
+    Examples:
+      marin store push gs://bucket/marin
+      marin store push s3://bucket/marin artifacts/export.json
+      marin store push /backup/marin --run latest --check
+    """
+    root = open_root()
+    source, target = root.store(), remote_store(remote, readonly=False)
+    digests = list(_wanted(root, what, runs, source))
+    _transfer(source, target, digests, jobs=jobs, verb="push", dry_run=dry_run, as_json=as_json)
+    if check and not dry_run:
+        _check(target, digests, as_json=as_json)
+
+
+@click.command()
+@click.argument("remote")
+@click.argument("what", metavar=WHAT, nargs=-1)
+@Run
+@Jobs
+@DryRun
+@Json
+def pull(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, dry_run: bool, as_json: bool) -> None:
+    """Fetch artifacts from REMOTE: gs://, s3://, https:// or a folder. Every byte is hashed on arrival.
+
+    WHAT is a digest or a pointer file; without it (and without --run) everything that the ledger names and the remote has
+    is fetched. A large file that broke off goes on where it was.
+
+    \b
+    Examples:
+      marin store pull gs://bucket/marin
+      marin store pull https://models.example/marin artifacts/export.json
+    """
+    root = open_root()
+    source, target = remote_store(remote, readonly=True), root.store()
+    digests = list(_wanted(root, what, runs, source, lacking=target))
+    _transfer(source, target, digests, jobs=jobs, verb="pull", dry_run=dry_run, as_json=as_json)
+
+
+def remote_store(remote: str, *, readonly: bool) -> Store:
+    """The store at an address or in a folder."""
+    storage = open_storage(remote, readonly=readonly)
+    if not readonly and not storage.writable:
+        raise UsageError("a remote that can only be read", where=remote, expected="gs://, s3:// or a folder",
+                         cure="push to the place that it is published from")
+    if readonly and "://" not in remote and not Path(remote).is_dir():
+        raise MissingEvidence("there is no such remote", where=remote, expected="a folder", cure="check the path")
+    return Store(storage)
+
+
+def _wanted(
+    root: Root, what: Iterable[str], runs: Iterable[str], source: Store, *, lacking: Store | None = None
+) -> Iterator[str]:
+    """Digests to copy. What is named by an argument must be there; of what events name, what the source has."""
+    given = [_digest(word) for word in what]
+    yield from given
+    names = list(runs)
+    if names:
+        history = root.history()
+        bodies = [event.body for name in names for _, event in history.events(stream=stream_of(resolve(history, name)))]
+    elif not given:
+        bodies = [event.body for _, event in root.reader().events()]
+    else:
+        return
+    named = dict.fromkeys(digest for body in bodies for digest in named_digests(dict(body)))
+    if lacking is not None:
+        named = {digest: None for digest in named if not lacking.has(digest)}
+    yield from source.present(named)
+
+
+def _digest(word: str) -> str:
+    """The digest that an argument is or, as a pointer file, holds."""
+    path = Path(word)
+    if not path.is_file():
+        parse_digest(word)
+        return word
+    try:
+        digest = json.loads(path.read_text("utf-8"))["digest"]
+        parse_digest(digest)
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, Malformed):
+        raise UsageError("not a pointer file", where=word, expected='JSON with a "digest"', found="something else",
+                         cure="name a digest or a file of artifacts/") from None
+    return str(digest)
+
+
+def _transfer(source: Store, target: Store, digests: list[str], *, jobs: int, verb: str, dry_run: bool,
+              as_json: bool) -> None:
+    if dry_run:
+        copied = copy_artifacts(source, target, digests, workers=jobs, dry_run=True)
+    else:
+        with byte_bar(verb) as report:
+            def tell(done: Done) -> None:
+                report(done.size, done.of_size, f"{done.blobs}/{done.of_blobs} files")
+
+            copied = copy_artifacts(source, target, digests, workers=jobs, progress=tell)
+    if as_json:
+        print_json({"artifacts": len(digests), "sent": copied.blobs, "size": copied.size, "there": copied.there,
+                    "trees": copied.trees, "dry_run": dry_run})
+        return
+    would = "to send: " if dry_run else "sent "
+    click.echo(f"{would}{copied.blobs} files, {human_size(copied.size)}; {copied.there} were there; "
+               f"{len(digests)} artifacts, {copied.trees} of them trees")
+
+
+def _check(target: Store, digests: Iterable[str], *, as_json: bool) -> None:
+    findings: list[Finding] = [finding for digest in digests for finding in target.verify(digest)]
+    for finding in findings:
+        if as_json:
+            print_json(describe_finding(finding))
+        else:
+            click.echo(str(finding))
+    if findings:
+        click.get_current_context().exit(1)

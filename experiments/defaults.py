@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from marin.graph import Resources, Step
+from marin.graph import Ref, Resources, Step
+from marin.phases import PREVIOUS, successor
 from marin.recipe import (
     Arithmetic,
     Dataset,
     Evaluation,
     Export,
+    Mixture,
     Model,
     Optimizer,
     Recipe,
@@ -50,18 +52,19 @@ def default_tokenize(name: str, corpus: Step, *, vocab_size: int = 2048, min_fre
 
 
 def default_train(name: str, tokens: Step, *, model: Model, seed: int, trainer: Trainer | None = None,
-                  optimizer: Optimizer | None = None, arithmetic: Arithmetic | None = None,
-                  resources: Resources | None = None) -> Step:
-    """A training, recorded segment by segment.
+                  optimizer: Optimizer | None = None, arithmetic: Arithmetic | None = None, mixture: Mixture | None = None,
+                  resources: Resources | None = None, apart: str = "") -> Step:
+    """A training, recorded segment by segment. ``mixture`` are the shares of a data set that has parts; ``apart`` makes it an
+    execution of its own although an equal one may be recorded.
 
     Raises:
         UsageError: sizes that do not fit each other.
     """
     recipe = replace(tokens.config, model=model, seed=seed, trainer=trainer or Trainer(), optimizer=optimizer or Optimizer(),
-                     arithmetic=arithmetic or Arithmetic())
+                     arithmetic=arithmetic or Arithmetic(), mixture=mixture)
     check(recipe, where=f"step train/{name}")
     return Step(f"train/{name}", TRAIN, recipe, {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]},
-                resources or Resources(cpus=recipe.arithmetic.threads))
+                resources or Resources(cpus=recipe.arithmetic.threads), apart=apart)
 
 
 def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
@@ -69,15 +72,44 @@ def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
     recipe = replace(train.config, evaluation=evaluation or Evaluation())
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
-    return Step(f"evaluate/{_last(train)}", EVALUATE, recipe,
-                {"train": train, "tokens": tokens, "tokenizer": train.inputs["tokenizer"], "corpus": tokens.inputs["corpus"]},
-                Resources(cpus=recipe.arithmetic.threads))
+    inputs = {"train": train, "tokens": tokens, "tokenizer": train.inputs["tokenizer"], "corpus": tokens.inputs["corpus"]}
+    return Step(f"evaluate/{_last(train)}", EVALUATE, recipe, inputs | _previous(train),
+                Resources(cpus=recipe.arithmetic.threads), apart=train.apart)
 
 
 def default_export(train: Step, export: Export | None = None) -> Step:
     """A trained state as a Hugging Face folder."""
     recipe = replace(train.config, export=export or Export())
-    return Step(f"export/{_last(train)}", EXPORT, recipe, {"train": train, "tokenizer": train.inputs["tokenizer"]})
+    inputs = {"train": train, "tokenizer": train.inputs["tokenizer"]}
+    return Step(f"export/{_last(train)}", EXPORT, recipe, inputs | _previous(train), apart=train.apart)
+
+
+def default_continue(name: str, train: Step, *, dataset: Dataset | None = None, mixture: Mixture | None = None,
+                     trainer: Trainer | None = None, optimizer: Optimizer | None = None,
+                     resources: Resources | None = None) -> Step:
+    """A phase: the training goes on from the last state of ``train`` with what is given changed, the rest as it was. The
+    tokenizer is kept, and what was consumed of data that stays is not seen again.
+
+    Raises:
+        UsageError: a change that the state does not survive.
+    """
+    before: Recipe = train.config
+    changed = replace(before, phase=None, dataset=dataset or before.dataset, mixture=mixture or before.mixture,
+                      trainer=trainer or before.trainer, optimizer=optimizer or before.optimizer)
+    recipe = successor(before, changed)
+    tokens = train.inputs["tokens"]
+    assert isinstance(tokens, Step), "default_train takes whole outputs"
+    previous: dict[str, Step | Ref] = {PREVIOUS: train}
+    corpus = Step(f"corpus/{name}", CORPUS, recipe, previous)
+    tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, {"corpus": corpus} | previous)
+    continued = Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer} | previous)
+    return Step(f"train/{name}", TRAIN, recipe, {"tokens": continued, "tokenizer": tokenizer} | previous,
+                resources or Resources(cpus=recipe.arithmetic.threads), apart=train.apart)
+
+
+def _previous(step: Step) -> dict[str, Step | Ref]:
+    """What the steps of a phase are given beside their inputs: the training that it continues."""
+    return {name: given for name, given in step.inputs.items() if name == PREVIOUS}
 
 
 def _last(step: Step) -> str:

@@ -3,6 +3,9 @@
 A step of the pipeline is always a step of a run, so that `marin verify` can replay it and MLflow shows it. Steps of the
 pipeline whose recipes agree are one run of one plan. A step that several arms share (their corpus, their tokenizer) is
 executed in the run of the first of them; the others take its result over, as the pipeline itself would.
+
+An arm whose recipe is a phase continues the training of another arm. Which state that leaves is not known when the file is
+read: the recipe is completed (:func:`bound`) when the earlier training is done.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from marin.errors import UsageError
-from marin.graph.graph import Graph
+from marin.graph.graph import Graph, Node
+from marin.phases import PREVIOUS
 from marin.pipeline import PIPELINE
 from marin.plan import Plan
 from marin.recipe import Recipe, digest, plain
@@ -20,27 +26,31 @@ from marin.steps import StepDefinition
 
 @dataclass(frozen=True)
 class Arm:
-    """One recipe, and the part of the pipeline that the experiment wants of it."""
+    """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the training
+    that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning."""
 
     plan: Plan
     recipe: Recipe
+    previous: str = ""
+    kept: str = ""
 
 
 def arms_of(graph: Graph) -> Mapping[str, Arm]:
     """The arm that each step of the pipeline is executed in, by address.
 
     Raises:
-        UsageError: a step says something else about what it shares with the step that it feeds.
+        UsageError: a step says something else about what it shares with the step that it feeds; a step of the pipeline
+            takes something that is none.
     """
     stages = {address: node for address, node in graph.nodes.items() if isinstance(node.step.fn, StepDefinition)}
-    fed = {target for node in stages.values() for target, _ in node.inputs.values()}
-    ends: dict[str, list[str]] = {}
+    fed = {target for node in stages.values() for target in _feeding(stages, node)}
+    ends: dict[tuple[str, str], list[str]] = {}
     for address, node in stages.items():
         if address not in fed:
-            ends.setdefault(digest(node.step.config), []).append(address)
+            ends.setdefault((digest(node.step.config), node.step.apart), []).append(address)
     found: dict[str, Arm] = {}
-    for addresses in ends.values():
-        members = _upstream(graph, addresses)
+    for (_, label), addresses in ends.items():
+        members = _upstream(stages, addresses)
         recipe = stages[addresses[0]].step.config
         definitions = {}
         for address in members:
@@ -48,18 +58,44 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
             assert isinstance(definition, StepDefinition), "members are steps of the pipeline"
             _check_agreement(address, definition, stages[address].step.config, recipe)
             definitions[definition.name] = definition
-        arm = Arm(Plan(graph.name, tuple(item for item in PIPELINE.steps if item.name in definitions)), recipe)
+        plan = Plan(f"{graph.name}.{label}" if label else graph.name,
+                    tuple(item for item in PIPELINE.steps if item.name in definitions))
+        previous = next((stages[address].inputs[PREVIOUS][0] for address in members if PREVIOUS in stages[address].inputs), "")
+        kept = stages[previous].inputs["tokenizer"][0] if previous else ""
+        arm = Arm(plan, recipe, previous, kept)
         for address in members:
             found.setdefault(address, arm)
     return found
 
 
-def _upstream(graph: Graph, addresses: list[str]) -> list[str]:
+def bound(recipe: Recipe, *, state: str, tokenizer: str) -> Recipe:
+    """The recipe of a phase with the state that it begins with."""
+    phase = recipe.phase
+    if phase is None or phase.state is not None:
+        return recipe
+    return replace(recipe, phase=replace(phase, state=state, tokenizer=tokenizer))
+
+
+def _feeding(stages: Mapping[str, Node], node: Node) -> list[str]:
+    """The steps of the same arm that a step reads."""
+    found = []
+    for name, (target, path) in node.inputs.items():
+        if target not in stages or path:
+            raise UsageError("a step of the pipeline takes something else", where=f"step {node.address}: {name}",
+                             expected="the whole output of a step of the pipeline",
+                             found=target + (f", file {path}" if path else ""),
+                             cure="use default_train and its like from experiments.defaults")
+        if name != PREVIOUS:
+            found.append(target)
+    return found
+
+
+def _upstream(stages: Mapping[str, Node], addresses: list[str]) -> list[str]:
     wanted = set(addresses)
-    for address in reversed(list(graph.nodes)):
+    for address in reversed(list(stages)):
         if address in wanted:
-            wanted.update(target for target, _ in graph.nodes[address].inputs.values())
-    return [address for address in graph.nodes if address in wanted]
+            wanted.update(_feeding(stages, stages[address]))
+    return [address for address in stages if address in wanted]
 
 
 def _check_agreement(address: str, definition: StepDefinition, own: Recipe, arm: Recipe) -> None:

@@ -16,37 +16,36 @@ import logging
 import secrets
 import time
 from base64 import b32encode
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from ledger import Conflict, Draft, LedgerError, Unavailable, canonical_bytes, canonical_digest
-from marin import environment, events
+from ledger import Conflict, Draft, LedgerError, Unavailable
+from marin import events
 from marin.attempt import Workplace
-from marin.code import code_folder, files_listing, provenance
 from marin.environment import available_cores
-from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.errors import UsageError
 from marin.events import Output
-from marin.graph.arms import Arm, arms_of
-from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
-from marin.graph.identity import Identity
 from marin.graph.lease import Claimant, Holder, utc_now
 from marin.graph.memory import Memory
 from marin.graph.planning import Action, Planner, Settled
 from marin.graph.progress import Progress
+from marin.graph.record import Failure, Options, Outcome, Record, Work
 from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
-from marin.graph.work import Given, Made, Room, call, execute_job, from_answer, job_payload
+from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
 from marin.interruption import Interruption
 from marin.root import Root
-from marin.runners.jobs import Job, JobFuture, JobRunner, RunnerName, open_jobs
+from marin.runners.jobs import Job, JobFuture, JobRunner, open_jobs
 from marin.runners.jobs import Resources as JobResources
 from marin.steps import StepDefinition
+
+__all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
 log = logging.getLogger(__name__)
 
@@ -55,63 +54,6 @@ BATCH = 256
 POLL_SECONDS = 0.5
 """How often the ledger is asked whether another executor is done."""
 LONGEST_WAIT_SECONDS = 20.0
-ENDS_SHOWN = 200
-LASTING = (StepFailed, DataError, UsageError, Diverged)
-"""Errors of the step's own making: the same step will fail again."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a graph is executed; none of it decides a bit.
-
-    ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
-    ``max_concurrent``: processes at a time at most (0: as resources allow). ``experiment``: digest of a registration that the
-    runs cite.
-    """
-
-    force: bool = False
-    force_failed: bool = False
-    max_concurrent: int = 0
-    runner: RunnerName = "local"
-    address: str | None = None
-    experiment: str = ""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A step that has no output. ``because`` is an address when a step that it needs failed, and ``error`` says why."""
-
-    address: str
-    error: str
-    because: str = ""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record."""
-
-    graph: str
-    settled: Mapping[str, Settled]
-    failures: Mapping[str, Failure]
-    event: int
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many steps ended in which way."""
-        counted: Counter[str] = Counter(item.action for item in self.settled.values())
-        counted.update("skipped" if item.because else "failed" for item in self.failures.values())
-        return dict(sorted(counted.items()))
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A step that is claimed or about to be."""
-
-    node: Node
-    identity: Identity
-    inputs: Mapping[str, Given]
-    attempt: int = 1
-
 
 def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options: Options | None = None,
                   claimant: Claimant | None = None) -> Outcome:
@@ -144,23 +86,24 @@ class _Execution:
     options: Options
     claimant: Claimant
     failures: dict[str, Failure] = field(default_factory=dict)
-    running: dict[JobFuture, _Work] = field(default_factory=dict)
-    claimed: dict[str, _Work] = field(default_factory=dict)
+    running: dict[JobFuture, Work] = field(default_factory=dict)
+    claimed: dict[str, Work] = field(default_factory=dict)
     id: str = field(default_factory=lambda: _new_id())
 
     def run(self) -> Outcome:
         """Everything."""
         self.memory = Memory.of(self.root)
         self.planner = Planner(self.graph, self.root, self.memory)
-        self.arms = arms_of(self.graph)
-        self.begun = False
+        self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
         self.renewed = utc_now()
-        self.codes: set[str] = set()
         self.values: dict[str, bytes] = {}
         self.waiting = {address: len({target for target, _ in node.inputs.values()})
                         for address, node in self.graph.nodes.items()}
         self.ready = deque(address for address, count in self.waiting.items() if not count)
-        self.todo: deque[_Work] = deque()
+        self.todo: deque[Work] = deque()
+        self.depth: dict[str, int] = {}
+        for address, node in self.graph.nodes.items():
+            self.depth[address] = 1 + max((self.depth[target] for target, _ in node.inputs.values()), default=0)
         self.jobs: JobRunner | None = None
         with ExitStack() as stack, Progress(len(self.graph.nodes)) as self.progress:
             self.stack = stack
@@ -191,7 +134,7 @@ class _Execution:
                 self._fail(address, f"it failed before (event {failed.index}): {failed.body.error}; "
                                     "correct it, or --force-failed tries again")
             else:
-                self.todo.append(_Work(node, identity, inputs))
+                self.todo.append(Work(node, identity, inputs))
 
     def _is_forced(self, node: Node) -> bool:
         return self.options.force and node.step.override is None and not isinstance(node.step.fn, Adopted)
@@ -219,30 +162,30 @@ class _Execution:
 
     # Claims
 
-    def _claim(self, wanted: Sequence[_Work]) -> list[_Work]:
+    def _claim(self, wanted: Sequence[Work]) -> list[Work]:
         """Claim what nobody else is at work on and nobody has finished meanwhile; the rest goes back on the list."""
         while True:
             free, over = self._free(wanted)
             if not free:
                 return []
-            drafts = [self.claimant.take(self.memory.claims, {work.identity.digest: work.node.address for work in free},
+            drafts = [self.claimant.take(self.memory.claims, {work.key: work.node.address for work in free},
                                          over, utc_now())]
-            drafts += [draft for work in free if (draft := self._started(work)) is not None]
+            drafts += [draft for work in free if (draft := self.record.started(work)) is not None]
             try:
-                self._append([*self._beginning(), *drafts])
+                self._append([*self.record.beginning(), *drafts])
             except Conflict:
                 self.memory.refresh()
                 continue
-            self.begun = True
+            self.record.begun = True
             for work in free:
-                self.claimed[work.identity.digest] = work
+                self.claimed[work.key] = work
             return free
 
-    def _free(self, wanted: Sequence[_Work]) -> tuple[list[_Work], set[str]]:
+    def _free(self, wanted: Sequence[Work]) -> tuple[list[Work], set[str]]:
         free, over, now = [], set(), utc_now()
         for work in wanted:
             hit = None if self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
-            holder = self.memory.claims.holder(work.identity.digest)
+            holder = self.memory.claims.holder(work.key)
             if hit is not None:
                 self._settle(hit)
             elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
@@ -254,31 +197,6 @@ class _Execution:
                     log.info("%s: taken over from executor %s, of which nothing is heard", work.node.address, holder.executor)
                 free.append(work)
         return free, over
-
-    def _started(self, work: _Work) -> Draft | None:
-        """step.started of a function; a step of the pipeline writes its own, in its run."""
-        if isinstance(work.node.step.fn, StepDefinition):
-            self._keep_code(work.identity.code, [list(item) for item in files_listing(code_folder(), work.node.step.fn.code)])
-            return None
-        if isinstance(work.node.step.fn, Adopted):
-            return None
-        self._keep_code(work.identity.code, None, work.node)
-        identity = work.identity
-        return self._draft(events.STEP_STARTED, events.StepStarted(
-            run=self.id, step=identity.step, identity=identity.digest, config_digest=canonical_digest(dict(identity.config)),
-            config=dict(identity.config), inputs=dict(identity.inputs), code=identity.code, attempt=work.attempt,
-            address=work.node.address, lock=identity.lock))
-
-    def _keep_code(self, digest: str, listing: list[list[str]] | None, node: Node | None = None) -> None:
-        """The list of code files under its digest, so that a later run can say which of them changed."""
-        if digest in self.codes:
-            return
-        self.codes.add(digest)
-        if node is not None:
-            assert callable(node.step.fn), "only functions have a closure"
-            self.planner.store.put_bytes(closure_of(node.step.fn).encoded)
-        elif listing is not None:
-            self.planner.store.put_bytes(canonical_bytes(listing))
 
     def _renew(self) -> None:
         """A sign of life, after a third of the term."""
@@ -299,7 +217,7 @@ class _Execution:
         claimed = self._claim(here)
         if not claimed:
             return False
-        made: list[tuple[_Work, Made | LedgerError]] = []
+        made: list[tuple[Work, Made | LedgerError]] = []
         try:
             made.extend((work, self._call(work)) for work in claimed)
         finally:
@@ -310,7 +228,7 @@ class _Execution:
     def _is_here(self, node: Node) -> bool:
         return not isinstance(node.step.fn, StepDefinition) and (node.step.resources.in_process or self.file is None)
 
-    def _call(self, work: _Work) -> Made | LedgerError:
+    def _call(self, work: Work) -> Made | LedgerError:
         room = Room(Workplace.of(self.root.local, "step", work.identity.digest), self.planner.store, self.values)
         tries = work.node.step.resources.retries + 1
         while True:
@@ -330,8 +248,8 @@ class _Execution:
     def _start_jobs(self) -> bool:
         """Start what fits. Whether anything was started."""
         room = self._room()
-        chosen: list[_Work] = []
-        for work in self.todo:
+        chosen: list[Work] = []
+        for work in sorted(self.todo, key=lambda work: -self.depth[work.node.address]):  # results before more beginnings
             if self._is_here(work.node):
                 continue
             needs = work.node.step.resources
@@ -359,7 +277,7 @@ class _Execution:
     def _cores() -> int:
         return available_cores()
 
-    def _submit(self, work: _Work) -> None:
+    def _submit(self, work: Work) -> None:
         if self.jobs is None:
             self.jobs = self.stack.enter_context(open_jobs(self.options.runner, address=self.options.address))
         step, address = work.node.step, work.node.address
@@ -367,9 +285,13 @@ class _Execution:
         cpus = needs.cpus if self.options.runner == "ray" else min(needs.cpus, self._cores())
         resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
         if isinstance(step.fn, StepDefinition):
-            arm: Arm = self.arms[address]
-            payload = stage_payload(self.root, arm, step.fn.name, force=self.options.force, devices=needs.devices,
-                                    experiment=self.options.experiment)
+            arm = self.planner.arms[address]
+            moves = needs.moves if step.fn.continues else ()
+            pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
+            payload = stage_payload(
+                self.root, arm, self.planner.bound(arm.recipe, arm), step.fn.name, force=self.options.force or bool(step.apart),
+                devices=devices, pause_at=pause_at, experiment=self.options.experiment,
+                continues=self.planner.settled[arm.previous].run if arm.previous else None)
             job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources)
         else:
             assert self.file is not None, "without a file, functions are called here"
@@ -390,10 +312,14 @@ class _Execution:
             return
         timeout = POLL_SECONDS if self.todo else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
-        finished: list[tuple[_Work, Made | Settled | LedgerError]] = []
+        finished: list[tuple[Work, Made | Settled | LedgerError]] = []
         for future in [future for future in self.running if future in done]:
             work = self.running.pop(future)
-            finished.append((work, self._result(work, future)))
+            result = self._result(work, future)
+            if result is None:  # paused where it was to be: it goes on elsewhere, under the same claim
+                self._submit(replace(work, move=work.move + 1))
+            else:
+                finished.append((work, result))
         self._record(finished)
         self._renew()
         if self.todo and not done:
@@ -411,7 +337,7 @@ class _Execution:
             else:
                 self.todo.append(work)
 
-    def _result(self, work: _Work, future: JobFuture) -> Made | Settled | LedgerError:
+    def _result(self, work: Work, future: JobFuture) -> Made | Settled | LedgerError | None:
         try:
             answer = future.result()
         except LedgerError as error:
@@ -419,13 +345,16 @@ class _Execution:
         if not isinstance(work.node.step.fn, StepDefinition):
             return from_answer(answer)
         value = json.loads(answer)
+        if "paused" in value:
+            log.info("%s paused %s, and moves", work.node.address, value["paused"])
+            return None
         action: Action = "executed" if value["action"] == "executed" else "cached"
         return Settled(work.node.address, work.identity.step, action, value["identity"], Output(**value["output"]),
-                       value["metrics"], value["run"], value["completed_at"], value["seconds"])
+                       value["metrics"], value["run"], value["completed_at"], value["seconds"], value["tables"])
 
     # What is recorded
 
-    def _record(self, finished: Sequence[tuple[_Work, Made | Settled | LedgerError]]) -> None:
+    def _record(self, finished: Sequence[tuple[Work, Made | Settled | LedgerError]]) -> None:
         """Bytes first, then the results with the release of their claims, then whoever waited for them."""
         if not finished:
             return
@@ -438,11 +367,11 @@ class _Execution:
         places: dict[str, int] = {}
         for work, made in finished:
             if isinstance(made, Made):
-                places[work.identity.digest] = len(drafts)
-                drafts.append(self._completed(work, made))
+                places[work.key] = len(drafts)
+                drafts.append(self.record.completed(work, made))
             elif isinstance(made, LedgerError) and not isinstance(work.node.step.fn, StepDefinition):
-                drafts.append(self._failed(work, made))
-        mine = [work.identity.digest for work, _ in finished]
+                drafts.append(self.record.failed(work, made))
+        mine = [work.key for work, _ in finished]
         receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.memory.claims, mine)], mine)
         for digest in mine:
             self.claimed.pop(digest, None)
@@ -454,18 +383,18 @@ class _Execution:
                 self._settle(made)
             elif isinstance(made, Made):
                 assert receipts is not None
-                index = receipts[places[work.identity.digest]]
+                index = receipts[places[work.key]]
                 self._settle(Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
                                      made.metrics, self.id, index, made.seconds))
             elif work not in again:
                 self._fail(work.node.address, str(made))
 
-    def _tries_again(self, work: _Work, error: LedgerError) -> bool:
+    def _tries_again(self, work: Work, error: LedgerError) -> bool:
         """Retry by the step's policy, for a step that ran in another process."""
         spent = work.attempt > work.node.step.resources.retries
         if spent or self._is_here(work.node) or isinstance(error, UsageError | Unavailable):
             return False
-        self.todo.append(_Work(work.node, work.identity, work.inputs, work.attempt + 1))
+        self.todo.append(replace(work, attempt=work.attempt + 1))
         return True
 
     def _remember_values(self, blobs: Mapping[str, bytes]) -> None:
@@ -473,69 +402,12 @@ class _Execution:
             self.values.clear()
         self.values.update((digest, data) for digest, data in blobs.items() if len(data) <= 4096)
 
-    def _completed(self, work: _Work, made: Made) -> Draft:
-        identity = work.identity
-        self.planner.whole.forget(made.output.artifact)
-        return self._draft(events.STEP_COMPLETED, events.StepCompleted(
-            run=self.id, step=identity.step, identity=identity.digest, inputs=dict(identity.inputs), output=made.output,
-            metrics={name: value.hex() for name, value in made.metrics.items()}, seconds=round(made.seconds, 6),
-            address=work.node.address))
-
-    def _failed(self, work: _Work, error: LedgerError) -> Draft:
-        return self._draft(events.STEP_FAILED, events.StepFailed(
-            run=self.id, step=work.identity.step, identity=work.identity.digest, error=str(error)[:4000],
-            address=work.node.address, lasting=isinstance(error, LASTING)))
-
-    def _beginning(self) -> list[Draft]:
-        """graph.started, before the first step of this execution."""
-        if self.begun:
-            return []
-        source = provenance(code_folder())
-        if source.diff:
-            self.planner.store.put_bytes(source.diff)
-        return [self._draft(events.GRAPH_STARTED, events.GraphStarted(
-            graph=self.id, name=self.graph.name, file=self.file.name if self.file else "",
-            declaration=self.graph.declaration(), steps=len(self.graph.nodes), ends=list(self.graph.ends)[:ENDS_SHOWN],
-            options={"force": self.options.force, "force_failed": self.options.force_failed, "runner": self.options.runner,
-                     "executor": self.claimant.executor, "experiment": self.options.experiment},
-            code=source.describe(), environment=environment.describe(self.planner.code.lock)))]
-
     def _end(self, outcome: str) -> Outcome:
         """Record how it ended; an execution in which nothing happened leaves no trace."""
-        settled = self.planner.settled
-        adopted = [node for node in self.graph.nodes.values() if isinstance(node.step.fn, Adopted)]
-        unrecorded = [node for node in adopted if not self.memory.results.get(settled[node.address].identity)
-                      ] if not self.failures else []
-        if not self.begun and not unrecorded:
-            return Outcome("", settled, self.failures, -1)
-        drafts = self._beginning()
-        for node in unrecorded:
-            drafts += self._adoption(node)
-        rows = [{"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
-                 "digest": item.output.digest, "artifact": item.output.artifact, "kind": item.output.kind,
-                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at}
-                for item in (settled[address] for address in self.graph.nodes if address in settled)]
-        results = self.planner.store.put_bytes(canonical_bytes(rows)).digest
-        whole = Outcome(self.id, settled, self.failures, -1)
-        ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
-        receipts = self._append([*drafts, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
-            graph=self.id, outcome=outcome, counts=whole.counts, results=results,
-            outputs={address: settled[address].output for address in ends},
-            failed=[item.address for item in self.failures.values() if not item.because][:ENDS_SHOWN]))])
-        self.begun = True
-        return Outcome(self.id, settled, self.failures, receipts[-1])
-
-    def _adoption(self, node: Node) -> list[Draft]:
-        adopted, settled = node.step.fn, self.planner.settled[node.address]
-        assert isinstance(adopted, Adopted)
-        return [
-            self._draft(events.ARTIFACT_ADOPTED, events.ArtifactAdopted(
-                graph=self.id, address=node.address, artifact=adopted.digest, kind=adopted.kind, vouched_by=adopted.vouched_by,
-                note=adopted.note)),
-            self._draft(events.STEP_COMPLETED, events.StepCompleted(
-                run=self.id, step=settled.step, identity=settled.identity, inputs={}, output=settled.output, metrics={},
-                seconds=0.0, address=node.address)),
-        ]
+        drafts = self.record.ending(outcome, self.failures)
+        if not drafts:
+            return Outcome("", self.planner.settled, self.failures, -1)
+        return Outcome(self.id, self.planner.settled, self.failures, self._append(drafts)[-1])
 
     def abandon(self) -> None:
         """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""
@@ -544,7 +416,7 @@ class _Execution:
                 mine = list(self.claimed)
                 self._append_ours(lambda: [self.claimant.release(self.memory.claims, mine)], [])
                 self.claimed.clear()
-            if self.begun:
+            if self.record.begun:
                 self._end("interrupted")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)
@@ -571,10 +443,6 @@ class _Execution:
             if draft.stream == events.LEASES:
                 self.memory.claims.see(draft.type, receipt.seq, draft.body)
         return [receipt.index for receipt in receipts]
-
-    def _draft(self, kind: str, body: events.Body) -> Draft:
-        return Draft(kind, f"graph/{self.id}", events.write(body))
-
 
 def _new_id() -> str:
     return b32encode(secrets.token_bytes(5)).decode().lower()

@@ -26,7 +26,7 @@ from marin.errors import UsageError
 from marin.graph.closure import closure_of, locate
 from marin.graph.step import Adopted, Step, Unidentified
 from marin.plan import CodeIdentity, step_config, step_identity
-from marin.recipe import plain
+from marin.recipe import Recipe, plain
 from marin.steps import StepDefinition
 
 _EXACT = 2**53 - 1
@@ -54,18 +54,19 @@ def step_name(step: Step) -> str:
     return str(getattr(step.fn, "__name__", "step"))
 
 
-def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity) -> Identity:
+def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None = None) -> Identity:
     """The identity of ``step`` over the content digests of its inputs. ``code`` knows the lock, and the code of the
-    pipeline's steps.
+    pipeline's steps; ``recipe`` is that of a step of the pipeline, with the state that its phase begins with.
 
     Raises:
         UsageError: configuration or function cannot be identified; the message says which value of which step.
     """
     name = step_name(step)
     if isinstance(step.fn, StepDefinition):
-        config = step_config(step.fn, step.config)
-        return Identity(name, code.steps[name], config, dict(inputs), code.lock,
-                        step_identity(step.fn, step.config, inputs, code))
+        recipe = recipe or step.config
+        own = {key: inputs[key] for key in step.fn.inputs}
+        return Identity(name, code.steps[name], step_config(step.fn, recipe), own, code.lock,
+                        step_identity(step.fn, recipe, own, code))
     if isinstance(step.fn, Adopted):
         config = {"digest": step.fn.digest, "kind": step.fn.kind}
         return _identity(name, canonical_digest("adopted"), config, {}, canonical_digest("any"))

@@ -16,7 +16,7 @@ from marin.graph.lease import Claims
 from marin.root import Root
 from marin.runs import Fact
 
-_READ = (kinds.STEP_COMPLETED, kinds.STEP_FAILED, kinds.STEP_CHECKED)
+_READ = (kinds.RUN_STARTED, kinds.STEP_COMPLETED, kinds.STEP_FAILED, kinds.STEP_CHECKED)
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Memory:
     failures: dict[str, Fact[StepFailed]] = field(default_factory=dict)
     checks: dict[str, Fact[StepChecked]] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
+    pipelines: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, root: Root) -> Memory:
@@ -56,7 +57,9 @@ class Memory:
 
     def see(self, index: int, event: Event) -> None:
         """Take in one event, whichever comes first."""
-        if event.type == kinds.STEP_COMPLETED:
+        if event.type == kinds.RUN_STARTED:
+            self.pipelines[str(event.body.get("run"))] = str(event.body.get("pipeline"))
+        elif event.type == kinds.STEP_COMPLETED:
             fact = _read(StepCompleted, index, event)
             self.results.setdefault(fact.body.identity, []).append(fact)
         elif event.type == kinds.STEP_FAILED:
@@ -71,10 +74,10 @@ class Memory:
         elif event.stream == kinds.LEASES:
             self.claims.see(event.type, event.seq, event.body)
 
-    def candidates(self, step: str, identity: str) -> Iterator[Fact[StepCompleted]]:
-        """Recorded results of this step and identity, newest first."""
+    def candidates(self, step: str, identity: str, pipeline: str = "") -> Iterator[Fact[StepCompleted]]:
+        """Recorded results of this step and identity, newest first; of runs of one pipeline only if it is named."""
         return (fact for fact in sorted(self.results.get(identity, ()), key=lambda fact: -fact.index)
-                if fact.body.step == step)
+                if fact.body.step == step and pipeline in ("", self.pipelines.get(fact.body.run)))
 
     def failure(self, identity: str) -> Fact[StepFailed] | None:
         """A lasting failure that no later result made good."""

@@ -17,12 +17,14 @@ from ledger import LedgerError, Store
 from marin.code import code_folder, files_digest, lock_digest
 from marin.errors import MissingEvidence
 from marin.events import Output, StepCompleted
+from marin.graph.arms import Arm, arms_of, bound
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
 from marin.graph.memory import Memory, Wholeness
 from marin.graph.step import Adopted, Pinned
 from marin.graph.work import Given, file_digest
 from marin.plan import CodeIdentity
+from marin.recipe import Recipe
 from marin.root import Root
 from marin.runs import Fact
 from marin.steps import StepDefinition
@@ -46,13 +48,15 @@ class Settled:
     run: str
     completed_at: int
     seconds: float = 0.0
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, address: str, action: Action, fact: Fact[StepCompleted]) -> Settled:
         """The result that an event records."""
         body = fact.body
-        return cls(address, body.step, action, body.identity, body.output,
-                   {name: float.fromhex(value) for name, value in body.metrics.items()}, body.run, fact.index, body.seconds)
+        metrics = {name: float.fromhex(value) for name, value in body.metrics.items()}
+        return cls(address, body.step, action, body.identity, body.output, metrics, body.run, fact.index, body.seconds,
+                   dict(body.tables))
 
 
 @dataclass
@@ -68,6 +72,11 @@ class Planner:
     def store(self) -> Store:
         """The artifacts."""
         return self.root.store()
+
+    @cached_property
+    def arms(self) -> Mapping[str, Arm]:
+        """The arm of each step of the pipeline."""
+        return arms_of(self.graph)
 
     @cached_property
     def whole(self) -> Wholeness:
@@ -96,12 +105,27 @@ class Planner:
             digest = source.output.digest
             if path:
                 digest = file_digest(self.store, source.output.artifact, path, f"{node.address}: {name}")
-            found[name] = Given(digest, source.output.artifact, source.output.kind, source.metrics, source.run, path)
+            found[name] = Given(digest, source.output.artifact, source.output.kind, source.metrics, source.run, path,
+                                source.tables)
         return found
+
+    def recipe(self, node: Node) -> Recipe | None:
+        """The recipe of a step of the pipeline; that of a phase with the state it begins with, once that is settled."""
+        if not isinstance(node.step.fn, StepDefinition):
+            return None
+        arm = self.arms[node.address]
+        return self.bound(node.step.config, arm)
+
+    def bound(self, recipe: Recipe, arm: Arm) -> Recipe:
+        """A recipe of ``arm``, complete once the training that it continues is settled."""
+        if not arm.previous or arm.previous not in self.settled:
+            return recipe
+        return bound(recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest)
 
     def identity(self, node: Node) -> Identity:
         """What the step is, now that its inputs are settled."""
-        return identify(node.step, {name: given.digest for name, given in self.given(node).items()}, self.code)
+        inputs = {name: given.digest for name, given in self.given(node).items()}
+        return identify(node.step, inputs, self.code, self.recipe(node))
 
     def hit(self, node: Node, identity: Identity) -> Settled | None:
         """The output that the step has already, re-verified; None when it must be executed.
@@ -113,7 +137,8 @@ class Planner:
             return self._present(node, identity, node.step.override, "pinned")
         if isinstance(node.step.fn, Adopted):
             return self._present(node, identity, node.step.fn, "adopted")
-        for fact in self.memory.candidates(identity.step, identity.digest):
+        apart = self.arms[node.address].plan.name if node.step.apart else ""
+        for fact in self.memory.candidates(identity.step, identity.digest, apart):
             damage = self.whole.damage(fact.body)
             if not damage:
                 return Settled.of(node.address, "cached", fact)

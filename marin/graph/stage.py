@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import json
 
+from marin.errors import Paused
 from marin.executor import StageOutcome, run_stage
 from marin.graph.arms import Arm
 from marin.pipeline import PIPELINE
 from marin.plan import Plan
-from marin.recipe import Execution, from_plain, plain
+from marin.recipe import Execution, Recipe, from_plain, plain
 from marin.root import Root, open_root
 
 
-def stage_payload(root: Root, arm: Arm, stage: str, *, force: bool, devices: int, experiment: str) -> bytes:
-    """What :func:`execute_stage` is given."""
+def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
+                  continues: str | None, experiment: str) -> bytes:
+    """What :func:`execute_stage` is given. ``pause_at`` and ``continues`` are those of :class:`marin.recipe.Execution`."""
     return json.dumps({"root": root.location, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps],
-                       "recipe": plain(arm.recipe), "stage": stage, "force": force, "devices": devices,
-                       "experiment": experiment}).encode()
+                       "recipe": plain(recipe), "stage": stage, "force": force, "devices": devices,
+                       "pause_at": pause_at, "continues": continues, "experiment": experiment}).encode()
 
 
 def execute_stage(payload: bytes) -> bytes:
     """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
     task = json.loads(payload)
     plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
-    outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
-                        root=open_root(task["root"]), project=None, execution=Execution(devices=task["devices"]),
-                        force=task["force"])
+    execution = Execution(devices=task["devices"], pause_at=task["pause_at"], continues=task["continues"])
+    try:
+        outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
+                            root=open_root(task["root"]), project=None, execution=execution, force=task["force"])
+    except Paused as pause:
+        return json.dumps({"paused": pause.where}).encode()
     return _answer(outcome)
 
 
@@ -39,5 +44,5 @@ def _answer(outcome: StageOutcome) -> bytes:
     output = {"kind": result.output.kind, "digest": result.output.digest, "size": result.output.size,
               "artifact": result.output.artifact}
     return json.dumps({"action": outcome.action, "run": result.origin, "identity": result.identity, "output": output,
-                       "metrics": dict(result.metrics), "completed_at": result.completed_at,
+                       "metrics": dict(result.metrics), "tables": dict(result.tables), "completed_at": result.completed_at,
                        "seconds": result.seconds}).encode()

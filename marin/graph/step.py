@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from marin.errors import UsageError
+from marin.phases import PREVIOUS
 from marin.recipe import Recipe
 from marin.steps import StepDefinition
 
@@ -35,7 +36,8 @@ class Resources:
 
     ``cpus`` are processor cores, ``memory`` bytes (0: not known), ``gpus`` devices. ``in_process``: the function takes
     less time than handing it to another process, so the executor calls it itself. ``retries``: how often a step that
-    raised an error is tried again. ``devices``: how many devices a training uses.
+    raised an error is tried again. ``devices``: how many devices a training uses; ``moves`` pauses it before train steps and
+    moves it: ``((40, 1), (80, 2))`` is one device up to train step 40, two up to 80, then ``devices``.
     """
 
     cpus: int = 1
@@ -44,6 +46,7 @@ class Resources:
     in_process: bool = False
     retries: int = 0
     devices: int = 1
+    moves: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,10 @@ class Step:
         fn: a function of one :class:`Context` in a module or an experiment file; or a step of the pipeline
             (:class:`marin.steps.StepDefinition`), whose ``config`` is a whole :class:`marin.recipe.Recipe`.
         config: what the function gets: mappings, lists, texts, numbers, dataclasses, recipe sections.
-        inputs: outputs of other steps, by the name that the function knows them by.
+        inputs: outputs of other steps, by the name that the function knows them by. A step of the pipeline in a phase
+            (``config.phase`` without a state) also takes ``previous``: the training that it continues.
+        apart: a label for an execution of its own. Results that were made elsewhere are no hit then, although they have
+            the same identity: to see that two executions give the same bits.
 
     Raises:
         UsageError: an address that cannot be one, a function that is none, an input that is no reference.
@@ -106,6 +112,7 @@ class Step:
     inputs: Mapping[str, Step | Ref] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
     override: Pinned | None = None
+    apart: str = ""
 
     def __post_init__(self) -> None:
         if len(str(self.name)) > LONGEST_ADDRESS or not ADDRESS.match(str(self.name)):
@@ -135,9 +142,11 @@ class Step:
         if not isinstance(self.config, Recipe):
             raise UsageError("a step of the pipeline needs a recipe", where=f"step {self.name}", expected="a Recipe",
                              found=type(self.config).__name__, cure="use default_train and its like from experiments.defaults")
-        if set(self.inputs) != set(definition.inputs):
+        phase = self.config.phase
+        wanted = {*definition.inputs, *([PREVIOUS] if phase is not None and phase.state is None else [])}
+        if set(self.inputs) != wanted:
             raise UsageError("a step of the pipeline has other inputs", where=f"step {self.name}",
-                             expected=", ".join(definition.inputs) or "no inputs", found=", ".join(self.inputs) or "none",
+                             expected=", ".join(sorted(wanted)) or "no inputs", found=", ".join(self.inputs) or "none",
                              cure="use default_train and its like from experiments.defaults")
 
 
@@ -152,7 +161,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Input:
-    """An input as the function sees it: its content, its numbers, and its bytes in a folder or a file (read only)."""
+    """An input as the function sees it: its content, its numbers, and its bytes in a folder or a file (read only).
+    ``run`` is the run or the graph that made it; ``tables`` are small CSV texts, such as the ``loss`` of a training."""
 
     digest: str
     kind: str
@@ -160,6 +170,7 @@ class Input:
     read: Callable[[], bytes]
     checkout: Callable[[], Path]
     run: str = ""
+    tables: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -206,7 +217,7 @@ class Context:
 def override_output(step: Step, digest: str) -> Step:
     """``step`` with its output pinned to an artifact that exists: it is not executed, and what depends on it is identified
     by the pinned content. The pin is recorded with the run of the graph."""
-    return Step(step.name, step.fn, step.config, step.inputs, step.resources, Pinned(digest, _kind(step)))
+    return Step(step.name, step.fn, step.config, step.inputs, step.resources, Pinned(digest, _kind(step)), step.apart)
 
 
 def adopt(name: str, digest: str, *, kind: str, vouched_by: str, note: str = "") -> Step:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Given:
     metrics: Mapping[str, float] = field(default_factory=dict)
     run: str = ""
     path: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Room:
             return self.values[given.digest]
         with unconfined():
             return _content(self.store, given)
+
+    def table(self, digest: str) -> str:
+        """A small text that a step recorded beside its output."""
+        with unconfined():
+            return self.store.read(digest).decode()
 
     def out(self) -> Path:
         """The empty folder to fill."""
@@ -114,7 +120,8 @@ def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
     """
 
     def view(name: str, given: Given) -> Input:
-        return Input(given.digest, given.kind, given.metrics, lambda: room.read(given), lambda: room.take(name, given), given.run)
+        return Input(given.digest, given.kind, given.metrics, lambda: room.read(given), lambda: room.take(name, given), given.run,
+                     {table: partial(room.table, digest) for table, digest in given.tables.items()})
 
     context = Context(step.name, reveal(step.config), {name: view(name, given) for name, given in inputs.items()},
                       room.out, room.scratch)
@@ -212,7 +219,8 @@ def execute_job(payload: bytes) -> bytes:
 def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mapping[str, Given]) -> bytes:
     """What :func:`execute_job` is given."""
     described: dict[str, Any] = {name: {"digest": given.digest, "artifact": given.artifact, "kind": given.kind,
-                                        "metrics": dict(given.metrics), "run": given.run, "path": given.path}
+                                        "metrics": dict(given.metrics), "run": given.run, "path": given.path,
+                                        "tables": dict(given.tables)}
                                  for name, given in inputs.items()}
     return json.dumps({"root": root.location, "file": str(file), "address": step.name, "identity": identity,
                        "inputs": described}).encode()

@@ -1,0 +1,188 @@
+"""What an execution of a graph writes into the ledger: its beginning, each step of a function, and how it ended.
+
+The stream is ``graph/<id>``. Steps of the pipeline write their own events, in the run of their arm; the results of
+graph.completed name all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
+from marin import environment, events
+from marin.code import code_folder, files_listing, provenance
+from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.graph.closure import closure_of
+from marin.graph.graph import Graph, Node
+from marin.graph.identity import Identity
+from marin.graph.planning import Planner, Settled
+from marin.graph.step import Adopted
+from marin.graph.work import Given, Made
+from marin.runners.jobs import RunnerName
+from marin.steps import StepDefinition
+
+ENDS_SHOWN = 200
+LASTING = (StepFailed, DataError, UsageError, Diverged)
+"""Errors of the step's own making: the same step will fail again."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a graph is executed; none of it decides a bit.
+
+    ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
+    ``max_concurrent``: processes at a time at most (0: as resources allow). ``experiment``: digest of a registration that the
+    runs cite.
+    """
+
+    force: bool = False
+    force_failed: bool = False
+    max_concurrent: int = 0
+    runner: RunnerName = "local"
+    address: str | None = None
+    experiment: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that has no output. ``because`` is an address when a step that it needs failed, and ``error`` says why."""
+
+    address: str
+    error: str
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record."""
+
+    graph: str
+    settled: Mapping[str, Settled]
+    failures: Mapping[str, Failure]
+    event: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps ended in which way."""
+        counted: Counter[str] = Counter(item.action for item in self.settled.values())
+        counted.update("skipped" if item.because else "failed" for item in self.failures.values())
+        return dict(sorted(counted.items()))
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step that is to be executed: what it is, what it reads, which attempt this is, and how often it has moved."""
+
+    node: Node
+    identity: Identity
+    inputs: Mapping[str, Given]
+    attempt: int = 1
+    move: int = 0
+
+    @property
+    def key(self) -> str:
+        """What is claimed: the identity, and for an execution apart its label with it."""
+        label = self.node.step.apart
+        return canonical_digest([self.identity.digest, label]) if label else self.identity.digest
+
+
+@dataclass
+class Record:
+    """The events of one execution of a graph."""
+
+    id: str
+    graph: Graph
+    planner: Planner
+    options: Options
+    file: Path | None
+    executor: str
+    begun: bool = False
+    codes: set[str] = field(default_factory=set)
+
+    def started(self, work: Work) -> Draft | None:
+        """step.started of a function; a step of the pipeline writes its own, in its run."""
+        if isinstance(work.node.step.fn, StepDefinition):
+            listing = files_listing(code_folder(), work.node.step.fn.code)
+            self._keep_code(work.identity.code, canonical_bytes([list(item) for item in listing]))
+            return None
+        if isinstance(work.node.step.fn, Adopted):
+            return None
+        assert callable(work.node.step.fn), "only functions are left"
+        self._keep_code(work.identity.code, closure_of(work.node.step.fn).encoded)
+        identity = work.identity
+        return self._draft(events.STEP_STARTED, events.StepStarted(
+            run=self.id, step=identity.step, identity=identity.digest, config_digest=canonical_digest(dict(identity.config)),
+            config=dict(identity.config), inputs=dict(identity.inputs), code=identity.code, attempt=work.attempt,
+            address=work.node.address, lock=identity.lock))
+
+    def _keep_code(self, digest: str, listing: bytes) -> None:
+        """The list of code files under its digest, so that a later run can say which of them changed."""
+        if digest not in self.codes:
+            self.codes.add(digest)
+            self.planner.store.put_bytes(listing)
+
+    def completed(self, work: Work, made: Made) -> Draft:
+        """step.completed of a function."""
+        identity = work.identity
+        self.planner.whole.forget(made.output.artifact)
+        return self._draft(events.STEP_COMPLETED, events.StepCompleted(
+            run=self.id, step=identity.step, identity=identity.digest, inputs=dict(identity.inputs), output=made.output,
+            metrics={name: value.hex() for name, value in made.metrics.items()}, seconds=round(made.seconds, 6),
+            address=work.node.address))
+
+    def failed(self, work: Work, error: LedgerError) -> Draft:
+        """step.failed of a function."""
+        return self._draft(events.STEP_FAILED, events.StepFailed(
+            run=self.id, step=work.identity.step, identity=work.identity.digest, error=str(error)[:4000],
+            address=work.node.address, lasting=isinstance(error, LASTING)))
+
+    def beginning(self) -> list[Draft]:
+        """graph.started, before the first step of this execution."""
+        if self.begun:
+            return []
+        source = provenance(code_folder())
+        if source.diff:
+            self.planner.store.put_bytes(source.diff)
+        return [self._draft(events.GRAPH_STARTED, events.GraphStarted(
+            graph=self.id, name=self.graph.name, file=self.file.name if self.file else "",
+            declaration=self.graph.declaration(), steps=len(self.graph.nodes), ends=list(self.graph.ends)[:ENDS_SHOWN],
+            options={"force": self.options.force, "force_failed": self.options.force_failed, "runner": self.options.runner,
+                     "executor": self.executor, "experiment": self.options.experiment},
+            code=source.describe(), environment=environment.describe(self.planner.code.lock)))]
+
+    def ending(self, outcome: str, failures: Mapping[str, Failure]) -> list[Draft]:
+        """How it ended; nothing for an execution in which nothing happened."""
+        settled = self.planner.settled
+        adoptions = [draft for node in self.graph.nodes.values() if isinstance(node.step.fn, Adopted)
+                     and node.address in settled and not self.planner.memory.results.get(settled[node.address].identity)
+                     for draft in self._adoption(node)]
+        if not self.begun and not adoptions:
+            return []
+        rows = [{"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
+                 "digest": item.output.digest, "artifact": item.output.artifact, "kind": item.output.kind,
+                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at}
+                for item in (settled[address] for address in self.graph.nodes if address in settled)]
+        results = self.planner.store.put_bytes(canonical_bytes(rows)).digest
+        ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
+        return [*self.beginning(), *adoptions, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
+            graph=self.id, outcome=outcome, counts=Outcome(self.id, settled, failures, -1).counts, results=results,
+            outputs={address: settled[address].output for address in ends},
+            failed=[item.address for item in failures.values() if not item.because][:ENDS_SHOWN]))]
+
+    def _adoption(self, node: Node) -> list[Draft]:
+        adopted, settled = node.step.fn, self.planner.settled[node.address]
+        assert isinstance(adopted, Adopted)
+        return [
+            self._draft(events.ARTIFACT_ADOPTED, events.ArtifactAdopted(
+                graph=self.id, address=node.address, artifact=adopted.digest, kind=adopted.kind, vouched_by=adopted.vouched_by,
+                note=adopted.note)),
+            self._draft(events.STEP_COMPLETED, events.StepCompleted(
+                run=self.id, step=settled.step, identity=settled.identity, inputs={}, output=settled.output, metrics={},
+                seconds=0.0, address=node.address)),
+        ]
+
+    def _draft(self, kind: str, body: events.Body) -> Draft:
+        return Draft(kind, f"graph/{self.id}", events.write(body))

@@ -213,7 +213,7 @@ def _counters(before: State, after: State, steps: int, batch: int) -> list[tuple
         if new is None or old.dtype.kind not in "iu":
             continue
         step = {"key": 0, "cursor": steps * batch}.get(path, steps)
-        expected = (old.astype(object) + step) % (1 << 8 * old.dtype.itemsize)
-        if (expected != new.astype(object)).any():
-            wrong.append((path, f"expected {expected.tolist()}, found {new.tolist()}"))
+        expected = [(value + step) % (1 << 8 * old.dtype.itemsize) for value in old.reshape(-1).tolist()]
+        if expected != new.reshape(-1).tolist():
+            wrong.append((path, f"expected {expected}, found {new.reshape(-1).tolist()}"))
     return wrong

@@ -167,13 +167,9 @@ class Verification:
         return replace(report, event=receipt.index)
 
     def _judged(self, name: str, judge: Callable[[], Verdict]) -> Verdict:
-        """The verdict of ``judge``. An error of the ledger's tree becomes the verdict that it means; a difference that was
-        found with other code or another lock than the run's proves nothing against it."""
-        logger.info("verifying %s", name)
-        try:
-            verdict = judge()
-        except LedgerError as error:
-            verdict = Verdict(outcome_of(error), (str(error),))
+        """The verdict of ``judge``. A difference that was found with other code or another lock than the run's proves
+        nothing against it."""
+        verdict = _judged(name, judge)
         reasons = self.surroundings.reasons(EXECUTES.get(name, ())) if verdict.outcome == "FAIL" else ()
         if not reasons:
             return verdict
@@ -471,6 +467,15 @@ def unreadable(root: Root, name: str, trusted: Sequence[VerifierKey], error: Led
     return Report(run=name, verdicts={key: Verdict("FAIL", lines) if key == "ledger" else unread for key in NAMES},
                   training=TrainingSummary("none", 0, 0, 1, 0.0), divergence=None, origin=origin, size=size, root=digest,
                   remarks=())
+
+
+def _judged(name: str, judge: Callable[[], Verdict]) -> Verdict:
+    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means."""
+    logger.info("verifying %s", name)
+    try:
+        return judge()
+    except LedgerError as error:
+        return Verdict(outcome_of(error), (str(error),))
 
 
 class _TemporarySandbox:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from typing import Any
 
 from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
 from marin import events as kinds
+from marin.root import Root
 
 _VERSION = 1
 _WAIT = 60.0
@@ -45,6 +47,7 @@ CREATE TABLE IF NOT EXISTS results (
 CREATE INDEX IF NOT EXISTS results_artifact ON results (artifact);
 CREATE INDEX IF NOT EXISTS results_digest ON results (digest);
 CREATE INDEX IF NOT EXISTS results_identity ON results (identity);
+CREATE INDEX IF NOT EXISTS results_step ON results (step, idx);
 CREATE TABLE IF NOT EXISTS metrics (
     run TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL,
     PRIMARY KEY (run, name)
@@ -59,6 +62,10 @@ CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
 CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
 """
+
+
+_RUN = ("run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, failed, "
+        "verdicts")
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,18 @@ class Made:
     digest: str
     artifact: str
     kind: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A training checkpoint, saved before train step ``step``."""
+
+    run: str
+    step: int
+    index: int
+    state: str
+    artifact: str
     size: int
 
 
@@ -130,8 +149,7 @@ class Catalog:
 
     def runs(self, run: str | None = None) -> list[Run]:
         """All runs in the order in which they started, or the one with this id."""
-        rows = self._all("SELECT run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, "
-                         "completed, failed, verdicts FROM runs WHERE ?1 IS NULL OR run = ?1 ORDER BY idx", run)
+        rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_given(run))  # noqa: S608
         return [self._run(row) for row in rows]
 
     def _run(self, row: Sequence[Any]) -> Run:
@@ -147,25 +165,31 @@ class Catalog:
 
     def run_ids(self, beginning: str = "") -> list[str]:
         """The ids that begin so, in the order in which they started."""
-        return [row[0] for row in self._all("SELECT run FROM runs WHERE run >= ?1 AND run < ?1 || char(1114111) ORDER BY idx",
-                                            beginning)]
+        return [row[0] for row in self._all("SELECT run FROM runs WHERE run >= ? AND run < ? ORDER BY idx",
+                                            beginning, f"{beginning}\U0010ffff")]
 
     def results(self, run: str | None = None) -> list[Made]:
         """Every output, or those of one run, in the order of the log."""
-        return self._made("?1 IS NULL OR run = ?1 ORDER BY idx", run)
+        return self._made(f"{_of(run)} ORDER BY idx", *_given(run))
 
     def made(self, digest: str) -> list[Made]:
         """The outputs whose content or stored bytes have this digest, those that made it first."""
-        return self._made("artifact = ?1 OR digest = ?1 ORDER BY idx != completed_at, idx", digest)
+        return self._made("WHERE artifact = ? OR digest = ? ORDER BY idx != completed_at, idx", digest, digest)
+
+    def named(self, step: str) -> list[Made]:
+        """The results of steps of this name or address, the newest first, 50 at most."""
+        return self._made("WHERE step = ? ORDER BY idx DESC LIMIT 50", step)
 
     def by_identity(self, beginning: str) -> list[Made]:
         """The results of steps whose identity begins so."""
-        return self._made("identity >= ?1 AND identity < ?1 || char(1114111) ORDER BY idx LIMIT 50", beginning)
+        return self._made("WHERE identity >= ? AND identity < ? ORDER BY idx LIMIT 50", beginning, f"{beginning}\U0010ffff")
 
-    def checkpoints(self, digest: str | None = None) -> list[tuple[str, int, int, str, str, int]]:
-        """(run, train step, event, state, artifact, size) of all training checkpoints, or of those of this digest."""
-        return self._all("SELECT run, step, idx, state, artifact, size FROM checkpoints "
-                         "WHERE ?1 IS NULL OR artifact = ?1 OR state = ?1 ORDER BY idx", digest)
+    def checkpoints(self, digest: str | None = None) -> list[Saved]:
+        """All training checkpoints, or those whose state or stored tree has this digest."""
+        where = "" if digest is None else "WHERE artifact = ? OR state = ? "
+        return [Saved(*row) for row in self._all(
+            f"SELECT run, step, idx, state, artifact, size FROM checkpoints {where}ORDER BY idx",  # noqa: S608
+            *_given(digest), *_given(digest))]
 
     def metrics(self, run: str) -> dict[str, float]:
         """The numbers of a run, by name."""
@@ -208,12 +232,12 @@ class Catalog:
         return [Number(*row) for row in self._all(
             "SELECT run, name, value, idx, completed_at FROM metrics WHERE name = ? ORDER BY idx DESC LIMIT ?", name, limit)]
 
-    def _made(self, where: str, *values: str | None) -> list[Made]:
+    def _made(self, rest: str, *values: str) -> list[Made]:
         return [Made(*row) for row in self._all(
-            f"SELECT run, step, idx, completed_at, identity, digest, artifact, kind, size FROM results WHERE {where}",  # noqa: S608
+            f"SELECT run, step, idx, completed_at, identity, digest, artifact, kind, size FROM results {rest}",  # noqa: S608
             *values)]
 
-    def _all(self, statement: str, *values: str | float | None) -> list[Any]:
+    def _all(self, statement: str, *values: str | float) -> list[Any]:
         return self._file.connection.execute(statement, values).fetchall()
 
     # Folding
@@ -232,6 +256,24 @@ class Catalog:
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, target.size, target.root))
 
 
+@contextmanager
+def open_catalog(root: Root) -> Iterator[Catalog]:
+    """The catalog of a root, up to its newest event."""
+    reader, path = root.reader(), root.projection_path()
+    with Projection(path, reader) as projection:
+        projection.catch_up()
+        with Catalog(path and path.with_name(f"catalog-{path.name}"), projection, reader) as catalog:
+            yield catalog
+
+
+def _of(run: str | None) -> str:
+    return "" if run is None else "WHERE run = ?"
+
+
+def _given(value: str | None) -> list[str]:
+    return [] if value is None else [value]
+
+
 Indexed = tuple[int, Event]
 
 
@@ -241,6 +283,11 @@ def _until(found: Iterable[Indexed], size: int) -> Iterator[Indexed]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _name(body: Mapping[str, Any]) -> str:
+    """What a result is called in its run: the step of the pipeline, or the address of a graph's step."""
+    return _text(body.get("address")) or _text(body.get("step"))
 
 
 def _section(recipe: object, name: str) -> Mapping[str, Any]:
@@ -264,7 +311,7 @@ def _fold_completed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
         body, output = event.body, event.body.get("output")
         if not isinstance(output, Mapping):
             continue
-        run, step = _text(body.get("run")), _text(body.get("step"))
+        run, step = _text(body.get("run")), _name(body)
         _result(db, index, index, body, output)
         metrics = body.get("metrics")
         for name, value in (metrics.items() if isinstance(metrics, Mapping) else ()):
@@ -278,7 +325,7 @@ def _fold_cached(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
         body, output, made = event.body, event.body.get("output"), event.body.get("completed_at")
         if not isinstance(output, Mapping) or not isinstance(made, int):
             continue
-        run, step = _text(body.get("run")), _text(body.get("step"))
+        run, step = _text(body.get("run")), _name(body)
         if db.execute("SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (run, step, index)).fetchone():
             continue
         _result(db, index, made, body, output)
@@ -289,7 +336,7 @@ def _fold_cached(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
 def _result(db: sqlite3.Connection, index: int, made: int, body: Mapping[str, Any], output: Mapping[str, Any]) -> None:
     seconds, size = body.get("seconds"), output.get("size")
     db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (
-        _text(body.get("run")), _text(body.get("step")), index, made, _text(body.get("identity")), _text(output.get("digest")),
+        _text(body.get("run")), _name(body), index, made, _text(body.get("identity")), _text(output.get("digest")),
         _text(output.get("artifact")), _text(output.get("kind")), size if isinstance(size, int) else 0,
         seconds if isinstance(seconds, int | float) else None))
 

@@ -13,6 +13,7 @@ whoever knows BabyLM's or Marin's commands types it.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import fnmatch
 import itertools
@@ -27,6 +28,8 @@ from marin.errors import UsageError
 from marin.recipe import Recipe, from_mapping
 
 CONFIG, PRICES = "config", "prices.yaml"
+PACKAGE = "# @package "
+"""How a file says in Hydra's words which section it fills."""
 COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
 
 
@@ -51,19 +54,20 @@ def groups(conf: Path) -> dict[str, list[str]]:
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
-def compose(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None) -> Composed:
-    """The one recipe that ``arguments`` name.
+def compose(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None,
+            base: Mapping[str, Any] | None = None) -> Composed:
+    """The one recipe that ``arguments`` name; ``base`` (values of a whole recipe) takes the place of the defaults.
 
     Raises:
         UsageError: they cannot be parsed, name a group, a member or a key that is not there, give a value of the wrong
             type or out of range, or more than one value (that is a sweep).
     """
-    found = list(sweep(arguments, config_json=config_json, conf=conf, several=False))
-    return found[0]
+    (found,) = sweep(arguments, config_json=config_json, conf=conf, base=base, several=False)
+    return found
 
 
 def sweep(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None,
-          several: bool = True) -> Iterator[Composed]:
+          base: Mapping[str, Any] | None = None, several: bool = True) -> Iterator[Composed]:
     """Every recipe of a sweep, all of them checked before the first is returned; later values vary fastest."""
     folder = conf or conf_folder()
     choices = _parsed(arguments, groups(folder))
@@ -72,7 +76,7 @@ def sweep(arguments: Sequence[str], *, config_json: str | None = None, conf: Pat
     if swept and not several:
         raise UsageError("several values for one key", where=f"{COMMAND_LINE}: {swept[0].key}", expected="one value",
                          found=f"{len(swept[0].values)} values", cure="add -m for a sweep over them")
-    composed = [_composed(folder, [choice.pick(value) for choice, value in zip(choices, values, strict=True)], given,
+    composed = [_composed(folder, base, [choice.pick(value) for choice, value in zip(choices, values, strict=True)], given,
                           tuple(f"{choice.key}={value.text}" for choice, value in zip(choices, values, strict=True)
                                 if choice in swept))
                 for values in itertools.product(*(choice.values for choice in choices))]
@@ -175,7 +179,8 @@ def _json(text: str | None) -> Mapping[str, Any]:
     return value
 
 
-def _composed(conf: Path, choices: Sequence[_Choice], given: Mapping[str, Any], overrides: tuple[str, ...]) -> Composed:
+def _composed(conf: Path, base: Mapping[str, Any] | None, choices: Sequence[_Choice], given: Mapping[str, Any],
+              overrides: tuple[str, ...]) -> Composed:
     members = groups(conf)
     picked: dict[str, str] = {}
     for group, value in given.items():
@@ -183,7 +188,7 @@ def _composed(conf: Path, choices: Sequence[_Choice], given: Mapping[str, Any], 
             _member(group, value, members[group], f"{CONFIG_JSON}: {group}")
             picked[group] = value
     picked |= {choice.key: choice.values[0].value for choice in choices if choice.group}
-    values = _from_groups(conf, picked)
+    values = _from_groups(conf, picked) if base is None else _over(conf, base, picked)
     sources: dict[str, str] = {}
     for key, value in given.items():
         if not (key in members and isinstance(value, str)):
@@ -212,6 +217,22 @@ def _from_groups(conf: Path, picked: Mapping[str, str]) -> dict[str, Any]:
                          cure="correct the file it names") from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def _over(conf: Path, base: Mapping[str, Any], picked: Mapping[str, str]) -> dict[str, Any]:
+    """``base`` with the sections that the picked groups fill."""
+    values = copy.deepcopy(dict(base))
+    if picked:
+        composed = _from_groups(conf, picked)
+        sections = {section_of(conf, group, name) for group, name in picked.items()}
+        values |= {section: composed[section] for section in sections}
+    return values
+
+
+def section_of(conf: Path, group: str, name: str) -> str:
+    """The section of a recipe that a member of a group fills: the group's name, or what its first line says."""
+    first = (conf / group / f"{name}.yaml").read_text("utf-8").partition("\n")[0]
+    return first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
 
 
 def _set(values: dict[str, Any], path: str, value: Any, source: str, sources: dict[str, str], *, merge: bool = False) -> None:

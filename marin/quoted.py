@@ -85,6 +85,8 @@ def _answer(catalog: Catalog, quoted: Quoted, name: str) -> Answer:
 
 def _meant(name: str, known: Sequence[str]) -> list[str]:
     """The names of the ledger that ``name`` can mean: itself, or every step's metric of that name."""
+    if name in known:
+        return [name]
     step, point, rest = re.sub(r"[/:]", ".", name).partition(".")
     if not point:
         return [item for item in known if item.partition(".")[2] == step]

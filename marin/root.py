@@ -108,13 +108,13 @@ class Root:
     def history(self) -> LedgerHistory:
         """The events so far. The read model finds them; each that is given out is verified in the log itself."""
         reader = self.reader()
-        path = self._projection_path()
+        path = self.projection_path()
         if path is not None:
             with Projection(path, reader) as projection:
                 projection.catch_up()
         return LedgerHistory(reader, path)
 
-    def _projection_path(self) -> Path | None:
+    def projection_path(self) -> Path | None:
         """Where the read model is kept: below ``local``; nowhere when that may not be written."""
         if not self.local.is_dir() or not os.access(self.local, os.W_OK):
             return None

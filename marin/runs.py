@@ -7,7 +7,7 @@ checkpoints, evaluation) are read from the stream of the run that executed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -140,7 +140,11 @@ def resolve(history: History, name: str) -> str:
     Raises:
         UsageError: no run or several runs answer to it; the message lists those that come near.
     """
-    known = run_ids(history)
+    return pick(run_ids(history), name)
+
+
+def pick(known: Sequence[str], name: str) -> str:
+    """As :func:`resolve`, among these ids, the oldest first."""
     if not known:
         raise UsageError("there are no runs", where=name, expected="a run in this root", found="an empty ledger",
                          cure="make one with `dvc repro`")

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import click
 
 from marin import runs
+from marin.catalog import Catalog, Run, open_catalog
 from marin.cli.output import human_size, print_json, print_table
 from marin.root import Root, open_root
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["runs", "artifacts"]), default="runs")
+@click.argument("what", type=click.Choice(["runs", "artifacts", "experiments"]), default="runs")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def ls(what: str, as_json: bool) -> None:
-    """List runs or artifacts.
+    """List runs, artifacts or experiments.
 
     Runs come with their state, their headline numbers and the newest verdict on them; artifacts are those that
-    events name, with the step and the runs that they belong to.
+    events name, with the step and the runs that they belong to; experiments are those that are registered.
 
     \b
     Examples:
       marin ls
       marin ls runs --json
       marin ls artifacts
+      marin ls experiments
     """
     root = open_root()
-    if what == "runs":
-        _runs(root, as_json=as_json)
-    else:
-        _artifacts(root, as_json=as_json)
+    if what == "experiments":
+        from marin.cli.experiment import print_experiments
+
+        print_experiments(root, as_json=as_json)
+        return
+    with open_catalog(root) as catalog:
+        if what == "runs":
+            _runs(catalog, as_json=as_json)
+        else:
+            _artifacts(root, catalog, as_json=as_json)
 
 
-def _runs(root: Root, *, as_json: bool) -> None:
-    views = list(runs.load_all(root.history()))
+def _runs(catalog: Catalog, *, as_json: bool) -> None:
+    listed, metrics = catalog.runs(), catalog.all_metrics()
     if as_json:
-        print_json([summarize(view) for view in views])
+        outputs: dict[str, dict[str, str]] = {}
+        for made in catalog.results():
+            outputs.setdefault(made.run, {})[made.step] = made.digest
+        print_json([{"run": run.run, "status": run.status, "started": run.started, "plan": run.plan,
+                     "recipe_digest": run.recipe_digest, "outputs": outputs.get(run.run, {}), "metrics": metrics.get(run.run, {}),
+                     "verdicts": run.verdicts} for run in listed])
         return
     columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
-    print_table(columns, [_row(view) for view in views], empty="no runs yet: `dvc repro` makes one")
+    print_table(columns, [_row(run, metrics.get(run.run, {})) for run in listed], empty="no runs yet: `dvc repro` makes one")
+
+
+def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
+    return (run.run, run.started[:19] + "Z", run.status, run.dataset, run.model, run.num_steps,
+            _number(metrics.get("train.loss_last")), _number(metrics.get("evaluate.perplexity")), in_a_word(run.verdicts))
 
 
 def summarize(view: runs.RunView) -> dict[str, object]:
@@ -57,28 +75,15 @@ def summarize(view: runs.RunView) -> dict[str, object]:
     }
 
 
-def _row(view: runs.RunView) -> tuple[str, ...]:
-    recipe = view.started.body.recipe
-    model = recipe.get("model", {})
-    metrics = view.metrics
-    return (
-        view.run,
-        view.started.time[:19] + "Z",
-        view.status,
-        str(recipe.get("dataset", {}).get("name", "")),
-        f"{model.get('architecture', '')} {model.get('num_layers', '')}x{model.get('hidden_dim', '')}",
-        str(recipe.get("trainer", {}).get("num_steps", "")),
-        _number(metrics.get("train.loss_last")),
-        _number(metrics.get("evaluate.perplexity")),
-        verdict(view),
-    )
-
-
 def verdict(view: runs.RunView) -> str:
     """The newest verdict on a run in a word or two."""
-    if not view.verdicts:
+    return in_a_word(view.verdicts[-1].body.verdicts if view.verdicts else None)
+
+
+def in_a_word(verdicts: Mapping[str, str] | None) -> str:
+    """Five verdicts in a word or two."""
+    if not verdicts:
         return "no"
-    verdicts = view.verdicts[-1].body.verdicts
     for worst in ("FAIL", "UNAVAILABLE", "UNSUPPORTED"):
         named = [name for name, value in verdicts.items() if value == worst]
         if named:
@@ -102,27 +107,22 @@ class Named:
     runs: list[str] = field(default_factory=list)
 
 
-def artifacts_of(views: list[runs.RunView]) -> list[Named]:
-    """Every artifact that these runs name, once, in the order of its first mention."""
+def artifacts_of(catalog: Catalog) -> list[Named]:
+    """Every artifact that runs name, once, in the order of its first mention."""
+    mentions = [(made.index, made.artifact, made.kind, made.size, made.step, made.run) for made in catalog.results()]
+    mentions += [(saved.index, saved.artifact, f"checkpoint at {saved.step}", saved.size, "train", saved.run)
+                 for saved in catalog.checkpoints()]
     found: dict[str, Named] = {}
-    for view in views:
-        for artifact, kind, size, step in _mentions(view):
-            named = found.setdefault(artifact, Named(artifact, kind, size, step))
-            if view.run not in named.runs:
-                named.runs.append(view.run)
+    for _, artifact, kind, size, step, run in sorted(mentions):
+        named = found.setdefault(artifact, Named(artifact, kind, size, step))
+        if run not in named.runs:
+            named.runs.append(run)
     return list(found.values())
 
 
-def _mentions(view: runs.RunView) -> Iterator[tuple[str, str, int, str]]:
-    for step, result in view.steps.items():
-        yield result.output.artifact, result.output.kind, result.output.size, step
-    for saved in view.checkpoints:
-        yield saved.body.artifact, f"checkpoint at {saved.body.step}", saved.body.size, "train"
-
-
-def _artifacts(root: Root, *, as_json: bool) -> None:
+def _artifacts(root: Root, catalog: Catalog, *, as_json: bool) -> None:
     store = root.store()
-    named = artifacts_of(list(runs.load_all(root.history())))
+    named = artifacts_of(catalog)
     if as_json:
         print_json([{"artifact": item.artifact, "kind": item.kind, "size": item.size, "step": item.step,
                      "runs": item.runs, "present": store.has(item.artifact)} for item in named])

@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from ledger import NotFound, parse_digest
+from ledger import NotFound
 from marin import runs
+from marin.catalog import open_catalog
+from marin.cli.find import show_digest, show_number, show_pointer, show_step
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict
 from marin.cli.output import human_size, print_fields, print_json, print_table
@@ -17,37 +19,52 @@ from marin.cli.summary import print_summary
 from marin.errors import UsageError
 from marin.root import Root, open_root
 
-EVENT_PREFIX = "event:"
+EVENT_PREFIX, METRIC = "event:", "metric"
 
 
 @click.command()
 @click.argument("name", metavar="ID")
+@click.argument("number", metavar="[NAME=NUMBER]", required=False)
 @click.option("--summary", is_flag=True, help="A run in a few lines, with what to try next.")
 @click.option("--recipe", is_flag=True, help="Only the recipe of the run, as it is digested.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(name: str, summary: bool, recipe: bool, as_json: bool) -> None:
-    """Show a run, an artifact or an event.
+def show(name: str, number: str | None, summary: bool, recipe: bool, as_json: bool) -> None:
+    """Show a run, a step, an artifact, an event or the runs behind a number.
 
-    ID is a run (its id, a unique beginning of it, or latest), an artifact (sha256:...), an event (its index, or
+    ID is a run (its id, a unique beginning of it, or latest), a step of one (latest/train) or of a graph (its address,
+    such as report/grammar-scaling), an artifact, a content or the identity of a step (sha256:...), an event (its index, or
     event: and its id), or the path of a pointer such as artifacts/train.json.
+
+    `metric NAME=NUMBER` names the runs whose number rounds to NUMBER, or the nearest ones; `metric NAME` the newest.
 
     \b
     Examples:
       marin show latest
       marin show latest --recipe
+      marin show latest/train
+      marin show metric eval/perplexity=12.3
       marin show 41 --json
       marin show artifacts/export.json
     """
     root = open_root()
-    if name.startswith("sha256:"):
-        _show_artifact(root, name, as_json=as_json)
+    if (name == METRIC) != (number is not None):
+        raise UsageError("what is to be shown?", where=" ".join(filter(None, (name, number))),
+                         expected="ID, or metric NAME=NUMBER", found=number or "no name of a metric",
+                         cure="see `marin show --help`")
+    if number is not None:
+        show_number(root, number, as_json=as_json)
+    elif name.startswith("sha256:"):
+        show_digest(root, name, as_json=as_json)
     elif name.endswith(".json") and Path(name).is_file():
-        _show_pointer(root, Path(name), as_json=as_json)
+        show_pointer(root, Path(name), as_json=as_json)
     elif name.isdigit() or name.startswith(EVENT_PREFIX):
         _show_event(root, name, as_json=as_json)
+    elif "/" in name:
+        show_step(root, name, as_json=as_json)
     else:
-        history = root.history()
-        view = runs.load(history, runs.resolve(history, name))
+        with open_catalog(root) as catalog:
+            run = runs.pick(catalog.run_ids(), name)
+        view = runs.load(root.history(), run)
         if recipe:
             click.echo(json.dumps(view.started.body.recipe, indent=2, sort_keys=True, ensure_ascii=False))
         elif summary:
@@ -105,35 +122,6 @@ def _show_run(view: runs.RunView) -> None:
                     empty="")
     for fact in view.failures:
         click.echo(f"\nfailed at event {fact.index}: {fact.body.step}: {fact.body.error}")
-
-
-def _show_artifact(root: Root, digest: str, *, as_json: bool) -> None:
-    parse_digest(digest)
-    store = root.store()
-    artifact = store.artifact(digest)
-    files = list(store.manifest(digest).entries) if artifact.kind == "tree" else []
-    if as_json:
-        print_json({"artifact": digest, "kind": artifact.kind, "size": artifact.size,
-                    "files": [{"path": f.path, "size": f.size, "digest": f.digest, "executable": f.executable}
-                              for f in files]})
-        return
-    print_fields([("artifact", digest), ("kind", artifact.kind), ("size", human_size(artifact.size))])
-    if files:
-        click.echo()
-        print_table(("path", "size", "digest"), [(f.path, human_size(f.size), f.digest) for f in files], empty="")
-
-
-def _show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
-    from marin.pointer import read_pointer
-
-    pointer = read_pointer(path)
-    for view in reversed(list(runs.load_all(root.history()))):
-        for step in view.steps.values():
-            if step.output.digest == pointer.digest:
-                _show_artifact(root, step.output.artifact, as_json=as_json)
-                return
-    raise NotFound("no run of this root made what the pointer names", where=str(path), expected=pointer.digest,
-                   found="no such output", cure="make it with `dvc repro`")
 
 
 def _show_event(root: Root, name: str, *, as_json: bool) -> None:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,34 +14,40 @@ from marin.root import Root, open_root
 if TYPE_CHECKING:
     from marin.composition import Composed
     from marin.forecast import Forecast
+    from marin.runs import RunView
 
-log = logging.getLogger(__name__)
 
-
-@dataclass
+@dataclass(frozen=True)
 class Trained:
-    """How one recipe of the command line ended: its run, and what each step did; ``error`` is the last line of a failure."""
+    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed first."""
 
     overrides: tuple[str, ...]
     recipe_digest: str
-    run: str | None = None
-    steps: dict[str, str] = field(default_factory=dict)
-    error: str = ""
-    exit_code: int = 0
+    run: RunView | None
+    steps: Mapping[str, str]
+    metrics: Mapping[str, float]
+    failed: str
+    error: str
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command()
 @click.argument("overrides", nargs=-1, metavar="[GROUP=NAME | KEY=VALUE]...")
 @click.option("-m", "--multirun", is_flag=True, help="A sweep: every combination of the values given, as in seed=1,2,3.")
 @click.option("--config-json", metavar="JSON|FILE", help="Values as a JSON object: over the groups, under the command line.")
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N",
               help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]")
 @click.option("--force", is_flag=True, help="Execute every step even if an equal result is recorded.")
+@click.option("--continue", "previous", metavar="RUN",
+              help="Go on from the last recorded state of RUN, with its recipe and the changes given here.")
+@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N processes at a time.")
+@click.option("--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+              help="Processes of this machine, or of a Ray.")
+@click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
 @click.option("--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing.")
 @click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
-def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, dry_run: bool,
-          device: str, as_json: bool) -> None:
+def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, previous: str | None,
+          max_concurrent: int | None, runner: str, address: str | None, dry_run: bool, device: str, as_json: bool) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before it
@@ -55,72 +55,86 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
     conf/config.yaml, then groups, then --config-json, then values on the command line. Results that the ledger has are
     taken over, whoever made them.
 
-    Exit status: 0 done, 1 a run of a sweep failed (the others are finished), 2 a group, a key or a value is wrong.
+    With --continue the run's own recipe takes the place of the defaults, and the state that it left is where training goes
+    on: trainer.num_steps is the length of the new phase, phase.schedule=continue keeps the learning rate's schedule.
+
+    Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 
     \b
     Examples:
       marin train model=nano trainer=smoke
       marin train +model=gpt2-small +dataset=babylm_10M optimizer.learning_rate=1e-3 seed=1 --devices 2
       marin train model=nano seed=1,2,3 -m
+      marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
-    from marin.composition import compose, sweep
+    from marin.composition import sweep
 
-    composed = list(sweep(overrides, config_json=config_json)) if multirun else [compose(overrides, config_json=config_json)]
     root = open_root()
+    base = None if previous is None else _recipe_of(root, previous)
+    composed = list(sweep(overrides, config_json=config_json, base=base, several=multirun))
+    if previous is not None:
+        composed = [_continued(root, previous, one) for one in composed]
     if dry_run:
         _forecast(root, composed, device, devices, as_json=as_json)
         return
-    root.signer()
-    outcomes = []
-    for number, one in enumerate(composed, start=1):
-        if multirun:
-            log.info("run %d of %d: %s", number, len(composed), " ".join(one.overrides) or "as composed")
-        outcomes.append(_run(root, one, devices, force=force))
-        if outcomes[-1].exit_code and not multirun:
-            break
+    outcomes = _train(root, composed, devices, force=force, max_concurrent=max_concurrent or 0, runner=runner, address=address)
     _print(root, outcomes, as_json=as_json, table=multirun)
-    if worst := max(outcome.exit_code for outcome in outcomes):
-        raise click.exceptions.Exit(worst if not multirun else 1)
+    failed = [item for item in outcomes if item.failed]
+    if failed:
+        from marin.errors import StepFailed
+
+        raise StepFailed("not every run has its outputs", where=failed[0].failed, expected=f"{len(outcomes)} runs",
+                         found=failed[0].error + (f" and {len(failed) - 1} more" if failed[1:] else ""),
+                         cure="correct it and run the same command again: the rest is done")
 
 
-def _run(root: Root, composed: Composed, devices: int, *, force: bool) -> Trained:
-    """Every stage in a process of its own, as dvc runs them, in a folder that belongs to the recipe."""
-    import json
+def _recipe_of(root: Root, run: str) -> dict[str, Any]:
+    """The recipe of a run, as values that a command line may change."""
+    import msgspec
 
-    import yaml
+    from marin import runs
 
-    from marin.files import write_whole
-    from marin.pipeline import PIPELINE
+    history = root.history()
+    values: dict[str, Any] = msgspec.to_builtins(runs.load(history, runs.resolve(history, run)).recipe)
+    values.pop("phase", None)
+    return values
+
+
+def _continued(root: Root, run: str, composed: Composed) -> Composed:
+    """The recipe as the phase that goes on from the last recorded state of ``run``."""
+    from dataclasses import replace
+
+    from marin.phases import next_phase
+
+    return replace(composed, recipe=next_phase(root, run, composed.recipe))
+
+
+def _train(root: Root, composed: Sequence[Composed], devices: int, *, force: bool, max_concurrent: int, runner: str,
+           address: str | None) -> list[Trained]:
+    """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
+    from marin import runs
+    from marin.graph.execute import Options, execute_graph
+    from marin.graph.recipes import pipeline_graph
     from marin.recipe import digest
 
-    outcome = Trained(composed.overrides, digest(composed.recipe))
-    folder = root.local / "work" / "train" / outcome.recipe_digest.removeprefix("sha256:")[:32]
-    params = folder / "params.yaml"
-    write_whole(params, yaml.safe_dump(dict(composed.values), sort_keys=False, allow_unicode=True).encode())
-    for step in PIPELINE.steps:
-        command = [sys.executable, "-m", "marin.cli.main", "stage", step.name, "--params", str(params), "--devices", str(devices),
-                   "--json", *(["--force"] if force else [])]
-        status, out = _call(command, root)
-        if status:
-            outcome.exit_code, outcome.error = status, step.name
-            return outcome
-        made: dict[str, Any] = json.loads(out)
-        outcome.run, outcome.steps[step.name] = made["run"], made["action"]
-    return outcome
-
-
-def _call(command: Sequence[str], root: Root) -> tuple[int, bytes]:
-    """Run a stage; Ctrl-C reaches it by itself (the terminal signals the whole group), and is waited for."""
-    environment = os.environ | {"MARIN_ROOT": root.location if "://" in root.location else str(Path(root.location).resolve())}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
-        try:
-            out, _ = child.communicate()
-        except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)
-            child.communicate()
-            raise
-    return child.returncode, out
+    graph, addresses = pipeline_graph([one.recipe for one in composed], devices=devices)
+    outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent, address=address,
+                                                         runner="ray" if runner == "ray" else "local"))
+    history = root.history()
+    newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
+    trained = []
+    for one, steps in zip(composed, addresses, strict=True):
+        wanted = digest(one.recipe)
+        settled = {name: outcome.settled[at] for name, at in steps.items() if at in outcome.settled}
+        failure = next((outcome.failures[at] for at in steps.values() if at in outcome.failures), None)
+        trained.append(Trained(
+            overrides=one.overrides, recipe_digest=wanted,
+            run=runs.load(history, newest[wanted]) if wanted in newest else None,
+            steps={name: item.action for name, item in settled.items()},
+            metrics={f"{name}.{key}": value for name, item in settled.items() for key, value in item.metrics.items()},
+            failed=failure.address if failure is not None else "", error=failure.error if failure is not None else ""))
+    return trained
 
 
 def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: int, *, as_json: bool) -> None:
@@ -177,33 +191,27 @@ def _table(found: Sequence[Forecast]) -> None:
 
 
 def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: bool) -> None:
-    from marin import runs
     from marin.cli.summary import headline
 
-    history = root.history()
-    views = {item.run: runs.load(history, item.run) for item in outcomes if item.run is not None}
     if as_json:
         for item in outcomes:
-            view = views.get(item.run or "")
-            print_json({"run": item.run, "overrides": list(item.overrides), "recipe_digest": item.recipe_digest,
-                        "steps": item.steps, "failed": item.error or None,
-                        "metrics": view.metrics if view is not None else {}})
-        return
-    if not table:
-        for view in views.values():
-            for name, value in headline(view, root.reader().checkpoint()):
-                click.echo(f"{name.ljust(12)}{value}")
-        return
-    print_table(("", "run", "steps", "loss", "perplexity"), [_row(item, views.get(item.run or "")) for item in outcomes],
-                empty="")
+            print_json({"run": item.run.run if item.run is not None else None, "overrides": list(item.overrides),
+                        "recipe_digest": item.recipe_digest, "steps": dict(item.steps), "failed": item.failed or None,
+                        "error": item.error or None, "metrics": dict(item.metrics)})
+    elif table:
+        print_table(("", "run", "steps", "loss", "perplexity"), [_row(item) for item in outcomes], empty="")
+    elif (view := outcomes[0].run) is not None:
+        for name, value in headline(view, root.reader().checkpoint()):
+            click.echo(f"{name.ljust(12)}{value}")
+    else:
+        click.echo("every step is a hit, in runs of other recipes; see --json")
 
 
-def _row(item: Trained, view: Any) -> tuple[str, ...]:
-    metrics = view.metrics if view is not None else {}
+def _row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
-    state = f"failed at {item.error}" if item.error else f"{executed} executed, {len(item.steps) - executed} taken over"
-    return (" ".join(item.overrides), item.run or "", state, _number(metrics.get("train.loss_last")),
-            _number(metrics.get("evaluate.perplexity")))
+    state = f"failed at {item.failed}" if item.failed else f"{executed} executed, {len(item.steps) - executed} taken over"
+    return (" ".join(item.overrides), item.run.run if item.run is not None else "", state,
+            _number(item.metrics.get("train.loss_last")), _number(item.metrics.get("evaluate.perplexity")))
 
 
 def _number(value: float | None) -> str:

@@ -1,0 +1,137 @@
+"""What `marin show` finds by a digest, a number or the name of a step: through the catalog, then in the store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ledger import LedgerError, NotFound, parse_digest
+from marin import runs
+from marin.catalog import Catalog, Made, open_catalog
+from marin.cli.output import human_size, print_fields, print_json, print_table
+from marin.errors import UsageError
+from marin.pointer import read_pointer
+from marin.quoted import Answer, answer, parse
+from marin.root import Root
+
+SHOWN = 20
+
+
+def show_digest(root: Root, digest: str, *, as_json: bool) -> None:
+    """Stored bytes, the content of an output, a state, or the identity of a step: whatever the ledger calls by this digest."""
+    parse_digest(digest)
+    with open_catalog(root) as catalog:
+        made, saved, executed = catalog.made(digest), catalog.checkpoints(digest), catalog.by_identity(digest)
+    if executed and not made:
+        _print_results(executed, as_json=as_json)
+        return
+    artifact = next(iter((*(item.artifact for item in made), *(item.artifact for item in saved), digest)))
+    _show_artifact(root, artifact, [
+        *({"run": item.run, "step": item.step, "event": item.index, "made_at": item.completed_at} for item in made),
+        *({"run": item.run, "step": f"train, state before train step {item.step}", "event": item.index, "made_at": item.index}
+          for item in saved),
+    ], as_json=as_json)
+
+
+def show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
+    """The artifact that a pointer of the working folder names."""
+    pointer = read_pointer(path)
+    with open_catalog(root) as catalog:
+        if not catalog.made(pointer.digest):
+            raise NotFound("no run of this root made what the pointer names", where=str(path), expected=pointer.digest,
+                           found="no such output", cure="make it with `dvc repro`")
+    show_digest(root, pointer.digest, as_json=as_json)
+
+
+def show_step(root: Root, name: str, *, as_json: bool) -> None:
+    """A step of a run (RUN/STEP), or what is recorded under an address of a graph."""
+    with open_catalog(root) as catalog:
+        found = catalog.named(name) or _step_of_run(catalog, name)
+    _print_results(found, as_json=as_json)
+
+
+def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
+    run, _, step = name.partition("/")
+    results = catalog.results(runs.pick(catalog.run_ids(), run))
+    found = [item for item in results if item.step == step]
+    if not found:
+        raise UsageError("the run has no such step", where=name, expected=", ".join(item.step for item in results) or "a result",
+                         found=step, cure=f"see `marin show {run}`")
+    return found
+
+
+def _print_results(found: list[Made], *, as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(item) for item in found])
+        return
+    newest = found[0]
+    taken = "" if newest.index == newest.completed_at else f", taken over from event {newest.completed_at}"
+    print_fields([("step", newest.step), ("run", newest.run), ("event", f"{newest.index}{taken}"), ("identity", newest.identity),
+                  ("kind", newest.kind), ("size", human_size(newest.size)), ("content", newest.digest),
+                  ("artifact", newest.artifact)])
+    if found[1:]:
+        click.echo()
+        print_table(("run", "step", "event", "content"),
+                    [(item.run, item.step, str(item.index), item.digest) for item in found[1:SHOWN]], empty="")
+
+
+def show_number(root: Root, text: str, *, as_json: bool) -> None:
+    """The runs that gave a number."""
+    quoted = parse(text)
+    with open_catalog(root) as catalog:
+        answers = answer(catalog, quoted)
+        started = {item.run: catalog.runs(item.run) for found in answers for item in found.found}
+    if as_json:
+        print_json([{"metric": found.quoted.name, "value": quoted.value, "tolerance": quoted.tolerance, "exact": found.exact,
+                     "runs": [{"run": item.run, "value": item.value, "event": item.index, "made_at": item.completed_at}
+                              for item in found.found]} for found in answers])
+        return
+    for found in answers:
+        click.echo(_heading(found))
+        rows = []
+        for item in found.found[:SHOWN]:
+            run = next(iter(started[item.run]), None)
+            rows.append((item.run, f"{item.value:.10g}", str(item.index), run.started[:19] + "Z" if run else "",
+                         run.dataset if run else "", run.model if run else ""))
+        print_table(("run", found.quoted.name, "event", "started", "dataset", "model"), rows, empty="no run has it")
+        if len(found.found) > SHOWN:
+            click.echo(f"and {len(found.found) - SHOWN} more; --json lists them", err=True)
+
+
+def _heading(found: Answer) -> str:
+    quoted = found.quoted
+    if quoted.value is None:
+        return f"{quoted.name}: the newest"
+    if found.exact:
+        return f"{quoted.name} = {quoted.value:g} (within {quoted.tolerance:g})"
+    return f"{quoted.name}: no run has {quoted.value:g} within {quoted.tolerance:g}; the nearest"
+
+
+def _show_artifact(root: Root, digest: str, made_by: list[dict[str, object]], *, as_json: bool) -> None:
+    store = root.store()
+    try:
+        artifact = store.artifact(digest)
+        files = list(store.manifest(digest).entries) if artifact.kind == "tree" else []
+    except LedgerError:
+        if not as_json:
+            _print_makers(made_by)  # the bytes are gone, and who made them is still known
+        raise
+    if as_json:
+        print_json({"artifact": digest, "kind": artifact.kind, "size": artifact.size,
+                    "files": [{"path": f.path, "size": f.size, "digest": f.digest, "executable": f.executable}
+                              for f in files], "made_by": made_by})
+        return
+    print_fields([("artifact", digest), ("kind", artifact.kind), ("size", human_size(artifact.size))])
+    click.echo()
+    _print_makers(made_by)
+    if files:
+        click.echo()
+        print_table(("path", "size", "digest"), [(f.path, human_size(f.size), f.digest) for f in files], empty="")
+
+
+def _print_makers(made_by: list[dict[str, object]]) -> None:
+    if made_by:
+        print_table(("run", "step", "event", "made at"),
+                    [tuple(str(item[key]) for key in ("run", "step", "event", "made_at")) for item in made_by[:SHOWN]], empty="")

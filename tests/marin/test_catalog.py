@@ -111,7 +111,8 @@ def test_a_damaged_or_foreign_file_is_folded_again(root: Root, tmp_path: Path) -
 def test_who_made_a_digest_and_the_steps_of_a_name(root: Root) -> None:
     root.append(LOG)
     with open_catalog(root) as catalog:
-        assert [(made.run, made.index, made.completed_at) for made in catalog.made(digest("1"))] == [("aaa1", 1, 1), ("bbb2", 4, 1)]
+        makers = [(made.run, made.index, made.completed_at) for made in catalog.made(digest("1"))]
+        assert makers == [("aaa1", 1, 1), ("bbb2", 4, 1)]
         assert [made.run for made in catalog.named("evaluate")] == ["bbb2", "aaa1"]
         assert {made.run for made in catalog.by_identity("sha256:11")} == {"aaa1", "bbb2", "ddd4"}
         assert catalog.run_ids("b") == ["bbb2"] and catalog.run_ids() == ["aaa1", "bbb2", "ccc3", "ddd4"]

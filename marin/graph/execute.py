@@ -40,6 +40,7 @@ from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
 from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
 from marin.interruption import Interruption
+from marin.plan import Plan
 from marin.root import Root
 from marin.runners.jobs import Job, JobFuture, JobRunner, open_jobs
 from marin.runners.jobs import Resources as JobResources
@@ -99,6 +100,7 @@ class _Execution:
         self.values: dict[str, bytes] = {}
         self.waiting = {address: len({target for target, _ in node.inputs.values()})
                         for address, node in self.graph.nodes.items()}
+        self.unsteady: list[str] = []
         self.ready = deque(address for address, count in self.waiting.items() if not count)
         self.todo: deque[Work] = deque()
         self.depth: dict[str, int] = {}
@@ -128,7 +130,9 @@ class _Execution:
             except LedgerError as error:
                 self._fail(address, str(error))
                 continue
-            if hit is not None:
+            if hit is not None and self.options.check and hit.action == "cached":
+                self.todo.append(Work(node, identity, inputs, expected=hit))
+            elif hit is not None:
                 self._settle(hit)
             elif (failed := self.memory.failure(identity.digest)) and not (self.options.force_failed or self.options.force):
                 self._fail(address, f"it failed before (event {failed.index}): {failed.body.error}; "
@@ -184,7 +188,7 @@ class _Execution:
     def _free(self, wanted: Sequence[Work]) -> tuple[list[Work], set[str]]:
         free, over, now = [], set(), utc_now()
         for work in wanted:
-            hit = None if self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
             holder = self.memory.claims.holder(work.key)
             if hit is not None:
                 self._settle(hit)
@@ -288,8 +292,11 @@ class _Execution:
             arm = self.planner.arms[address]
             moves = needs.moves if step.fn.continues else ()
             pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
+            if work.expected is not None:
+                arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(step.fn.name), step.fn)))
             payload = stage_payload(
-                self.root, arm, self.planner.bound(arm.recipe, arm), step.fn.name, force=self.options.force or bool(step.apart),
+                self.root, arm, self.planner.bound(arm.recipe, arm), step.fn.name,
+                force=self.options.force or bool(step.apart) or work.expected is not None,
                 devices=devices, pause_at=pause_at, experiment=self.options.experiment,
                 continues=self.planner.settled[arm.previous].run if arm.previous else None)
             job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources)
@@ -331,7 +338,7 @@ class _Execution:
         self.memory.refresh()
         waiting, self.todo = list(self.todo), deque()
         for work in waiting:  # a result of theirs is a hit; a claim that ended is ours to take
-            hit = None if self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
             if hit is not None:
                 self._settle(hit)
             else:
@@ -366,7 +373,9 @@ class _Execution:
         drafts: list[Draft] = []
         places: dict[str, int] = {}
         for work, made in finished:
-            if isinstance(made, Made):
+            if work.expected is not None and isinstance(made, Made | Settled):
+                drafts.append(self.record.checked(work, made.output))
+            elif isinstance(made, Made):
                 places[work.key] = len(drafts)
                 drafts.append(self.record.completed(work, made))
             elif isinstance(made, LedgerError) and not isinstance(work.node.step.fn, StepDefinition):
@@ -376,18 +385,35 @@ class _Execution:
         for digest in mine:
             self.claimed.pop(digest, None)
         for work, made in finished:
-            if receipts is None and isinstance(made, Made):
+            if work.expected is not None and (work not in again):
+                self._compare(work, work.expected, made)
+            elif receipts is None and isinstance(made, Made):
                 log.warning("%s: the claim was lost to another executor; its result is not recorded", work.node.address)
                 self.todo.append(work)
             elif isinstance(made, Settled):
-                self._settle(made)
+                self._made(work, made)
             elif isinstance(made, Made):
                 assert receipts is not None
                 index = receipts[places[work.key]]
-                self._settle(Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
-                                     made.metrics, self.id, index, made.seconds))
+                self._made(work, Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
+                                         made.metrics, self.id, index, made.seconds))
             elif work not in again:
                 self._fail(work.node.address, str(made))
+
+    def _made(self, work: Work, settled: Settled) -> None:
+        """A step was executed; under --check it is executed once more before anybody takes its output."""
+        if self.options.check and settled.action == "executed":
+            self.todo.append(replace(work, attempt=1, move=0, expected=settled))
+        else:
+            self._settle(settled)
+
+    def _compare(self, work: Work, first: Settled, second: Made | Settled | LedgerError) -> None:
+        """The second execution against the first. The first result stands, whatever comes out."""
+        found = str(second) if isinstance(second, LedgerError) else second.output.digest
+        if found != first.output.digest:
+            self.unsteady.append(work.node.address)
+            log.warning("%s is not deterministic: made %s, and then %s", work.node.address, first.output.digest, found)
+        self._settle(first)
 
     def _tries_again(self, work: Work, error: LedgerError) -> bool:
         """Retry by the step's policy, for a step that ran in another process."""
@@ -406,8 +432,13 @@ class _Execution:
         """Record how it ended; an execution in which nothing happened leaves no trace."""
         drafts = self.record.ending(outcome, self.failures)
         if not drafts:
-            return Outcome("", self.planner.settled, self.failures, -1)
-        return Outcome(self.id, self.planner.settled, self.failures, self._append(drafts)[-1])
+            return Outcome("", self.planner.settled, self.failures, -1, self._unsteady())
+        return Outcome(self.id, self.planner.settled, self.failures, self._append(drafts)[-1], self._unsteady())
+
+    def _unsteady(self) -> list[str]:
+        """Steps found not to be deterministic, now or before."""
+        known = [item.address for item in self.planner.settled.values() if self.memory.unsteady(item.identity)]
+        return sorted({*self.unsteady, *known})
 
     def abandon(self) -> None:
         """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""

@@ -7,7 +7,7 @@ graph.completed name all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
 from marin import environment, events
 from marin.code import code_folder, files_listing, provenance
 from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.events import Output
 from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity
@@ -34,12 +35,13 @@ class Options:
     """How a graph is executed; none of it decides a bit.
 
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
-    ``max_concurrent``: processes at a time at most (0: as resources allow). ``experiment``: digest of a registration that the
-    runs cite.
+    ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0: as
+    resources allow). ``experiment``: digest of a registration that the runs cite.
     """
 
     force: bool = False
     force_failed: bool = False
+    check: bool = False
     max_concurrent: int = 0
     runner: RunnerName = "local"
     address: str | None = None
@@ -57,12 +59,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record."""
+    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record; ``unsteady``
+    are the steps whose results have differed."""
 
     graph: str
     settled: Mapping[str, Settled]
     failures: Mapping[str, Failure]
     event: int
+    unsteady: Sequence[str] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -74,13 +78,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Work:
-    """A step that is to be executed: what it is, what it reads, which attempt this is, and how often it has moved."""
+    """A step that is to be executed: what it is, what it reads, which attempt this is, and how often it has moved.
+    ``expected`` is the result that a second execution is compared with."""
 
     node: Node
     identity: Identity
     inputs: Mapping[str, Given]
     attempt: int = 1
     move: int = 0
+    expected: Settled | None = None
 
     @property
     def key(self) -> str:
@@ -132,6 +138,14 @@ class Record:
             run=self.id, step=identity.step, identity=identity.digest, inputs=dict(identity.inputs), output=made.output,
             metrics={name: value.hex() for name, value in made.metrics.items()}, seconds=round(made.seconds, 6),
             address=work.node.address))
+
+    def checked(self, work: Work, second: Output) -> Draft:
+        """step.checked: whether a second execution made what the first one did."""
+        assert work.expected is not None, "there is something to compare with"
+        first = work.expected.output.digest
+        return self._draft(events.STEP_CHECKED, events.StepChecked(
+            step=work.identity.step, identity=work.identity.digest, address=work.node.address,
+            deterministic=first == second.digest, outputs=[first, second.digest]))
 
     def failed(self, work: Work, error: LedgerError) -> Draft:
         """step.failed of a function."""

@@ -1,0 +1,272 @@
+"""What `marin run` would do, and why: for every step hit or run, and what changed since the nearest earlier result.
+
+Nearest is the recorded beginning of a step of the same function that shares most with this one: its address, its code,
+its inputs, the fields of its configuration. What then differs is named: a field, a seed, an input, a file of the code, the
+locked packages. Nothing is executed and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any, Literal
+
+from ledger import LedgerError
+from marin import events
+from marin.code import code_folder, files_listing
+from marin.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
+from marin.events import StepStarted
+from marin.graph.closure import closure_of
+from marin.graph.graph import Node
+from marin.graph.identity import config_of, step_name
+from marin.graph.memory import Memory
+from marin.graph.planning import Planner
+from marin.graph.step import Adopted
+from marin.phases import PREVIOUS
+from marin.plan import step_config
+from marin.runs import Fact
+from marin.steps import StepDefinition
+
+SHOWN = 4
+"""How many changes of one kind are named before the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One step. ``why`` are reasons in words; ``changes`` what differs from the nearest earlier result, by kind: config, seed,
+    input, code, lock."""
+
+    address: str
+    step: str
+    action: Literal["hit", "run", "fail"]
+    why: tuple[str, ...]
+    changes: Mapping[str, tuple[str, ...]]
+    identity: str
+    event: int | None
+    run: str
+    deterministic: bool
+    estimate: Estimate
+
+    def as_json(self) -> dict[str, object]:
+        """As ``--json`` prints it."""
+        cost = self.estimate.as_json()
+        cost.pop("step")
+        return {"address": self.address, "step": self.step, "action": self.action, "why": list(self.why),
+                "changes": {kind: list(items) for kind, items in self.changes.items()}, "identity": self.identity or None,
+                "event": self.event, "run": self.run or None, "deterministic": self.deterministic, **cost}
+
+
+def explain(planner: Planner, prices: Prices, measured: Throughput, *, device: str = HERE,
+            force: bool = False) -> Iterator[Answer]:
+    """An answer for each step of the graph, inputs first."""
+    earlier: _Earlier | None = None
+    timings = _Timings(measured, planner.memory)
+    undone: set[str] = set()
+    for address, node in planner.graph.nodes.items():
+        waiting = sorted({target for target, _ in node.inputs.values()} & undone)
+        why: tuple[str, ...] = ()
+        changes: Mapping[str, tuple[str, ...]] = {}
+        digest, hit = "", None
+        if not waiting:
+            try:
+                identity = planner.identity(node)
+                digest = identity.digest
+                given = node.step.override is not None or isinstance(node.step.fn, Adopted)
+                hit = planner.hit(node, identity) if given or not force else None
+            except LedgerError as error:
+                undone.add(address)
+                yield _answer(planner, node, "fail", (str(error),), {}, digest, None, timings, prices, device)
+                continue
+        if hit is not None:
+            planner.settle(hit)
+            event = hit.completed_at if hit.completed_at >= 0 else None
+            told = f"event {event} of {hit.run}" if event is not None else f"{hit.action}: {hit.output.digest}"
+            yield _answer(planner, node, "hit", (told,), {}, digest, event, timings, prices, device)
+            continue
+        undone.add(address)
+        earlier = earlier or _Earlier.of(planner)
+        if force and not waiting:
+            why = ("forced",)
+        elif failed := planner.memory.failure(digest):
+            why = (f"it failed before (event {failed.index}), and waits for --force-failed: {failed.body.error}",)
+        elif damaged := next(planner.memory.candidates(step_name(node.step), digest), None):
+            why = (f"the result of event {damaged.index} is not whole",)
+        else:
+            why, changes = earlier.explain(node, waiting)
+        yield _answer(planner, node, "run", why, changes, digest, None, timings, prices, device)
+
+
+def _answer(planner: Planner, node: Node, action: Literal["hit", "run", "fail"], why: tuple[str, ...],
+            changes: Mapping[str, tuple[str, ...]], identity: str, event: int | None, timings: Throughput, prices: Prices,
+            device: str) -> Answer:
+    step = node.step
+    name = step_name(step)
+    if action == "run":
+        work = Work.unknown()
+        if isinstance(step.fn, StepDefinition):
+            work = work_of(name, planner.arms[node.address].recipe, devices=step.resources.devices)
+        cost = estimate(name, work, prices, device, timings, devices=step.resources.devices)
+    else:
+        cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
+    run = planner.settled[node.address].run if node.address in planner.settled else ""
+    steady = planner.memory.unsteady(identity) is None
+    return Answer(node.address, name, action, why if steady else (*why, "not deterministic: its results have differed"),
+                  changes, identity, event, run, steady, cost)
+
+
+@dataclass
+class _Earlier:
+    """Steps that began before, by function, newest first, and what is needed to compare with them."""
+
+    planner: Planner
+    by_step: dict[str, list[Fact[StepStarted]]] = field(default_factory=dict)
+    listings: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, planner: Planner) -> _Earlier:
+        found = cls(planner)
+        wanted = {step_name(node.step) for node in planner.graph.nodes.values()}
+        for index, event in planner.root.history().events(type=events.STEP_STARTED):
+            if event.body.get("step") in wanted:
+                body = events.read(StepStarted, event.body, where=f"event {index}")
+                found.by_step.setdefault(body.step, []).append(Fact(index, event.time, body))
+        for facts in found.by_step.values():
+            facts.sort(key=lambda fact: -fact.index)
+        return found
+
+    def explain(self, node: Node, waiting: list[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
+        """Why a step must be executed, in words and by kind."""
+        after = (f"after {', '.join(waiting[:SHOWN])}" + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else ""),
+                 ) if waiting else ()
+        nearest = self._nearest(node)
+        if nearest is None:
+            return ("never made here", *after), {}
+        changes = self._changes(node, nearest.body)
+        words = [f"{kind} {_listed(items)}" for kind, items in changes.items()]
+        if not words and not waiting:
+            words = [f"began before (event {nearest.index}), and was not completed"]
+        return (*words, *after), changes
+
+    def _nearest(self, node: Node) -> Fact[StepStarted] | None:
+        candidates = self.by_step.get(step_name(node.step), [])
+        if not candidates:
+            return None
+        config, code, inputs = self._now(node)
+        mine = _leaves(config)
+
+        def shared(fact: Fact[StepStarted]) -> tuple[int, int]:
+            theirs = _leaves(fact.body.config)
+            equal = sum(theirs.get(path) == value for path, value in mine.items()) - len(theirs.keys() - mine.keys())
+            same = sum(fact.body.inputs.get(name) == digest for name, digest in inputs.items())
+            return (4 * (fact.body.address == node.address) + 2 * same + 2 * (fact.body.code == code) + equal, fact.index)
+
+        return max(candidates[:500], key=shared)
+
+    def _now(self, node: Node) -> tuple[Mapping[str, Any], str, dict[str, str]]:
+        step = node.step
+        inputs = {}
+        for name, (target, _) in node.inputs.items():
+            if target in self.planner.settled and name != PREVIOUS:
+                inputs[name] = self.planner.settled[target].output.digest
+        if isinstance(step.fn, StepDefinition):
+            recipe = self.planner.recipe(node) or step.config
+            return step_config(step.fn, recipe), self.planner.code.steps[step.fn.name], inputs
+        if isinstance(step.fn, Adopted):
+            return config_of(step), "", {}
+        return config_of(step), closure_of(step.fn).digest, inputs
+
+    def _changes(self, node: Node, before: StepStarted) -> dict[str, tuple[str, ...]]:
+        config, code, inputs = self._now(node)
+        found: dict[str, list[str]] = {}
+        old, new = _leaves(before.config), _leaves(config)
+        for path in sorted({*old, *new}):
+            if old.get(path) != new.get(path):
+                kind = "seed" if path.rpartition(".")[2] == "seed" else "config"
+                found.setdefault(kind, []).append(f"{path} {_shown(old.get(path))} -> {_shown(new.get(path))}")
+        for name, digest in inputs.items():
+            if before.inputs.get(name) != digest and before.inputs.get(name) is not None:
+                found.setdefault("input", []).append(f"{name} {_short(before.inputs[name])} -> {_short(digest)}")
+            elif name not in before.inputs:
+                found.setdefault("input", []).append(f"{name} is new")
+        found.setdefault("input", []).extend(f"{name} is gone" for name in before.inputs if name not in node.inputs)
+        if before.code != code:
+            found["code"] = self._code_changes(node, before.code) or ["changed"]
+        if before.lock and before.lock != self.planner.code.lock:
+            found["lock"] = [f"{_short(before.lock)} -> {_short(self.planner.code.lock)}"]
+        return {kind: tuple(items) for kind, items in found.items() if items}
+
+    def _code_changes(self, node: Node, before: str) -> list[str]:
+        if before not in self.listings:
+            try:
+                self.listings[before] = dict(json.loads(self.planner.store.read(before)))
+            except LedgerError:
+                self.listings[before] = {}  # recorded by an older version, which did not keep the list
+        old = self.listings[before]
+        if not old:
+            return []
+        fn = node.step.fn
+        if isinstance(fn, StepDefinition):
+            new = dict(files_listing(code_folder(), fn.code))
+        else:
+            assert callable(fn), "adopted artifacts have no code"
+            new = dict(closure_of(fn).parts)
+        return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+@dataclass
+class _Timings:
+    """How long steps take: the pipeline's by their work, functions by what they took before."""
+
+    measured: Throughput
+    memory: Memory
+
+    def seconds(self, step: str, work: Work) -> tuple[float, str] | None:
+        """See :class:`marin.cost.Throughput`."""
+        if work.known:
+            return self.measured.seconds(step, work)
+        took = self.by_step.get(step, [])[-5:]
+        return (median(took), f"measured {len(took)} times") if took else None
+
+    @cached_property
+    def by_step(self) -> Mapping[str, list[float]]:
+        """Seconds of earlier executions, by function."""
+        found: dict[str, list[float]] = {}
+        for facts in self.memory.results.values():
+            for fact in facts:
+                found.setdefault(fact.body.step, []).append(fact.body.seconds)
+        return found
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every value of a configuration by its path."""
+    found: dict[str, Any] = {}
+    for key, item in config.items():
+        path = f"{prefix}{key}"
+        if isinstance(item, Mapping) and item and set(item) not in ({"float"}, {"int"}):
+            found.update(_leaves(item, f"{path}."))
+        else:
+            found[path] = item
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping) and set(value) == {"float"}:
+        return repr(float.fromhex(value["float"]))
+    if isinstance(value, Mapping) and set(value) == {"int"}:
+        return str(value["int"])
+    if isinstance(value, str) and value.startswith(("0x", "-0x")) and "p" in value:
+        return repr(float.fromhex(value))
+    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]
+
+
+def _listed(items: tuple[str, ...]) -> str:
+    rest = len(items) - SHOWN
+    return ", ".join(items[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

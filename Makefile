@@ -1,7 +1,8 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
-# make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes)
+# make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes);
+#               make survival: training on Ray while parts of it are killed (minutes)
 # make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 
@@ -20,10 +21,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench determinism lock docs clean
+.PHONY: help environment repro test lint bench survival determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,6p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,7p'
 
 environment:
 	@./.ci/environment
@@ -40,6 +41,7 @@ lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	bash -n .ci/environment .ci/run
+	$(BIN)/hadolint docker/Dockerfile
 	$(PYTEST) -q tests/test_architecture.py tests/test_docs.py
 
 bench: environment
@@ -47,6 +49,9 @@ bench: environment
 	$(BIN)/python -m bench.ledger_append --events 20000
 	$(BIN)/python -m bench.store_put --size-mib 256 --files 5000 --many 20000
 	$(BIN)/python -m bench.train_step --sizes 1M
+
+survival: environment
+	$(PYTEST) -q -m survival tests/e2e
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py
@@ -56,6 +61,10 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
 	    --group pyproject.toml:dev requirements.in --output-file requirements.lock
+	@# The images' plugins, by the pins above; each index has wheels for other C libraries than the default platform's.
+	for kind in gpu tpu; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	    --python-version 3.12 --python-platform x86_64-manylinux_2_31 --constraint requirements.lock \
+	    docker/requirements-$$kind.in --output-file docker/requirements-$$kind.lock; done
 
 docs: environment
 	$(BIN)/python -m marin.cli.reference > docs/commands.md.tmp

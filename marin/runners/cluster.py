@@ -43,7 +43,11 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     Raises:
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
-    variables = _own_variables() if address is None else _COMMON
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if address is not None and mode != "token":
+        raise Unavailable("a cluster without authentication is refused", where=address, expected="RAY_AUTH_MODE=token",
+                          found=f"RAY_AUTH_MODE={mode}", cure="start the cluster with a token (docs/cluster.md)")
+    variables = _own_variables() if address is None else {**_COMMON, "RAY_AUTH_MODE": "token"}
     with redirect_stdout(sys.stderr), environment(variables), (
             _own_ray(cpus, gpus) if address is None else _cluster(address)) as ray:
         yield ray
@@ -52,10 +56,6 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     ray = _import_ray()
-    if os.environ.get("RAY_AUTH_MODE", "token") != "token":
-        raise Unavailable("a cluster without authentication", where=address, expected="RAY_AUTH_MODE=token",
-                          found=f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']}",
-                          cure="start the cluster with token authentication (docs/cluster.md)")
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
@@ -107,7 +107,8 @@ def _own_variables() -> Mapping[str, str]:
     (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
     machine's outer address)."""
     return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 
 
 @contextmanager

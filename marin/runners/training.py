@@ -202,13 +202,13 @@ class _Training:
         variables |= {arithmetic.APPLIED: variables["XLA_FLAGS"], "RAY_TRAIN_ENABLE_PRINT_PATCH": "0"}
         log.info("train: launch %d, %d processes with %d devices each", self._launch, shape.processes, shape.each)
         with TemporaryDirectory(prefix="marin-train-", ignore_cleanup_errors=True) as folder, environment(_SETTINGS):
+            never = FailureConfig(max_failures=0, max_preemption_failures=0, controller_failure_limit=0)
             trainer = JaxTrainer(
                 train_loop, train_loop_config={"setup": msgspec.json.encode(setup)},
                 scaling_config=ScalingConfig(num_workers=shape.processes, resources_per_worker=dict(shape.resources),
                                              **shape.options),
                 run_config=RunConfig(name=f"{task.run}-{task.attempt}-{self._launch}", storage_path=folder,
-                                     failure_config=FailureConfig(max_failures=0, controller_failure_limit=0),
-                                     worker_runtime_env={"env_vars": variables}))
+                                     failure_config=never, worker_runtime_env={"env_vars": variables}))
             try:
                 ended = self._watched(ray, writer, trainer.fit)
             except WorkerGroupError as error:

@@ -1,0 +1,205 @@
+"""Everything that a training on Ray consists of, killed (SIGKILL) at moments drawn from a seed; and what is left goes on.
+
+    make survival            SURVIVAL_SEED=7 make survival       SURVIVAL_ROUNDS=10 make survival
+
+Each time the run must end with the bits of an undisturbed training in one process, with every acknowledged event, with
+each train step recorded, and with every death in the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from raytraining import (
+    CONTROLLER,
+    HEAD,
+    WORKER,
+    WRITER,
+    RayTraining,
+    bodies,
+    events,
+    longer,
+    nothing_left,
+    processes,
+    trained_digest,
+    training,
+    twin,
+)
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+pytestmark = pytest.mark.survival
+
+SEED = int(os.environ.get("SURVIVAL_SEED", "1"))
+ROUNDS = int(os.environ.get("SURVIVAL_ROUNDS", "2"))
+STEPS, SEGMENT = 48, 3
+SEGMENTS = STEPS // SEGMENT
+REAP_SECONDS = 120.0
+"""Within which a Ray whose driver was killed ends by itself."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, str]]:
+    """A project whose training is not done, and the bits that it has to end with."""
+    project = longer(trained.copy(tmp_path_factory.mktemp("undisturbed")), STEPS, SEGMENT)
+    alone = twin(project, tmp_path_factory.mktemp("alone"))
+    done = alone.marin("stage", "train")
+    assert done.returncode == 0, done.stderr
+    yield project, trained_digest(alone)
+
+
+@pytest.fixture
+def project(undisturbed: tuple[Project, str], tmp_path: Path) -> Project:
+    return twin(undisturbed[0], tmp_path)
+
+
+def segments(project: Project) -> list[tuple[int, int]]:
+    """The recorded segments of the training that is under test."""
+    run = bodies(project, "run.started/v1")[-1]["run"]
+    return [(body["start"], body["end"]) for body in bodies(project, "train.segment/v1") if body["run"] == run]
+
+
+def whole(project: Project, expected: str) -> None:
+    """The bits, the chain, and that the log is sound."""
+    assert trained_digest(project) == expected
+    assert sorted(set(segments(project))) == [(n * SEGMENT, (n + 1) * SEGMENT) for n in range(SEGMENTS)]
+    assert [body for body in bodies(project, "step.completed/v1") if body["step"] == "train"]
+    done = project.marin("ledger", "fsck")
+    assert done.returncode == 0, done.stdout + done.stderr
+    verified = project.marin("verify", "latest", "--only", "ledger,artifacts", "--no-record")
+    assert "ledger" in verified.stdout and "FAIL" not in verified.stdout, verified.stdout
+
+
+def moment(run: RayTraining, chosen: random.Random) -> bool:
+    """Wait for a moment: some segments more than there are, and then a little. False when the training ended first."""
+    wanted = len(segments(run.project)) + chosen.randint(1, 4)
+    delay = chosen.uniform(0.0, 0.5)
+    reached = run.until(lambda: len(segments(run.project)) >= wanted)
+    time.sleep(delay)  # the moment itself is random, nothing waits for it
+    return reached
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_killed_at_random_moments(undisturbed: tuple[Project, str], project: Project, number: int) -> None:
+    chosen = random.Random(1000 * SEED + number)
+    victims = ["worker", "writer", "all workers", "driver"]
+    chosen.shuffle(victims)
+    killed: list[str] = []
+    drivers = 1
+    while True:
+        with training(project) as run:
+            while victims and moment(run, chosen):
+                victim = victims.pop()
+                acknowledged = len(events(project))
+                if victim == "driver":
+                    run.process.kill()
+                    run.process.wait()
+                elif not run.kill({"writer": WRITER}.get(victim, WORKER), 0 if victim == "all workers" else 1):
+                    continue
+                killed.append(victim)
+                assert len(events(project)) >= acknowledged
+                if victim == "driver":
+                    break
+                if victim != "writer":  # the next victim is one of the next launch
+                    deaths = len(bodies(project, "step.preempted/v1")) + 1
+                    run.until_recorded("step.preempted/v1", deaths)
+            status, told = run.ended()
+        if status == 0:
+            break
+        assert killed[-1] == "driver", told
+        assert nothing_left(project, REAP_SECONDS), processes(project)
+        drivers += 1
+    whole(project, undisturbed[1])
+    assert nothing_left(project)
+    workers = [victim for victim in killed if "worker" in victim]
+    preempted = bodies(project, "step.preempted/v1")
+    assert len(preempted) >= len(workers), (killed, preempted)
+    attempts = [body["attempt"] for body in bodies(project, "step.started/v1") if body["step"] == "train"]
+    assert attempts[-1] == drivers, (killed, attempts)
+    assert killed, "nothing was killed: make the training longer"
+
+
+def test_the_controller_and_the_head_die(undisturbed: tuple[Project, str], project: Project) -> None:
+    chosen = random.Random(SEED)
+    drivers = 1
+    with training(project) as run:
+        assert moment(run, chosen)
+        assert run.kill(CONTROLLER)
+        assert run.until_recorded("step.preempted/v1", 1)
+        assert moment(run, chosen)
+        assert run.kill(HEAD)
+        status, told = run.ended()
+    if status != 0:  # Ray ends a driver that has lost its head: the next call goes on
+        assert nothing_left(project, REAP_SECONDS), processes(project)
+        drivers = 2
+        done = project.marin("stage", "train", "--runner", "ray", "--processes", "2", "--devices", "8")
+        assert done.returncode == 0, done.stderr + told
+    whole(project, undisturbed[1])
+    assert nothing_left(project)
+    assert bodies(project, "step.started/v1")[-1]["attempt"] == drivers
+
+
+def test_retries_are_bounded_and_say_why(project: Project) -> None:
+    with training(project, "--retries", "1") as run:
+        for death in (1, 2):
+            assert run.until(lambda: bool(processes(project, WORKER)))
+            run.kill(WORKER, 0)
+            run.until_recorded("step.preempted/v1", death)
+        status, told = run.ended()
+    assert status == 3, told
+    assert "training died again and again" in told and "at most 1 deaths in a row" in told and "1: worker" in told, told
+    assert [body["again"] for body in bodies(project, "step.preempted/v1")] == [True, False]
+    assert "again and again" in bodies(project, "step.failed/v1")[-1]["error"]
+    assert nothing_left(project)
+
+
+@contextmanager
+def cluster(project: Project, folder: Path) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Two machines on one: a head and a second node with one processor each, as `ray start` makes them; ended afterwards.
+    Gives the address, the environment for whoever uses it, and the second node's raylet as it is found in /proc."""
+    folder.mkdir()
+    environment = project.environment() | {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_health_check_initial_delay_ms": "0", "RAY_health_check_period_ms": "1000"}
+    ray = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=80000000",
+           "--disable-usage-stats", "--include-dashboard=false"]
+
+    def started(*arguments: str) -> None:
+        done = subprocess.run([*ray, *arguments], env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    port = 26379
+    try:
+        started("--head", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={folder}")
+        first = set(processes(project, "raylet/raylet"))
+        started(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.1")
+        (second,) = set(processes(project, "raylet/raylet")) - first
+        yield f"127.0.0.1:{port}", environment, str(second)
+    finally:
+        for number in processes(project):
+            os.kill(number, 9)
+
+
+def test_a_machine_is_lost_and_the_rest_goes_on(undisturbed: tuple[Project, str], project: Project, tmp_path: Path) -> None:
+    with (cluster(project, tmp_path / "ray") as (address, environment, second),
+          training(project, "--address", address, environment=environment) as run):
+        assert run.until(lambda: len(segments(project)) >= 3)
+        os.kill(int(second), 9)
+        status, told = run.ended()
+    assert status == 0, told
+    whole(project, undisturbed[1])
+    shapes = [(body["processes"], body["devices"]) for body in bodies(project, "train.started/v1")]
+    assert shapes[-2:] == [(2, 8), (1, 4)], "what is left is one process with its four devices"

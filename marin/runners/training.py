@@ -99,6 +99,22 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
     return Shape(fits[0], each, resources, options)
 
 
+def scaling_config(shape: Shape) -> Any:
+    """A layout in Ray's terms; for TPUs Ray checks it against what a slice of that kind is.
+
+    Raises:
+        UsageError: there is no such slice.
+    """
+    from ray.train import ScalingConfig
+
+    try:
+        return ScalingConfig(num_workers=shape.processes, resources_per_worker=dict(shape.resources), **shape.options)
+    except ValueError as error:
+        raise UsageError("the layout does not fit the accelerators", where="--processes, --devices, --topology",
+                         expected="one process per host, whole slices", found=" ".join(str(error).split())[:300],
+                         cure="see docs/cluster.md: a 4x4 slice of v6e has 4 hosts with 4 chips each") from error
+
+
 def train_on_ray(task: Task) -> StepResult:
     """Execute the training of ``task`` as a Ray Train job; its output lands in ``task.out``.
 
@@ -186,7 +202,7 @@ class _Training:
 
     def _launched(self, ray: Any, shape: Shape) -> bytes:
         """One launch to its end."""
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train import FailureConfig, RunConfig
         from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
         from ray.train.v2.jax import JaxTrainer
 
@@ -205,8 +221,7 @@ class _Training:
             never = FailureConfig(max_failures=0, max_preemption_failures=0, controller_failure_limit=0)
             trainer = JaxTrainer(
                 train_loop, train_loop_config={"setup": msgspec.json.encode(setup)},
-                scaling_config=ScalingConfig(num_workers=shape.processes, resources_per_worker=dict(shape.resources),
-                                             **shape.options),
+                scaling_config=scaling_config(shape),
                 run_config=RunConfig(name=f"{task.run}-{task.attempt}-{self._launch}", storage_path=folder,
                                      failure_config=never, worker_runtime_env={"env_vars": variables}))
             try:

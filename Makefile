@@ -2,7 +2,8 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes);
-#               make survival: training on Ray while parts of it are killed (minutes)
+#               make survival: training on Ray while parts of it are killed (minutes);
+#               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 
@@ -21,10 +22,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,7p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,8p'
 
 environment:
 	@./.ci/environment
@@ -52,6 +53,12 @@ bench: environment
 
 survival: environment
 	$(PYTEST) -q -m survival tests/e2e
+
+faults-bench: environment
+	$(BIN)/python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md
+
+verify-bench: environment
+	$(BIN)/python -m bench.verify
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py

@@ -31,7 +31,7 @@ from marin import environment, phases
 from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest
 from marin.errors import MarinError, UsageError
-from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, TrainSegment, write
+from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, TrainSegment, read, write
 from marin.pipeline import PIPELINE
 from marin.progress import bar
 from marin.recipe import Execution
@@ -435,7 +435,7 @@ def loss_table(run: RunView) -> bytes:
 
 def since_index(run: RunView, since: str, own: Root) -> int:
     """The index in the log from which segments count. ``since``: an index, a time (RFC 3339), or ``last``: the size of the
-    log when this reproducer's newest passing verification of training saw it.
+    log when this reproducer's newest full verification of training that passed saw it.
 
     Raises:
         UsageError: it is none of these.
@@ -443,8 +443,10 @@ def since_index(run: RunView, since: str, own: Root) -> int:
     if since.isdecimal():
         return int(since)
     if since == "last":
-        seen = [int(fact.body.log_checkpoint["size"]) for fact in load(own.history(), run.run).verdicts
-                if fact.body.verdicts.get("training") == "PASS"]
+        done = [read(ReplayCompleted, event.body, where=f"event {index}") for index, event in own.history().events(
+            stream=stream_of(run.run), type=REPLAY_COMPLETED)]
+        seen = [int(body.log_checkpoint["size"]) for body in done
+                if body.verdicts.get("training") == "PASS" and body.training.get("mode") == "full"]
         return max(seen, default=0)
     try:
         moment = parse_time(since)

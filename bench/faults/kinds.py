@@ -158,7 +158,7 @@ def document(rng: random.Random, world: World, root: Root, row: int) -> Fault:
                                  dict(honest.metrics), dict(honest.tables))
     inputs = dict(world.outputs) | {"corpus": folder}
     for name in ("tokenizer", "tokens"):
-        inputs[name] = _kept(world, name, operator.execute(world, root, claims, name, inputs))
+        inputs[name] = operator.execute(world, root, claims, name, inputs)
     operator.train(world, root, claims, inputs["tokens"], inputs["tokenizer"])
     operator.finish(world, root, claims, inputs)
     return _publish(world, root, claims, Fault(f"a letter of document {at}", "data", names="corpus"), honest_end=False)
@@ -181,7 +181,7 @@ def tokenizer(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     claims.made["tokenizer"] = Made(Output(kind="tokenizer", digest=artifact.digest, size=artifact.size,
                                            artifact=artifact.digest), dict(honest.metrics), dict(honest.tables))
     inputs = dict(world.outputs) | {"tokenizer": folder}
-    inputs["tokens"] = _kept(world, "tokens", operator.execute(world, root, claims, "tokens", inputs))
+    inputs["tokens"] = operator.execute(world, root, claims, "tokens", inputs)
     operator.train(world, root, claims, inputs["tokens"], folder)
     operator.finish(world, root, claims, inputs)
     fault = Fault(f"merges {at} and {at + 1} exchanged", "data", names="tokenizer")
@@ -493,17 +493,8 @@ def clean(rng: random.Random, world: World, root: Root, row: int) -> Fault:
 
 
 def _fresh(world: World, name: str) -> Path:
-    folder = world.folder / "altered" / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _kept(world: World, name: str, folder: Path) -> Path:
-    """The output of a step under a path that the next execution does not clear."""
-    target = _fresh(world, name)
-    shutil.copytree(folder, target, dirs_exist_ok=True)
-    return target
+    """An empty folder under a path that was never used: TensorStore remembers what lay under a path."""
+    return operator.never_used(world, name)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -8,6 +8,7 @@ He trains with one thing changed and records the rest of his run truly, or execu
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,15 +152,19 @@ def trained_of(world: World, root: Root, claims: Claims, output: Output) -> Made
 
 def execute(world: World, root: Root, claims: Claims, name: str, inputs: Mapping[str, Path]) -> Path:
     """Execute a step truly on any inputs, and claim what it made."""
-    folder = world.folder / "work" / name
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "out").mkdir(parents=True)
+    folder = never_used(world, name)
+    (folder / "out").mkdir()
     (folder / "scratch").mkdir()
     step, journal = PIPELINE.step(name), MemoryJournal()
     result = step.run(Task(run=world.run, recipe=world.recipe, inputs={key: inputs[key] for key in step.inputs},
                            out=folder / "out", work=folder / "scratch", store=root.store(), journal=journal, execution=EXECUTION))
     claims.made[name] = made_of(root.store(), folder / "out", result)
     return folder / "out"
+
+
+def never_used(world: World, name: str) -> Path:
+    """An empty folder under a path that was never used: TensorStore remembers what lay under a path."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=world.folder / "forks"))
 
 
 def made_of(store: Store, folder: Path, result: StepResult) -> Made:

@@ -44,8 +44,9 @@ def still_running(project: Project) -> list[str]:
 
 
 def test_two_workers_prove_the_run_together(project: Project) -> None:
-    status, report = project.verify("--only", "training", "--workers", "2")
-    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
+    status, report = project.verify("--only", "data,training", "--workers", "2")
+    assert (status, report["verdicts"]["data"], report["verdicts"]["training"]) == (0, "PASS", "PASS"), report
+    assert "shards" in report["details"]["data"][-1]
     assert report["training"] | {"seconds": 0} == {
         "mode": "full", "segments_total": 2, "segments_replayed": 2, "segments_taken": 0, "workers": 2, "seconds": 0}
     assert still_running(project) == []

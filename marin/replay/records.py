@@ -117,8 +117,9 @@ class _Looked:
         started = self.run.started.body
         codes = started.code.get("steps")
         pairs = [("config_digest", canonical_digest(body.config), body.config_digest),
-                 ("identity", identity_of(body.step, body.config, body.inputs, body.code, started.environment.get("lock", "")),
-                  body.identity),
+                 ("identity", identity_of(body.step, body.config, body.inputs, body.code,
+                                          body.lock or started.environment.get("lock", "")), body.identity),
+                 ("lock", started.environment.get("lock") if body.lock else None, body.lock),
                  ("code", codes.get(body.step) if isinstance(codes, dict) else None, body.code),
                  ("inputs", self._inputs(body.inputs), body.inputs)]
         known = {step.name: step for step in self.plan.steps} if started.pipeline == self.plan.name else {}
@@ -165,7 +166,7 @@ class _Looked:
 
     def _checkpoint(self, body: kinds.CheckpointSaved) -> list[tuple[str, Any, Any]]:
         ends = {fact.body.end: fact.body.end_state for fact in self.run.segments}
-        return [("state", ends.get(body.step, "a state in which a segment ends"), body.state)]
+        return [("state", ends.get(body.step), body.state)]  # none yet: the writer stopped between the two events
 
 
 def _texts(expected: Any, found: Any) -> tuple[str, str]:

@@ -36,14 +36,13 @@ from marin.events import Body
 from marin.experiment.registration import citation
 from marin.files import write_whole
 from marin.interruption import Interruption
-from marin.phases import PREVIOUS
 from marin.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.recipe import Execution, Recipe, digest, recorded
 from marin.root import Root
 from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
 from marin.settling import Settled, Settling, pointer_of
-from marin.steps import StepDefinition, Task
+from marin.steps import PREVIOUS, StepDefinition, Task
 
 log = logging.getLogger(__name__)
 

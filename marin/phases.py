@@ -27,9 +27,6 @@ from marin.recipe import Phase, Recipe, check, parts
 from marin.root import Root
 from marin.runs import Fact, History, RunView
 
-PREVIOUS = "previous"
-"""Name under which a train step finds the folder of the state that it continues from (``checkpoint/``)."""
-
 
 def next_phase(root: Root, run: str, changed: Recipe) -> Recipe:
     """``changed`` as the recipe of the phase that continues ``run`` (an id, a unique beginning, or latest) from its last

@@ -21,8 +21,8 @@ from marin.replay.verdict import Report
 from marin.replay.verify import Verification
 from marin.root import Root, create_root, open_root
 from marin.runs import RunView, load, resolve
+from marin.training.model import vocabulary_size
 from marin.training.replay import prepared
-from marin.training.run import vocabulary_size
 from marin.training.state import TrainState
 from marin.training.state import load as load_state
 

@@ -21,13 +21,13 @@ import msgspec
 from ledger import LedgerError, Store, Unavailable
 from marin.arithmetic import apply
 from marin.events import Body, Json
-from marin.phases import PREVIOUS, checkout
+from marin.phases import checkout
 from marin.recipe import Execution, from_plain
 from marin.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.ray_jobs import software
 from marin.runners.writer import SpooledJournal, WriterConnection
-from marin.steps import StepResult, Task
+from marin.steps import PREVIOUS, StepResult, Task
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):

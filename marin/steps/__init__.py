@@ -16,6 +16,9 @@ from ledger import Store
 from marin.events import Body
 from marin.recipe import Execution, Recipe
 
+PREVIOUS = "previous"
+"""The input under which a train step finds the state that it continues from: a folder with ``checkpoint/`` in it."""
+
 
 class Journal(Protocol):
     """Where a running step reports facts; each call returns when the event is durable."""

@@ -196,6 +196,6 @@ CORPUS = StepDefinition(
     name="corpus",
     inputs=(),
     config=config,
-    code=("marin/steps/corpus.py", "marin/corpus", "marin/grammar", "marin/recipe.py"),
+    code=("marin/steps/corpus.py", "marin/corpus", "marin/grammar", "marin/mixture.py", "marin/recipe.py"),
     run=run,
 )

@@ -119,6 +119,6 @@ TOKENIZER = StepDefinition(
     name="tokenizer",
     inputs=("corpus",),
     config=config,
-    code=("marin/steps/tokenizer.py", "marin/corpus", "marin/recipe.py"),
+    code=("marin/steps/tokenizer.py", "marin/corpus", "marin/mixture.py", "marin/recipe.py"),
     run=run,
 )

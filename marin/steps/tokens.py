@@ -26,6 +26,7 @@ TOKENS = StepDefinition(
     name="tokens",
     inputs=("corpus", "tokenizer"),
     config=config,
-    code=("marin/steps/tokens.py", "marin/training/token_cache.py", "marin/corpus", "marin/recipe.py"),
+    code=("marin/steps/tokens.py", "marin/steps/tokenizer.py", "marin/training/token_cache.py", "marin/corpus",
+          "marin/mixture.py", "marin/recipe.py"),
     run=run,
 )

@@ -34,8 +34,7 @@ from marin.errors import DataError
 from marin.mixture import Interleave
 from marin.recipe import Recipe, parts
 from marin.training import hosts
-from marin.training.state import named_key
-from marin.training.step import DATA
+from marin.training.state import DATA, named_key
 from marin.training.token_cache import document_of, open_cache, read_tokens
 
 

@@ -33,10 +33,9 @@ from marin.errors import DataError
 from marin.events import EVAL_COMPLETED, EvalCompleted
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
+from marin.training.compilation import use_compilation_cache
 from marin.training.data import token_dataset
-from marin.training.loop import use_compilation_cache
-from marin.training.model import attention_mask
-from marin.training.run import vocabulary_size
+from marin.training.model import attention_mask, vocabulary_size
 from marin.training.state import load, named_key
 
 END_OF_TEXT = "<|endoftext|>"

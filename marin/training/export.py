@@ -19,8 +19,7 @@ from marin.events import MODEL_EXPORTED, ModelExported, Output
 from marin.recipe import Recipe
 from marin.steps import StepResult, Task
 from marin.training.evaluate import END_OF_TEXT, restore
-from marin.training.model import model_config
-from marin.training.run import vocabulary_size
+from marin.training.model import model_config, vocabulary_size
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

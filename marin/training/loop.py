@@ -18,7 +18,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-import jax
 import numpy as np
 
 from ledger import StateManifest, Tampered
@@ -221,10 +220,3 @@ class Training:
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1
         return batch
-
-
-def use_compilation_cache(folder: Path) -> None:
-    """Keep compiled programs in ``folder``, keyed by program, flags and compiler: the same program is the same code."""
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -6,6 +6,7 @@ locked version is part of a run's identity besides). Whoever builds a model from
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,14 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
+
+
+def vocabulary_size(tokenizer: Path) -> int:
+    """Number of tokens of a saved tokenizer folder."""
+    with (tokenizer / "tokenizer.json").open(encoding="utf-8") as file:
+        saved = json.load(file)
+    added = {token["id"] for token in saved.get("added_tokens", [])}
+    return len(set(saved["model"]["vocab"].values()) | added)
 
 
 def attention_mask(recipe: Recipe, tokens: hax.NamedArray) -> AttentionMask:

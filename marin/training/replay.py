@@ -22,8 +22,10 @@ from marin.replay import compare
 from marin.replay.compare import Divergence, FoundSegment
 from marin.replay.ordering import by_execution
 from marin.training import tensors
-from marin.training.loop import NotFinite, SegmentRecord, Training, use_compilation_cache
-from marin.training.run import program_identity, vocabulary_size
+from marin.training.compilation import use_compilation_cache
+from marin.training.loop import NotFinite, SegmentRecord, Training
+from marin.training.model import vocabulary_size
+from marin.training.run import program_identity
 from marin.training.slices import SlicedState
 from marin.training.state import load
 

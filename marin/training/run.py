@@ -6,7 +6,6 @@ work goes on, and if there is none that is train step 0.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from importlib.metadata import version
@@ -25,23 +24,16 @@ from marin.events import (
     read,
     write,
 )
-from marin.phases import PREVIOUS
 from marin.progress import bar
 from marin.recipe import Recipe
-from marin.steps import StepResult, Task
+from marin.steps import PREVIOUS, StepResult, Task
 from marin.training import hosts
-from marin.training.loop import SegmentRecord, StopSignal, Training, use_compilation_cache
+from marin.training.compilation import use_compilation_cache
+from marin.training.loop import SegmentRecord, StopSignal, Training
+from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
 
 logger = logging.getLogger(__name__)
-
-
-def vocabulary_size(tokenizer: Path) -> int:
-    """Number of tokens of a saved tokenizer folder."""
-    with (tokenizer / "tokenizer.json").open(encoding="utf-8") as file:
-        saved = json.load(file)
-    added = {token["id"] for token in saved.get("added_tokens", [])}
-    return len(set(saved["model"]["vocab"].values()) | added)
 
 
 def program_identity(training: Training) -> Json:

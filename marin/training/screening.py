@@ -16,7 +16,7 @@ from marin.cache import compilation_cache
 from marin.recipe import Recipe
 from marin.replay.screening import Z_LIMIT, Finding, Screening, look, outliers
 from marin.runs import RunView
-from marin.training.loop import use_compilation_cache
+from marin.training.compilation import use_compilation_cache
 from marin.training.model import learning_rates
 from marin.training.state import initial_state, load
 from marin.training.tensors import arrays_of

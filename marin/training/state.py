@@ -34,6 +34,10 @@ from marin.training.model import model_config, optimizer
 logging.getLogger("levanter.tensorstore_serialization").setLevel(logging.ERROR)
 
 
+DATA = "data"
+"""The axis of a mesh along which the batch and the state are cut."""
+
+
 class TrainState(eqx.Module):
     """State before train step ``step`` (int32 scalar). ``cursor``: sequences consumed (uint32). ``key``: uint32[2],
     the raw threefry key of the run. ``model`` and ``moments`` are float32 but for the optimizer's counters."""

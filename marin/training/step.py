@@ -44,9 +44,8 @@ from marin.training import fingerprint
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.products import foreign_products
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
-from marin.training.state import TrainState
+from marin.training.state import DATA, TrainState
 
-DATA = "data"
 Arrays = Any
 """A pytree of arrays (the dynamic half of an equinox module)."""
 

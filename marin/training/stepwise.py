@@ -24,9 +24,10 @@ from marin.events import Json
 from marin.recipe import from_plain
 from marin.replay.explanation import Record
 from marin.training import interpreter
+from marin.training.compilation import use_compilation_cache
 from marin.training.data import Batch, batches
-from marin.training.loop import step_fingerprint, use_compilation_cache
-from marin.training.run import vocabulary_size
+from marin.training.loop import step_fingerprint
+from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
 from marin.training.state import _make as make_initial
 from marin.training.state import initial_state, leaves, load

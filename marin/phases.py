@@ -26,6 +26,7 @@ from marin.mixture import Interleave
 from marin.recipe import Phase, Recipe, check, parts
 from marin.root import Root
 from marin.runs import Fact, History, RunView
+from marin.steps import PREVIOUS as PREVIOUS
 
 
 def next_phase(root: Root, run: str, changed: Recipe) -> Recipe:

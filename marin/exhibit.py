@@ -12,9 +12,12 @@ import base64
 import csv
 import html
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from marin.cache import cache_folder
 
 Cell = str | int | float
 
@@ -85,6 +88,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 def draw(plot: Plot) -> bytes:
     """The plot as a PNG without clock, version or display in it."""
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_folder() / "matplotlib"))  # else it makes a folder in the user's settings
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

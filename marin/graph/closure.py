@@ -125,7 +125,7 @@ class _Source:
         """(name, digest, imported files) of everything in this file that ``name`` uses, itself first."""
         if name not in self.bindings:
             raise UsageError("a step's function is not at the top of its file", where=f"{self.path}: {name}",
-                             expected="a definition at the top level", found="none of that name", cure="move it there")
+                             expected="a definition at the top level", found="none of that name", cure="define it there by `def`")
         waiting, seen = [name], {name}
         star = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body)
         if star:  # nobody can tell which names these are

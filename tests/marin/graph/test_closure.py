@@ -1,0 +1,118 @@
+"""Which code is a step's: what it reaches counts, what stands beside it does not."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin.errors import UsageError
+from marin.graph.closure import closure_of
+from tests.marin.graph.conftest import Write
+
+FILE = """
+    import neighbour
+    from neighbour import other as renamed
+    CONSTANT = 3
+
+    def helper(x: int) -> int:
+        \"\"\"Words.\"\"\"
+        return x + CONSTANT
+
+    def work(context: Context) -> object:
+        return helper(context.config["x"])
+
+    def lazy(context):
+        import neighbour
+        return neighbour.VALUE
+
+    def beside(context):
+        return 0
+"""
+
+
+def closures(path: Path, name: str = "exp_test") -> dict[str, dict[str, str]]:
+    sys.path.insert(0, str(path.parent))
+    try:
+        for module in (name, "neighbour"):
+            sys.modules.pop(module, None)
+        importlib.invalidate_caches()
+        module = importlib.import_module(name)
+        return {key: dict(closure_of(getattr(module, key)).parts) for key in ("work", "lazy", "beside")}
+    finally:
+        sys.path.remove(str(path.parent))
+
+
+@pytest.fixture
+def changed(write: Write) -> Any:
+    """Which of three functions change when this text is put for that in a file."""
+    (write(FILE).parent / "neighbour.py").write_text("import deeper\nVALUE = 1\ndef other(): return 1\n")
+    (write(FILE).parent / "deeper.py").write_text("DEEP = 1\n")
+
+    def change(old: str, new: str, file: str = "exp_test") -> set[str]:
+        path = write(FILE)
+        before = closures(path)
+        target = path.parent / f"{file}.py"
+        text = target.read_text()
+        assert old in text
+        target.write_text(text.replace(old, new))
+        after = closures(path)
+        target.write_text(text)
+        return {name for name in before if before[name] != after[name]}
+
+    return change
+
+
+def test_what_a_function_reaches_is_its_code(changed: Any) -> None:
+    assert changed("CONSTANT = 3", "CONSTANT = 4") == {"work"}
+    assert changed("x + CONSTANT", "CONSTANT - x") == {"work"}
+    assert changed("return 0", "return 1") == {"beside"}
+    assert changed("VALUE = 1", "VALUE = 2", "neighbour") == {"lazy"}
+    assert changed("DEEP = 1", "DEEP = 2", "deeper") == {"lazy"}
+
+
+def test_what_decides_nothing_is_no_code(changed: Any) -> None:
+    assert changed("Words.", "Other words.") == set()
+    assert changed("(x: int) -> int", "(x: float) -> object") == set()
+    assert changed("return 0", "return 0  # a remark") == set()
+    assert changed("CONSTANT = 3", "CONSTANT = 3\nUNUSED = 1\n") == set()
+
+
+def test_a_statement_that_is_no_definition_counts_for_all(changed: Any) -> None:
+    assert changed("CONSTANT = 3", "CONSTANT = 3\nprint('once')\n") == {"work", "lazy", "beside"}
+
+
+def test_a_module_of_the_package_counts_with_all_it_imports() -> None:
+    from marin.exhibit import draw
+    from marin.phases import successor
+
+    assert set(closure_of(draw).parts) >= {"marin/exhibit.py::draw", "marin/exhibit.py::COLOURS"}
+    parts = closure_of(successor).parts
+    assert {"marin/recipe.py", "marin/mixture.py", "marin/__init__.py"} <= set(parts)
+    assert not any(part.startswith(("ledger/", "marin/graph/", "/")) for part in parts)
+
+
+def test_what_no_other_process_could_find_is_refused() -> None:
+    captured = 3
+
+    def closure(context: object) -> object:
+        return captured
+
+    class Callable:
+        def __call__(self, context: object) -> object:
+            return None
+
+    with pytest.raises(UsageError, match=r"captures variables.*captured"):
+        closure_of(closure)
+    with pytest.raises(UsageError, match="not a plain function"):
+        closure_of(functools.partial(print))
+    with pytest.raises(UsageError, match="not a plain function"):
+        closure_of(Callable())
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile("def cell(context): return 1", "<ipython-input-1>", "exec"), namespace)
+    with pytest.raises(UsageError, match=r"has no file.*move it into a module"):
+        closure_of(namespace["cell"])

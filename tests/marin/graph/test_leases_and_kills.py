@@ -1,0 +1,214 @@
+"""Executors that die, sleep, or work side by side: every step is recorded once, and nothing that was recorded is done again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ledger import Conflict
+from marin import events
+from marin.graph.execute import execute_graph
+from marin.graph.files import load_graph
+from marin.graph.lease import Claimant, Claims, birth
+from marin.graph.memory import Memory
+from marin.root import Root
+from tests.marin.graph.conftest import Write
+
+STEP = "sha256:" + "5" * 64
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+GRAPH = """
+    def number(context):
+        tally(context.address)
+        return context.config["n"] + sum(given.value for given in context.inputs.values())
+
+    first = Step("first", number, {"n": 1}, {}, HERE)
+    middle = [Step(f"middle/{n}", number, {"n": n}, {"first": first}, HERE) for n in range(6)]
+    other = Step("other", number, {"n": 50}, {"first": first})
+    steps = [Step("last", number, {"n": 100}, {step.name.replace("/", "-"): step for step in [*middle, other]}, HERE)]
+"""
+STEPS = 9
+
+PROGRAM = """
+import os, signal, sys
+from datetime import timedelta
+from pathlib import Path
+from marin.graph.execute import execute_graph
+from marin.graph.files import load_graph
+from marin.graph.lease import Claimant
+from marin.root import Root, open_root
+
+appends, kill_at, after = 0, int(sys.argv[3]), sys.argv[4] == "after"
+append = Root.append
+
+def counted(self, drafts):
+    global appends
+    appends += 1
+    if appends == kill_at and not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    receipts = append(self, drafts)
+    if appends == kill_at and after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return receipts
+
+Root.append = counted
+file = Path(sys.argv[2])
+term = timedelta(seconds=float(sys.argv[5])) if len(sys.argv) > 5 else timedelta(seconds=120)
+outcome = execute_graph(load_graph(file), open_root(sys.argv[1]), file=file, claimant=Claimant(os.urandom(4).hex(), term))
+print(appends, len(outcome.failures))
+"""
+
+
+def program(root: Root, file: Path, kill_at: int = 0, when: str = "before", *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, root.location, str(file), str(kill_at), when, *more],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def completed(root: Root) -> Counter[str]:
+    return Counter(str(event.body["address"]) for _, event in root.reader().events() if event.type == events.STEP_COMPLETED)
+
+
+def test_killed_before_and_after_every_commit_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]]) -> None:
+    """One root through all of it: a kill at the first commit, at the second, ... each followed by the next attempt. What one
+    attempt recorded the next one does not repeat, so each comes further; the last one comes to the end."""
+    file = write(GRAPH)
+    seen: Counter[str] = Counter()
+    for attempt in range(40):
+        done = set(completed(root))
+        before = Counter(tally())
+        with program(root, file, 1 + attempt % 3, ("before", "after")[attempt // 3 % 2]) as process:
+            out, err = process.communicate(timeout=120)
+        executed = Counter(tally()) - before
+        assert not done & set(executed), "a recorded step was executed again"
+        seen += executed
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, err
+    else:
+        pytest.fail("it never came to its end")
+    assert out.split()[1] == "0"
+    assert completed(root) == dict.fromkeys(completed(root), 1)
+    assert len(completed(root)) == STEPS
+    assert attempt > 4, "it was really killed"
+    assert Memory.of(root).claims.steps == {}
+
+
+def test_two_executors_share_the_work_and_do_no_step_twice(write: Write, root: Root, tally: Callable[[], list[str]]) -> None:
+    file = write("""
+        def number(context):
+            tally(context.address)
+            return context.config["n"]
+
+        ones = [Step(f"one/{n}", number, {"n": n}) for n in range(5)]
+        steps = [Step(f"two/{n}", number, {"n": 10 + n}, {"one": ones[n % 5]}, HERE) for n in range(20)]
+    """)
+    both = [program(root, file), program(root, file)]
+    for process in both:
+        with process:
+            out, err = process.communicate(timeout=180)
+        assert (process.returncode, out.split()[-1:]) == (0, ["0"]), err
+    assert sorted(tally()) == sorted([f"one/{n}" for n in range(5)] + [f"two/{n}" for n in range(20)])
+    assert set(completed(root).values()) == {1}
+    assert len(completed(root)) == 25
+
+
+def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_passed(write: Write, root: Root,
+                                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(GRAPH)
+    graph = load_graph(file)
+    memory = Memory.of(root)
+    from marin.graph.planning import Planner
+
+    first = Planner(graph, root, memory).identity(graph.nodes["first"]).digest
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("marin.graph.lease.birth", lambda pid: "another machine/1")
+        claim = Claimant("asleep", timedelta(seconds=1.5)).take(memory.claims, {first: "first"}, (), datetime.now(UTC))
+    root.append([claim])
+    outcome = execute_graph(graph, root, file=file)
+    assert outcome.failures == {}
+    (taken,) = [event.body for _, event in root.reader().events() if event.type == events.LEASE_TAKEN and event.body["over"]]
+    assert taken["over"] == ["asleep"]
+    (begun,) = [event for _, event in root.reader().events()
+                if event.type == events.STEP_STARTED and event.body["address"] == "first"]
+    assert begun.time > claim.body["until"], "not before its term was over"
+
+
+def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Write, root: Root) -> None:
+    """It slept through its term; meanwhile another one did the step. Its own result is dropped, the other one's is a hit."""
+    file = write("""
+        def slow(context):
+            (TALLY.parent / "inside").touch()
+            while not (TALLY.parent / "go on").exists():
+                pass
+            tally("slow")
+            return 1
+
+        steps = [Step("slow", slow, {}, {}, HERE)]
+    """)
+    cache = Path(os.environ["TALLY"]).parent
+    with program(root, file, 0, "before", "0.2") as sleeper:
+        while not (cache / "inside").exists():
+            assert sleeper.poll() is None
+        sleeper.send_signal(signal.SIGSTOP)
+        (cache / "go on").touch()
+        outcome = execute_graph(load_graph(file), root, file=file)
+        assert outcome.settled["slow"].action == "executed"
+        sleeper.send_signal(signal.SIGCONT)
+        out, err = sleeper.communicate(timeout=60)
+    assert (sleeper.returncode, out.split()[1]) == (0, "0"), err
+    assert completed(root) == {"slow": 1}
+    assert "the claim was lost" in err
+
+
+def test_claims_follow_from_the_events_alone() -> None:
+    claims, mine = Claims(), Claimant("mine", timedelta(seconds=60))
+    taken = mine.take(claims, {STEP: "a"}, (), NOW)
+    claims.see(taken.type, 0, taken.body)
+    holder = claims.holder(STEP)
+    assert holder is not None
+    assert (holder.executor, holder.alive(NOW), holder.alive(NOW + timedelta(seconds=61))) == ("mine", True, False)
+    renewed = mine.renew(claims, NOW + timedelta(seconds=50))
+    claims.see(renewed.type, 1, renewed.body)
+    assert claims.steps == {STEP: "mine"}
+    assert claims.holder(STEP).alive(NOW + timedelta(seconds=100))  # type: ignore[union-attr]
+    claims.see(taken.type, 0, taken.body)  # seen before: nothing
+    theirs = Claimant("theirs").release(claims, [STEP])
+    claims.see(theirs.type, 2, theirs.body)
+    assert claims.steps == {STEP: "mine"}, "nobody releases for somebody else"
+    released = mine.release(claims, [STEP])
+    assert released.expect_seq == 3
+    claims.see(released.type, 3, released.body)
+    assert claims.steps == {}
+
+
+def test_a_dead_process_is_seen_at_once_and_a_number_used_again_is_another_process() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        born = birth(process.pid)
+        assert born
+        claims = Claims()
+        taken = Claimant("x").take(claims, {STEP: "a"}, (), NOW)
+        claims.see(taken.type, 0, {**taken.body, "pid": process.pid, "born": born})
+        holder = claims.holder(STEP)
+        assert holder is not None
+        assert holder.alive(NOW)
+        process.kill()
+    assert not holder.alive(NOW)
+    claims.see(taken.type, 1, {**taken.body, "pid": os.getpid(), "born": born})
+    again = claims.holder(STEP)
+    assert again is not None
+    assert not again.alive(NOW), "the number is somebody else's now"
+
+
+def test_the_log_takes_one_of_two_claims(root: Root) -> None:
+    claims = Claims()
+    root.append([Claimant("one").take(claims, {STEP: "a"}, (), NOW)])
+    with pytest.raises(Conflict):
+        root.append([Claimant("two").take(claims, {STEP: "a"}, (), NOW)])

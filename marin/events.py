@@ -152,9 +152,9 @@ class StepFailed(Body, frozen=True):
 
 
 class StepPreempted(Body, frozen=True):
-    """What executed an attempt died, or was taken away, and the attempt goes on if ``again``. ``launch`` counts within
-    the attempt. ``processes`` and ``devices`` are what it was executed on, 0 where there were none; ``at`` is the number
-    of the train step at which the record ends."""
+    """What executed an attempt died, or was taken away, and the work goes on if ``again``. ``launch`` counts within the
+    attempt; it is 0 where the whole attempt ended so, which the next one records. ``processes`` and ``devices`` are what
+    it was executed on, 0 where there were none; ``at`` is the number of the train step at which the record ends."""
 
     run: str
     step: str

@@ -46,6 +46,8 @@ from marin.steps import PREVIOUS, StepDefinition, Task
 
 log = logging.getLogger(__name__)
 
+_ATTEMPT_EVENTS = (events.STEP_STARTED, events.STEP_COMPLETED, events.STEP_CACHED, events.STEP_FAILED, events.STEP_PAUSED)
+"""What begins an attempt at a step, and what ends one with a word."""
 Action = Literal["executed", "cached", "present"]
 
 
@@ -209,7 +211,8 @@ class _Stage:
         name, run = self.step.name, situation.run_id
         attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
-        self.root.append([*self._begin(situation), _draft(run, events.STEP_STARTED, events.StepStarted(
+        before = [*self._begin(situation), *self._abandoned(situation)]
+        self.root.append([*before, _draft(run, events.STEP_STARTED, events.StepStarted(
             run=run, step=name, identity=situation.identity, config_digest=canonical_digest(config), config=config,
             inputs=situation.digests(self.step), code=self.code.steps[name], attempt=attempt, lock=self.code.lock,
         ))])
@@ -236,6 +239,24 @@ class _Stage:
                 raise stopped from signal
             with interruption.shield():
                 return self._completed(situation, made, seconds)
+
+    def _abandoned(self, situation: _Situation) -> list[Draft]:
+        """What is to be said of the attempt before this one, if whoever executed it died without a word."""
+        run, name = situation.run, self.step.name
+        if run is None or not run.attempts.get(name):
+            return []
+        last = ""
+        for _, event in situation.settling.history.events(stream=stream_of(run.run)):
+            if event.body.get("step") == name and event.type in _ATTEMPT_EVENTS:
+                last = event.type
+        if last != events.STEP_STARTED:
+            return []
+        training = run.training[-1].body if name == "train" and run.training else None
+        return [_draft(run.run, events.STEP_PREEMPTED, events.StepPreempted(
+            run=run.run, step=name, attempt=run.attempts[name], launch=0, again=True,
+            reason="the process that executed the attempt ended without a word",
+            processes=training.processes if training else 0, devices=training.devices if training else 0,
+            at=max((fact.body.end for fact in run.segments), default=0) if training else 0))]
 
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
         store = situation.settling.store

@@ -25,6 +25,7 @@ from marin.events import (
     StepCached,
     StepCompleted,
     StepFailed,
+    StepPreempted,
     TrainSegment,
     TrainStarted,
 )
@@ -91,6 +92,7 @@ class RunView:
     exported: Fact[ModelExported] | None
     completed: Fact[RunCompleted] | None
     verdicts: tuple[Fact[ReplayCompleted], ...]
+    preemptions: tuple[Fact[StepPreempted], ...] = ()
 
     @property
     def plan(self) -> str:
@@ -189,6 +191,7 @@ def fold(run: str, events: Iterable[Indexed], history: History) -> RunView:
         steps=steps,
         attempts=attempts,
         failures=tuple(own.failures),
+        preemptions=tuple(own.preemptions),
         training=tuple(trained.training),
         segments=tuple(sorted(trained.segments.values(), key=lambda fact: fact.body.start)),
         checkpoints=tuple(sorted(trained.checkpoints.values(), key=lambda fact: fact.body.step)),
@@ -207,6 +210,7 @@ class _Facts:
         self.started: Fact[RunStarted] | None = None
         self.completed: Fact[RunCompleted] | None = None
         self.failures: list[Fact[StepFailed]] = []
+        self.preemptions: list[Fact[StepPreempted]] = []
         self.training: list[Fact[TrainStarted]] = []
         self.segments: dict[int, Fact[TrainSegment]] = {}
         self.checkpoints: dict[int, Fact[CheckpointSaved]] = {}
@@ -225,6 +229,8 @@ class _Facts:
                 self.completed = _read(RunCompleted, item)
             case kinds.STEP_FAILED:
                 self.failures.append(_read(StepFailed, item))
+            case kinds.STEP_PREEMPTED:
+                self.preemptions.append(_read(StepPreempted, item))
             case kinds.TRAIN_STARTED:
                 self.training.append(_read(TrainStarted, item))
             case kinds.TRAIN_SEGMENT:

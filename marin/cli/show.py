@@ -89,6 +89,7 @@ def whole(view: runs.RunView) -> dict[str, object]:
         "segments": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.segments],
         "checkpoints": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.checkpoints],
         "failures": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.failures],
+        "preemptions": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.preemptions],
         "replays": [{"index": fact.index, "time": fact.time, **msgspec.to_builtins(fact.body)}
                     for fact in view.verdicts],
     }
@@ -120,6 +121,9 @@ def _show_run(view: runs.RunView) -> None:
                     [(f"{fact.body.start} to {fact.body.end - 1}",
                       f"{float.fromhex(fact.body.losses[-1]):.4f}", fact.body.end_state) for fact in view.segments],
                     empty="")
+    for preempted in view.preemptions:
+        click.echo(f"\npreempted at event {preempted.index}: {preempted.body.step}, attempt {preempted.body.attempt}, at train "
+                   f"step {preempted.body.at}: {preempted.body.reason}")
     for fact in view.failures:
         click.echo(f"\nfailed at event {fact.index}: {fact.body.step}: {fact.body.error}")
 

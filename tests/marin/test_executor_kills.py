@@ -100,6 +100,7 @@ def test_a_signal_is_recorded_and_the_next_call_goes_on(tiny: ModuleType, projec
     tiny.before_upper.append(lambda task: found.append((task.work / "left behind").read_text()))
     assert tiny.run("upper", project).run == view.run
     assert found == ["by the first attempt"]
+    assert "step.preempted" not in events(project), "it had told of its end itself"
 
 
 def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny: ModuleType, project: Path) -> None:
@@ -115,6 +116,10 @@ def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny
     tiny.run("upper", project)
     assert found == [2, [], ["left behind"]]
     assert events(project).count("run.started") == 1
+    assert events(project)[-3:] == ["step.preempted", "step.started", "step.completed"], "its death is told by the next attempt"
+    (view,) = load_all(open_root(str(project / ".marin")).history())
+    (death,) = view.preemptions
+    assert (death.body.step, death.body.attempt, death.body.again) == ("upper", 1, True)
 
 
 def test_a_second_process_waits_for_the_first_and_finds_its_result(tiny: ModuleType, project: Path) -> None:

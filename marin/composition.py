@@ -18,8 +18,9 @@ import difflib
 import fnmatch
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ CONFIG, PRICES = "config", "prices.yaml"
 PACKAGE = "# @package "
 """How a file says in Hydra's words which section it fills."""
 COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
+
+
+Groups = Callable[[frozenset[tuple[str, str]]], Mapping[str, Any]]
+"""The values that a choice of groups (pairs of group and member) composes to."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,17 @@ def sweep(arguments: Sequence[str], *, config_json: str | None = None, conf: Pat
     if swept and not several:
         raise UsageError("several values for one key", where=f"{COMMAND_LINE}: {swept[0].key}", expected="one value",
                          found=f"{len(swept[0].values)} values", cure="add -m for a sweep over them")
-    composed = [_composed(folder, base, [choice.pick(value) for choice, value in zip(choices, values, strict=True)], given,
-                          tuple(f"{choice.key}={value.text}" for choice, value in zip(choices, values, strict=True)
-                                if choice in swept))
-                for values in itertools.product(*(choice.values for choice in choices))]
-    return iter(composed)
+    compose_groups = cache(partial(_from_groups, folder))  # once for each choice of groups, not for each seed
+    return iter([_picked(folder, compose_groups, base, choices, values, given)
+                 for values in itertools.product(*(choice.values for choice in choices))])
+
+
+def _picked(conf: Path, compose_groups: Groups, base: Mapping[str, Any] | None, choices: Sequence[_Choice],
+            values: Sequence[_Value], given: Mapping[str, Any]) -> Composed:
+    """One combination of a sweep."""
+    pairs = list(zip(choices, values, strict=True))
+    named = tuple(f"{choice.key}={value.text}" for choice, value in pairs if len(choice.values) > 1)
+    return _composed(conf, compose_groups, base, [choice.pick(value) for choice, value in pairs], given, named)
 
 
 @dataclass(frozen=True)
@@ -179,8 +190,8 @@ def _json(text: str | None) -> Mapping[str, Any]:
     return value
 
 
-def _composed(conf: Path, base: Mapping[str, Any] | None, choices: Sequence[_Choice], given: Mapping[str, Any],
-              overrides: tuple[str, ...]) -> Composed:
+def _composed(conf: Path, compose_groups: Groups, base: Mapping[str, Any] | None, choices: Sequence[_Choice],
+              given: Mapping[str, Any], overrides: tuple[str, ...]) -> Composed:
     members = groups(conf)
     picked: dict[str, str] = {}
     for group, value in given.items():
@@ -188,7 +199,12 @@ def _composed(conf: Path, base: Mapping[str, Any] | None, choices: Sequence[_Cho
             _member(group, value, members[group], f"{CONFIG_JSON}: {group}")
             picked[group] = value
     picked |= {choice.key: choice.values[0].value for choice in choices if choice.group}
-    values = _from_groups(conf, picked) if base is None else _over(conf, base, picked)
+    composed = copy.deepcopy(dict(compose_groups(frozenset(picked.items())))) if picked or base is None else {}
+    if base is None:
+        values = composed
+    else:  # the sections that the picked groups fill
+        values = copy.deepcopy(dict(base))
+        values |= {section: composed[section] for section in (section_of(conf, *pick) for pick in picked.items())}
     sources: dict[str, str] = {}
     for key, value in given.items():
         if not (key in members and isinstance(value, str)):
@@ -201,7 +217,7 @@ def _composed(conf: Path, base: Mapping[str, Any] | None, choices: Sequence[_Cho
     return Composed(_checked(values, sources), values, overrides)
 
 
-def _from_groups(conf: Path, picked: Mapping[str, str]) -> dict[str, Any]:
+def _from_groups(conf: Path, picked: frozenset[tuple[str, str]]) -> Mapping[str, Any]:
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
@@ -210,23 +226,13 @@ def _from_groups(conf: Path, picked: Mapping[str, str]) -> dict[str, Any]:
 
     try:
         with initialize_config_dir(str(conf.resolve()), version_base=None):
-            config = hydra_compose(config_name=CONFIG, overrides=[f"{group}={name}" for group, name in picked.items()])
+            config = hydra_compose(config_name=CONFIG, overrides=[f"{group}={name}" for group, name in sorted(picked)])
         plain = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
         raise UsageError("groups cannot be composed", where=str(conf), found=" ".join(str(error).split())[:300],
                          cure="correct the file it names") from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def _over(conf: Path, base: Mapping[str, Any], picked: Mapping[str, str]) -> dict[str, Any]:
-    """``base`` with the sections that the picked groups fill."""
-    values = copy.deepcopy(dict(base))
-    if picked:
-        composed = _from_groups(conf, picked)
-        sections = {section_of(conf, group, name) for group, name in picked.items()}
-        values |= {section: composed[section] for section in sections}
-    return values
 
 
 def section_of(conf: Path, group: str, name: str) -> str:

@@ -1,41 +1,108 @@
-"""`marin lineage`: where a run's model comes from, as a table or as one HTML page."""
+"""`marin lineage`: where something comes from, as a tree or as one HTML page."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.output import human_size, print_table
+from ledger import Projection
+from marin.ancestry import Ancestor, Ancestry
+from marin.catalog import open_catalog
+from marin.cli.output import human_size, print_json
 from marin.root import open_root
-from marin.tracking.reading import run_record
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
 
 
 @click.command()
-@click.argument("run")
+@click.argument("name", metavar="ID")
 @click.option("--html", "target", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write a self-contained page with samples of the data to this file.")
-def lineage(run: str, target: Path | None) -> None:
-    """Show where a run's model comes from: steps, what each was made of, and digests.
+              help="Write a self-contained page with samples of the data to this file (of a run).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array: every result of the tree once.")
+def lineage(name: str, target: Path | None, as_json: bool) -> None:
+    """Show what something was made of, back to the raw data: a tree of steps and digests.
 
-    RUN is a run's id, a unique beginning of one, or latest.
+    ID is a run (its id, a unique beginning of one, or latest), a step of one (latest/train), an artifact, a content or a
+    state (sha256:...), or the address of a graph's step. Content is followed across runs: what a run took over is shown
+    where it was made.
 
     \b
     Examples:
       marin lineage latest
+      marin lineage latest/export --json
       marin lineage latest --html lineage.html
     """
     root = open_root()
-    record = run_record(root, run)
     if target is not None:
-        # Here: the terminal's table needs none of it.
+        # Here: the terminal's tree needs none of it.
         from marin.tracking.lineage import lineage_page, read_samples
+        from marin.tracking.reading import run_record
 
+        record = run_record(root, name)
         target.write_bytes(lineage_page(record, root.verifier.name, read_samples(record, root.store())))
         click.echo(str(target))
         return
-    print_table(("step", "state", "made of", "content", "size"),
-                [(step.name, step.state, ", ".join(step.inputs), step.output.digest if step.output else "",
-                  human_size(step.output.size) if step.output else "") for step in record.ordered_steps()],
-                empty="the run has no steps yet")
+    with open_catalog(root) as catalog, Projection(root.projection_path(), root.reader()) as projection:
+        projection.catch_up()
+        ends = Ancestry(catalog, projection).ends(name)
+    if as_json:
+        print_json([_as_json(item) for item in _once(ends)])
+        return
+    if not ends:
+        click.echo("the run has no results yet", err=True)
+    for end in ends:
+        _print(end)
 
+
+def _once(ends: list[Ancestor]) -> Iterator[Ancestor]:
+    """Every result of the trees, each once, what is made before what it is made of."""
+    seen: set[int] = set()
+    waiting = list(ends)
+    while waiting:
+        item = waiting.pop(0)
+        if item.made.completed_at not in seen:
+            seen.add(item.made.completed_at)
+            yield item
+            waiting += item.inputs.values()
+
+
+def _as_json(item: Ancestor) -> dict[str, object]:
+    made = item.made
+    return {"step": made.step, "run": made.run, "event": made.completed_at, "kind": made.kind, "digest": made.digest,
+            "artifact": made.artifact, "size": made.size, "identity": made.identity,
+            "inputs": {name: child.made.digest for name, child in item.inputs.items()} | dict(item.unknown)}
+
+
+def _print(end: Ancestor) -> None:
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(_line(end)), guide_style="dim")
+    _grow(tree, end, {end.made.completed_at})
+    # A digest is never cut: lines are as long as they are, unless a terminal folds them.
+    Console(width=None if sys.stdout.isatty() else 400, soft_wrap=True, highlight=False).print(tree)
+
+
+def _grow(tree: Tree, ancestor: Ancestor, shown: set[int]) -> None:
+    from rich.text import Text
+
+    for name, child in ancestor.inputs.items():
+        label = "" if name == child.made.step else f"{name}: "
+        if child.made.completed_at in shown:
+            tree.add(Text(f"{label}{child.made.step} (above)"))
+            continue
+        shown.add(child.made.completed_at)
+        _grow(tree.add(Text(f"{label}{_line(child)}")), child, shown)
+    for name, digest in ancestor.unknown.items():
+        tree.add(Text(f"{name}: {digest} (not made in this ledger)"))
+
+
+def _line(item: Ancestor) -> str:
+    made = item.made
+    return f"{made.step}  {made.digest}  {human_size(made.size)}  run {made.run}, event {made.completed_at}"

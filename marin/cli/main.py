@@ -46,7 +46,7 @@ COMMANDS: dict[str, Lazy] = {
     "diff": Lazy("marin.cli.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.ls", "List runs, artifacts or experiments."),
     "show": Lazy("marin.cli.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
-    "lineage": Lazy("marin.cli.lineage", "Show where a run's model comes from: steps, what each was made of, and digests."),
+    "lineage": Lazy("marin.cli.lineage", "Show what something was made of, back to the raw data: a tree of steps and digests."),
     "experiment": Lazy("marin.cli.experiment", "Preregister experiments, and hold their runs against what was registered."),
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),

@@ -1,0 +1,70 @@
+"""`marin train` before anything runs: what it would do and cost, and every mistake with its exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin.composition import compose
+from marin.graph.recipes import pipeline_graph
+from marin.recipe import digest
+
+Marin = Any
+
+
+def test_a_dry_run_names_every_step_and_its_cost(marin: Marin, root: Path) -> None:
+    shown = marin("train", "model=nano", "trainer=smoke", "seed=1", "--dry-run", "--device", "h100", "--json")
+    assert shown.status == 0
+    steps = {step["step"]: step for step in shown.json["steps"]}
+    assert list(steps) == ["corpus", "tokenizer", "tokens", "train", "evaluate", "export"]
+    assert all(step["action"] == "run" for step in steps.values())
+    assert steps["train"]["flops"] > 0 and "peak of 6.7e+13" in steps["train"]["basis"]
+    assert steps["tokens"]["why"] == "after corpus, tokenizer"
+    assert shown.json["total"]["seconds"] == pytest.approx(sum(step["seconds"] for step in steps.values()))
+    text = marin("train", "model=nano", "trainer=smoke", "--dry-run").out
+    assert "total" in text and "0 of 6 steps are hits" in text
+    assert marin("ls", "--json").json == [], "a dry run records nothing"
+
+
+def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> None:
+    shown = marin("train", "-m", "model=nano,1m", "seed=1,2", "--dry-run", "--json")
+    assert [line["overrides"] for line in shown.lines] == [
+        ["model=nano", "seed=1"], ["model=nano", "seed=2"], ["model=1m", "seed=1"], ["model=1m", "seed=2"]]
+    assert len({line["recipe_digest"] for line in shown.lines}) == 4
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["model=gpt2-smal"], "did you mean gpt2-small?"),
+    (["optimizer.learnin_rate=1"], "command line: optimizer.learnin_rate"),
+    (["--config-json", '{"optimizer": {"learnin_rate": 1}}'], "--config-json: optimizer.learnin_rate"),
+    (["seed=1,2"], "add -m for a sweep"),
+    (["--dry-run", "--device", "h10"], "did you mean h100?"),
+    (["--continue", "latest"], "there are no runs"),
+])
+def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, arguments: list[str], message: str) -> None:
+    ended = marin("train", *arguments)
+    assert ended.status == 2 and message in ended.err and ended.data == b""
+    assert len(ended.err.strip().splitlines()) == 1
+
+
+def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
+    ended = marin("train", "model=nano")
+    assert ended.status == 3 and "marin init" in ended.err
+
+
+def test_recipes_of_a_sweep_share_what_they_have_in_common() -> None:
+    recipes = [compose(["model=nano", f"seed={seed}"]).recipe for seed in (1, 2)]
+    graph, addresses = pipeline_graph(recipes, devices=2)
+    assert len(graph.nodes) == 3 + 2 * 3, "one corpus, one tokenizer, one token cache"
+    assert [addresses[0][name] == addresses[1][name] for name in addresses[0]] == [True, True, True, False, False, False]
+    assert graph.nodes[addresses[0]["train"]].step.resources.devices == 2
+    assert graph.nodes[addresses[1]["evaluate"]].inputs["train"][0] == addresses[1]["train"]
+    assert {digest(graph.nodes[at["train"]].step.config) for at in addresses} == {digest(recipe) for recipe in recipes}
+
+
+def test_the_same_recipe_twice_is_one() -> None:
+    recipe = compose(["model=nano"]).recipe
+    graph, addresses = pipeline_graph([recipe, recipe])
+    assert len(graph.nodes) == 6 and addresses[0] == addresses[1]

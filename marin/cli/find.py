@@ -77,6 +77,17 @@ def _print_results(found: list[Made], *, as_json: bool) -> None:
                     [(item.run, item.step, str(item.index), item.digest) for item in found[1:SHOWN]], empty="")
 
 
+def print_results_of_graph(graph: str, found: list[Made], *, as_json: bool) -> None:
+    """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their own."""
+    if as_json:
+        print_json([asdict(item) for item in found])
+        return
+    print_fields([("graph", graph), ("events", f"{found[0].index} to {found[-1].index}")])
+    click.echo()
+    print_table(("step", "kind", "size", "event", "artifact"),
+                [(item.step, item.kind, human_size(item.size), str(item.index), item.artifact) for item in found], empty="")
+
+
 def show_number(root: Root, text: str, *, as_json: bool) -> None:
     """The runs that gave a number."""
     quoted = parse(text)

@@ -11,7 +11,7 @@ import msgspec
 from ledger import NotFound
 from marin import runs
 from marin.catalog import open_catalog
-from marin.cli.find import show_digest, show_number, show_pointer, show_step
+from marin.cli.find import print_results_of_graph, show_digest, show_number, show_pointer, show_step
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict
 from marin.cli.output import human_size, print_fields, print_json, print_table
@@ -63,7 +63,12 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, as_json: bo
         show_step(root, name, as_json=as_json)
     else:
         with open_catalog(root) as catalog:
-            run = runs.pick(catalog.run_ids(), name)
+            known = catalog.run_ids()
+            graph = [] if name in known else catalog.results(name)
+            run = "" if graph else runs.pick(known, name)
+        if graph:
+            print_results_of_graph(name, graph, as_json=as_json)
+            return
         view = runs.load(root.history(), run)
         if recipe:
             click.echo(json.dumps(view.started.body.recipe, indent=2, sort_keys=True, ensure_ascii=False))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,10 +76,12 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
     composed = list(sweep(overrides, config_json=config_json, base=base, several=multirun))
     if previous is not None:
         composed = [_continued(root, previous, one) for one in composed]
-    if dry_run:
-        _forecast(root, composed, device, devices, as_json=as_json)
-        return
-    outcomes = _train(root, composed, devices, force=force, max_concurrent=max_concurrent or 0, runner=runner, address=address)
+    with _where_data_comes_from(composed):
+        if dry_run:
+            _forecast(root, composed, device, devices, as_json=as_json)
+            return
+        outcomes = _train(root, composed, devices, force=force, max_concurrent=max_concurrent or 0, runner=runner,
+                          address=address)
     _print(root, outcomes, as_json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:
@@ -87,6 +90,21 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
         raise StepFailed("not every run has its outputs", where=failed[0].failed, expected=f"{len(outcomes)} runs",
                          found=failed[0].error + (f" and {len(failed) - 1} more" if failed[1:] else ""),
                          cure="correct it and run the same command again: the rest is done")
+
+
+@contextmanager
+def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
+    """Data that is not there is said with the file that tells where to get it."""
+    from marin.composition import conf_folder
+    from marin.errors import DataMissing
+
+    try:
+        yield
+    except DataMissing as error:
+        told = [name for name in sorted({one.recipe.dataset.name for one in composed})
+                if (conf_folder() / "dataset" / f"{name}.yaml").is_file()]
+        cure = f"{error.cure}; conf/dataset/{told[0]}.yaml says where to get it" if told else error.cure
+        raise DataMissing(error.what, where=error.where, expected=error.expected, found=error.found, cure=cure) from error
 
 
 def _recipe_of(root: Root, run: str) -> dict[str, Any]:

@@ -49,6 +49,13 @@ def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, argument
     assert len(ended.err.strip().splitlines()) == 1
 
 
+def test_missing_data_is_said_with_where_to_get_it(marin: Marin, root: Path) -> None:
+    for more in ([], ["--dry-run"]):
+        ended = marin("train", "+dataset=babylm_10M", *more)
+        assert ended.status == 1 and "data/babylm/train_10M/*.train" in ended.err
+        assert "conf/dataset/babylm_10M.yaml says where to get it" in ended.err
+
+
 def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
     ended = marin("train", "model=nano")
     assert ended.status == 3 and "marin init" in ended.err

@@ -54,9 +54,12 @@ def conf_folder(project: Path | None = None) -> Path:
 
 
 def groups(conf: Path) -> dict[str, list[str]]:
-    """The members of every group."""
-    folders = sorted(path for path in conf.iterdir() if path.is_dir())
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+    """The members of every group that the defaults of config.yaml name; other folders beside them are none of a recipe."""
+    import yaml
+
+    defaults = (yaml.safe_load((conf / f"{CONFIG}.yaml").read_text("utf-8")) or {}).get("defaults", [])
+    names = sorted(name for item in defaults if isinstance(item, dict) for name in item)
+    return {name: sorted(file.stem for file in (conf / name).glob("*.yaml")) for name in names}
 
 
 def compose(arguments: Sequence[str], *, config_json: str | None = None, conf: Path | None = None,

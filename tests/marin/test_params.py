@@ -8,6 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from marin.composition import groups
 from marin.errors import UsageError
 from marin.params import load_params
 from marin.recipe import Recipe, digest, from_mapping
@@ -16,7 +17,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 CONF = PROJECT / "conf"
 SECTIONS = {"profile": "arithmetic"}
 """Groups that fill a section of another name."""
-GROUPS = {path.name: sorted(file.stem for file in path.glob("*.yaml")) for path in CONF.iterdir() if path.is_dir()}
+GROUPS = groups(CONF)
 
 
 def composed(*overrides: str) -> str:

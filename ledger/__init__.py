@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from ledger.log import Log, Receipt
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.note import Signer, VerifierKey
+    from ledger.pins import Pin, list_pins, pin, unpin
     from ledger.projection import Projection
     from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
     from ledger.reader import LogReader
     from ledger.scrub import Scrubbed, scrub_store
     from ledger.service import GroupCommit, LogService
+    from ledger.statepack import load_state, packed_size, put_state
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
     from ledger.tensors import (
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
         tensor_digest,
         tensor_info,
     )
-    from ledger.transfer import Copied, Progress, copy_artifacts
+    from ledger.transfer import Copied, Cut, Progress, copy_artifacts
     from ledger.treescan import describe_tree
     from ledger.witness import Witness, WitnessServer, ask_witness, check_witnessed
 
@@ -68,6 +70,7 @@ __all__ = [
     "Conflict",
     "Copied",
     "Cosigner",
+    "Cut",
     "DoesNotFit",
     "Draft",
     "Event",
@@ -90,6 +93,7 @@ __all__ = [
     "ManifestEntry",
     "MemoryStorage",
     "NotFound",
+    "Pin",
     "PosixStorage",
     "Progress",
     "Projection",
@@ -128,17 +132,23 @@ __all__ = [
     "format_time",
     "lease",
     "list_leases",
+    "list_pins",
     "load_signer",
+    "load_state",
     "make_proof",
     "named_digests",
     "open_storage",
+    "packed_size",
     "parse_canonical",
     "parse_digest",
     "parse_time",
+    "pin",
+    "put_state",
     "scrub_store",
     "state_digest",
     "tensor_digest",
     "tensor_info",
+    "unpin",
     "verify_proof",
 ]
 
@@ -165,12 +175,14 @@ _ROOMS = {
     "service": "GroupCommit LogService",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",
+    "statepack": "load_state packed_size put_state",
+    "pins": "Pin list_pins pin unpin",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
     "treescan": "describe_tree",
     "gc": "Collected Swept collect_garbage named_digests",
     "leases": "Lease lease list_leases",
     "scrub": "Scrubbed scrub_store",
-    "transfer": "Copied Progress copy_artifacts",
+    "transfer": "Copied Cut Progress copy_artifacts",
     "witness": "Witness WitnessServer ask_witness check_witnessed",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}

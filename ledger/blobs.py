@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,16 +28,19 @@ from typing import BinaryIO, Final
 from ledger.digest import digest_bytes
 from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.manifest import PART_SIZE
+from ledger.packing import MAX_DEPTH, Chunks, Packed, PieceStream, cut_by_content, expand, parse_packed
 from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY, Storage
-from ledger.storelayout import BLOBS, QUARANTINE, STORE, blob_name, parts_name
+from ledger.storelayout import BLOBS, PACKED, QUARANTINE, STORE, blob_name, packed_name, parts_name
 
 READ_ONLY: Final = 0o444
 RENEW_SECONDS: Final = 60.0
 """A blob touched less than this ago is not touched again: garbage collection adds it to every age."""
 
+_STREAM: Final = 1024 * 1024
+_CHUNK_BATCH: Final = 64
 _PUT_AGAIN: Final = "put the original again or pull it from a remote; what differs is not used"
 _log = logging.getLogger(__name__)
 
@@ -46,9 +50,16 @@ class Blobs:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._aside: dict[str, str] = {}
+        self._listed_at = -RENEW_SECONDS - 1
         here = storage.local_path(STORE + "x")
         # Names of the store are made from digests, so they are safe to append to a path as they are.
         self._base = None if here is None else f"{here.parent.parent}{os.sep}"
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether a put that finds its blob there makes it young: on a disk, not in a bucket."""
+        return self._base is not None
 
     # Writing
 
@@ -78,18 +89,49 @@ class Blobs:
 
     def put_file(self, path: Path, *, link: bool = False) -> Hashed:
         """Keep the bytes of a local file of any size."""
-        if not self._storage.writable:
-            raise Refused(
-                "the store is open for reading only",
-                where=self._storage.describe(),
-                cure="open it for writing",
-            )
+        self._check_writable()
         with _explained(path):
             if self._base is None:
                 return self._put_remote(path)
             with self._staged(path, link) as (staged, hashed):
                 self.take(hashed, staged)
         return hashed
+
+    def put_chunked(self, path: Path) -> Hashed:
+        """Keep the bytes of a local file as chunks that its content cuts; those that are here already are not written."""
+        self._check_writable()
+        with _explained(path), open(path, "rb") as source:
+            before = _state(source)
+            chunks: list[tuple[str, int]] = []
+
+            def kept() -> Iterator[bytes]:
+                batch: dict[str, bytes] = {}
+                for chunk in cut_by_content(source):
+                    digest = digest_bytes(chunk)
+                    chunks.append((digest, len(chunk)))
+                    if not self.renew(digest):
+                        batch[digest] = chunk
+                    if len(batch) >= _CHUNK_BATCH:
+                        self.put_many(batch)
+                        batch = {}
+                    yield chunk
+                self.put_many(batch)
+
+            hashed = hash_stream(io.BufferedReader(PieceStream(kept()), _STREAM))
+            if _state(source) != before:
+                raise _changed(path)
+        self.put_packed(Chunks(hashed.digest, hashed.size, tuple(chunks)))
+        self._record_parts(hashed)
+        return hashed
+
+    def put_packed(self, packed: Packed) -> None:
+        """Keep the record of a packed blob, whose ingredients are here already; what it gives is hashed when it is read."""
+        name, data = packed_name(packed.digest), packed.encode()
+        try:
+            self._storage.ensure(name, data)
+        except Conflict:
+            self._storage.replace(name, data)
+        self.touch(name)
 
     def take(self, hashed: Hashed, file: Path, *, link: bool = True) -> None:
         """Keep a file whose bytes are known to be these; with `link` it is the caller's to give away."""
@@ -98,12 +140,12 @@ class Blobs:
 
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""
-        return self.touch(blob_name(digest))
+        return self.touch(blob_name(digest)) or self.touch(packed_name(digest))
 
     def touch(self, name: str) -> bool:
         """Make something in the store young for garbage collection, and read-only; False if it is not there."""
         if self._base is None:
-            return self._storage.exists(name)
+            return self._storage.exists(name) or self._restore(name)
         path = self._base + name
         try:
             status = os.stat(path)
@@ -121,7 +163,7 @@ class Blobs:
 
     def has(self, digest: str) -> bool:
         """Whether a blob is there. No evidence about its bytes."""
-        return self.has_name(blob_name(digest))
+        return self.has_name(blob_name(digest)) or self.has_name(packed_name(digest))
 
     def presence(self) -> Callable[[str], bool]:
         """`has` for many digests in a row: folders are listed once, and only what is not in them is looked for."""
@@ -145,8 +187,27 @@ class Blobs:
         return there or self._restore(name)
 
     def size(self, digest: str) -> int:
-        """How long a blob is, by its file."""
-        return self._found(blob_name(digest), digest, self._storage.size)
+        """How long a blob is, by its file or by its record."""
+        try:
+            return self._found(blob_name(digest), digest, self._storage.size)
+        except NotFound:
+            return self._packed_or_missing(digest).size
+
+    def packed(self, digest: str) -> Packed | None:
+        """The record of a packed blob; None for one that is kept as it is, or not at all."""
+        name = packed_name(digest)
+        try:
+            data = self._found(name, digest, self._storage.read)
+        except NotFound:
+            return None
+        packed = parse_packed(data, where=f"{self._storage.describe()}: {name}")
+        if packed.digest != digest:
+            raise Malformed("record of a packed blob", where=name, expected=digest, found=packed.digest)
+        return packed
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether a blob is kept as it is."""
+        return self.has_name(blob_name(digest))
 
     def fetch(self, name: str, digest: str) -> bytes:
         """The bytes under a name of the store, not verified; NotFound names the digest."""
@@ -154,15 +215,45 @@ class Blobs:
 
     def read(self, digest: str) -> bytes:
         """All bytes of a blob, verified."""
-        data = self.fetch(blob_name(digest), digest)
+        try:
+            data = self.fetch(blob_name(digest), digest)
+        except NotFound:
+            with self.stream(digest) as stream:
+                data = stream.read()
         if digest_bytes(data) != digest:
             raise self.tampered(digest, hash_bytes(data))
         return data
 
     def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
-        with self._found(blob_name(digest), digest, self._storage.open) as stream:
+        with self.stream(digest) as stream:
             return hash_stream(stream, sink)
+
+    def stream(self, digest: str, depth: int = MAX_DEPTH + 1) -> BinaryIO:
+        """The bytes of a blob, packed or not, forwards only and not verified."""
+        try:
+            return self._whole(digest)
+        except NotFound:
+            packed = self._packed_or_missing(digest)
+        if depth == 0:
+            raise Tampered(
+                "a packed blob rests on too many others",
+                where=f"{self._storage.describe()}: {packed_name(digest)}",
+                expected=f"at most {MAX_DEPTH} in a row",
+                cure=_PUT_AGAIN,
+            )
+
+        def read(chunk: str) -> bytes:
+            with self._whole(chunk) as stream:
+                data = stream.read()
+            if digest_bytes(data) != chunk:
+                raise self.tampered(chunk, hash_bytes(data))
+            return data
+
+        def open_ingredient(ingredient: str) -> BinaryIO:
+            return self.stream(ingredient, depth - 1)
+
+        return io.BufferedReader(PieceStream(expand(packed, read, open_ingredient)), _STREAM)
 
     def verified(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """As `hash`, and Tampered if that is another digest. What `sink` was shown is good only after the return."""
@@ -179,6 +270,8 @@ class Blobs:
         """
         if self.size(digest) <= PART_SIZE:
             return io.BytesIO(self.read(digest))
+        if not self.is_whole(digest):
+            return self._unpacked(digest, root)
         parts = self.parts(digest, root) if root else None
         parts = parts or self.verified(digest).parts
         if parts is None or (root and parts.root != root):
@@ -190,7 +283,7 @@ class Blobs:
         if self.size(digest) <= PART_SIZE:
             return self.read(digest)[start : start + length]
         parts = self.parts(digest, root)
-        if parts is None:
+        if parts is None or not self.is_whole(digest):
             with self.open(digest, root) as stream:
                 stream.seek(start)
                 return stream.read(length)
@@ -219,17 +312,19 @@ class Blobs:
         return recorded
 
     def local(self, digest: str) -> str | None:
-        """The file of a blob on a local disk, for those who share it and hash it themselves."""
+        """The file of a blob on a local disk, for those who share it and hash it themselves; None where there is none."""
         name = blob_name(digest)
         if self._base is None:
             return None
         if not self.has_name(name):
-            raise self._missing(digest)
+            self._packed_or_missing(digest)
+            return None
         return self._base + name
 
     def names(self) -> Iterator[str]:
-        """Every name in the area of blobs."""
-        return self._storage.list(BLOBS)
+        """Every name in the areas of blobs and of packed blobs."""
+        yield from self._storage.list(BLOBS)
+        yield from self._storage.list(PACKED)
 
     def tampered(self, digest: str, found: Hashed) -> Tampered:
         """The error for a blob that hashes to something else; names the parts that differ where they are known."""
@@ -256,6 +351,36 @@ class Blobs:
         )
 
     # The parts
+
+    def _check_writable(self) -> None:
+        if not self._storage.writable:
+            raise Refused(
+                "the store is open for reading only",
+                where=self._storage.describe(),
+                cure="open it for writing",
+            )
+
+    def _whole(self, digest: str) -> BinaryIO:
+        return self._found(blob_name(digest), digest, self._storage.open)
+
+    def _packed_or_missing(self, digest: str) -> Packed:
+        packed = self.packed(digest)
+        if packed is None:
+            raise self._missing(digest)
+        return packed
+
+    def _unpacked(self, digest: str, root: str | None) -> BinaryIO:
+        """A packed blob as a temporary file that was hashed on the way there."""
+        unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        try:
+            parts = self.verified(digest, unpacked.write).parts
+            if root and (parts is None or parts.root != root):
+                raise self._other_root(digest, root, parts)
+            unpacked.seek(0)
+        except BaseException:
+            unpacked.close()
+            raise
+        return unpacked
 
     def _put_remote(self, path: Path) -> Hashed:
         with open(path, "rb") as source:
@@ -329,7 +454,11 @@ class Blobs:
         """Bring back what garbage collection set aside under this name."""
         quarantine = self._storage.local_path(QUARANTINE.rstrip("/"))
         target = self._storage.local_path(name)
-        if quarantine is None or target is None or not self._storage.writable or not quarantine.is_dir():
+        if not self._storage.writable:
+            return False
+        if quarantine is None or target is None:
+            return self._restore_remote(name)
+        if not quarantine.is_dir():
             return False
         for batch in sorted(quarantine.iterdir(), reverse=True):
             aside = batch / name.removeprefix(STORE)
@@ -341,6 +470,22 @@ class Blobs:
                 _log.info("%s was in quarantine and is back", name)
                 return True
         return self._storage.exists(name)
+
+    def _restore_remote(self, name: str) -> bool:
+        """As `_restore`, in a bucket, whose quarantine is listed once a minute."""
+        if time.monotonic() - self._listed_at > RENEW_SECONDS:
+            aside = sorted(self._storage.list(QUARANTINE))  # of several batches the newest stays
+            self._aside = {STORE + old.removeprefix(QUARANTINE).partition("/")[2]: old for old in aside}
+            self._listed_at = time.monotonic()
+        old = self._aside.pop(name, None)
+        if old is None:
+            return False
+        try:
+            self._storage.rename(old, name)
+        except NotFound:
+            return self._storage.exists(name)
+        _log.info("%s was in quarantine and is back", name)
+        return True
 
     def _found[T](self, name: str, digest: str, get: Callable[[str], T]) -> T:
         try:

@@ -10,8 +10,12 @@ The rest goes to ``store/quarantine/<seconds since 1970>/``, by renaming. A late
 again. So a put that races a collection, an event that arrives late or a clock that jumps ahead loses no bytes: two runs and
 the minimum age stand between a blob and its end. With ``min_age=0`` the last minute still counts as young.
 
-Nothing is collected when a manifest that is kept cannot be read, for then its files are not known. Collection needs a
-store on a local disk; buckets have life cycle rules of their own.
+Nothing is collected when a manifest that is kept cannot be read, for then its files are not known. Pins (`ledger.pins`)
+are roots as well. A packed blob keeps what it is made from.
+
+In a bucket it works the same way, with two differences: a put that finds its blob there cannot make it young, so that
+only being named, or asked for, brings it back from quarantine; and the lock excludes collectors of this process alone,
+which costs nothing, because two collectors do the same things.
 """
 
 from __future__ import annotations
@@ -26,20 +30,25 @@ from typing import Final
 
 from ledger.blobs import RENEW_SECONDS
 from ledger.digest import digest_bytes, parse_digest
-from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Tampered
+from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFailed, Tampered
 from ledger.leases import list_leases
-from ledger.manifest import Manifest
+from ledger.manifest import Manifest, ManifestEntry
+from ledger.packing import parse_packed
+from ledger.pins import list_pins
+from ledger.storage.port import Detail
 from ledger.store import Store
 from ledger.storelayout import (
     BLOBS,
     GC_LOCK,
     INCOMING,
+    PACKED,
     PARTS,
     QUARANTINE,
     STORE,
     TREES,
     blob_name,
     digest_of,
+    packed_name,
     parts_name,
     tree_name,
 )
@@ -98,28 +107,30 @@ def collect_garbage(
     now: float | None = None,
 ) -> Collected:
     """Set aside what is garbage and delete what has been set aside for long enough; see the module's docstring."""
-    base = store.storage.local_path(STORE + "x")
-    if base is None:
-        raise Refused(
-            "garbage collection",
-            where=store.storage.describe(),
-            expected="a store on a local disk",
-            cure="use the bucket's life cycle rules",
-        )
     if min_age < 0:
         raise Refused("garbage collection", expected="a minimum age of 0 or more", found=f"{min_age:g}")
-    collection = _Collection(store, base.parent.parent, time.time() if now is None else now, min_age, dry_run)
+    collection = _Collection(store, time.time() if now is None else now, min_age, dry_run)
     if dry_run:
         return collection.run(roots)
     with store.storage.lock(GC_LOCK, "garbage collection"):
         return collection.run(roots)
 
 
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """Something in quarantine: where it lies, the name it had, since when, its size."""
+
+    where: str
+    name: str
+    since: float
+    size: int
+
+
 class _Collection:
     """One run: mark, restore, sweep, delete."""
 
-    def __init__(self, store: Store, base: Path, now: float, min_age: float, dry_run: bool) -> None:
-        self._store, self._base, self._now, self._dry_run = store, base, now, dry_run
+    def __init__(self, store: Store, now: float, min_age: float, dry_run: bool) -> None:
+        self._store, self._storage, self._now, self._dry_run = store, store.storage, now, dry_run
         self._min_age = min_age
         # A put leaves a time stamp that is younger than this alone, so everything may look that much older than it is.
         self._young = now - min_age - RENEW_SECONDS
@@ -127,144 +138,152 @@ class _Collection:
         self._why = f"nothing names it, older than {min_age:g} s"
 
     def run(self, roots: Iterable[str]) -> Collected:
-        for held in list_leases(self._store.storage):
+        for held in list_leases(self._storage):
             if held.alive(self._now):
                 self._young = min(self._young, held.began - RENEW_SECONDS)
+        named = {*roots, *(found.digest for found in list_pins(self._storage))}
         # Set aside by earlier runs; what this run sets aside is looked at by the next.
         aside = list(self._set_aside())
-        keep, missing = self._mark(set(roots), {name: path for path, name, _ in aside})
-        for path, name, since in aside:
-            self._decide(path, name, since, name in keep)
-        kept = self._sweep(keep)
+        areas = {area: list(self._storage.details(area)) for area in (TREES, PACKED, BLOBS, PARTS)}
+        lying = {old.name: old.where for old in aside}
+        lying |= {found.name: found.name for area in areas.values() for found in area}
+        keep, missing = self._mark(named, areas, lying)
+        for old in aside:
+            self._decide(old, old.name in keep)
+        kept = self._sweep(areas, keep)
         return Collected(tuple(self._swept), kept, tuple(sorted(missing)), self._dry_run)
 
-    def _mark(self, roots: set[str], aside: Mapping[str, Path]) -> tuple[set[str], set[str]]:
+    def _mark(
+        self, roots: set[str], areas: Mapping[str, list[Detail]], lying: Mapping[str, str]
+    ) -> tuple[set[str], set[str]]:
         """Names that are kept for being named, and roots that are not here at all."""
         keep: set[str] = set()
         missing: set[str] = set()
-        for name in self._store.storage.list(TREES):
-            with suppress(Malformed):
-                digest = digest_of(name, TREES)
-                if digest not in roots and self._is_young(self._base / name):
-                    self._keep_tree(digest, self._base / name, keep)
+        for area in (TREES, PACKED):
+            for found in areas[area]:
+                with suppress(Malformed):
+                    digest = digest_of(found.name, area)
+                    if digest not in roots and found.modified >= self._young:
+                        self._keep(digest, lying, keep)
         for digest in roots:
-            tree, blob = ((name, self._lying(name, aside)) for name in (tree_name(digest), blob_name(digest)))
-            keep.update((tree[0], blob[0], parts_name(digest)))
-            if tree[1] is not None:
-                self._keep_tree(digest, tree[1], keep)
-            elif blob[1] is None:
+            self._keep(digest, lying, keep)
+            if not any(name(digest) in lying for name in (tree_name, blob_name, packed_name)):
                 missing.add(digest)
         return keep, missing
 
-    def _lying(self, name: str, aside: Mapping[str, Path]) -> Path | None:
-        """Where something lies: in its place, in quarantine, or nowhere."""
-        path = self._base / name
-        return path if path.exists() else aside.get(name)
-
-    def _keep_tree(self, digest: str, path: Path, keep: set[str]) -> None:
-        try:
-            data = path.read_bytes()
-            if digest_bytes(data) != digest:
-                raise Tampered("the bytes differ from their digest", where=str(path))
-            manifest = Manifest.parse(data, where=digest)
-        except FileNotFoundError:
-            return  # gone meanwhile
-        except (LedgerError, OSError) as error:
-            raise StorageFailed(
-                "nothing was collected: a manifest that is kept cannot be read",
-                where=digest,
-                found=str(error),
-                cure="restore it from a remote or put the tree again, then collect",
-            ) from error
-        keep.add(tree_name(digest))
-        for entry in manifest:
-            keep.update((blob_name(entry.digest), parts_name(entry.digest)))
-
-    def _set_aside(self) -> Iterator[tuple[Path, str, float]]:
-        """(where it lies, its name, since when) of everything in quarantine."""
-        quarantine = self._base / QUARANTINE
-        if not quarantine.is_dir():
-            return
-        for batch in sorted(quarantine.iterdir()):
-            if not batch.name.isdecimal():
+    def _keep(self, digest: str, lying: Mapping[str, str], keep: set[str]) -> None:
+        """Keep an artifact with everything that it is made from."""
+        waiting = [digest]
+        while waiting:
+            digest = waiting.pop()
+            tree, packed = tree_name(digest), packed_name(digest)
+            if blob_name(digest) in keep:
                 continue
-            for path in sorted(path for path in batch.rglob("*") if path.is_file()):
-                yield path, STORE + path.relative_to(batch).as_posix(), float(batch.name)
+            keep.update((tree, packed, blob_name(digest), parts_name(digest)))
+            if tree in lying:
+                waiting.extend(entry.digest for entry in self._manifest(digest, lying[tree]))
+            if packed in lying:
+                waiting.extend(self._ingredients(digest, lying[packed]))
 
-    def _decide(self, path: Path, name: str, since: float, named: bool) -> None:
-        """Bring back or delete something that an earlier run set aside, or leave it where it is."""
+    def _manifest(self, digest: str, name: str) -> Iterable[ManifestEntry]:
         try:
-            status = path.stat()
-        except FileNotFoundError:
+            data = self._storage.read(name)
+            if digest_bytes(data) != digest:
+                raise Tampered("the bytes differ from their digest", where=name)
+            return Manifest.parse(data, where=digest)
+        except NotFound:
+            return ()  # gone meanwhile
+        except LedgerError as error:
+            raise self._unreadable("manifest", digest, error) from error
+
+    def _ingredients(self, digest: str, name: str) -> Iterable[str]:
+        try:
+            return parse_packed(self._storage.read(name), where=name).ingredients
+        except NotFound:
+            return ()
+        except LedgerError as error:
+            raise self._unreadable("record of a packed blob", digest, error) from error
+
+    def _unreadable(self, what: str, digest: str, error: LedgerError) -> StorageFailed:
+        return StorageFailed(
+            f"nothing was collected: a {what} that is kept cannot be read",
+            where=digest,
+            found=str(error),
+            cure="restore it from a remote or put the artifact again, then collect",
+        )
+
+    def _set_aside(self) -> Iterator[_Aside]:
+        """Everything in quarantine."""
+        for found in self._storage.details(QUARANTINE):
+            batch, _, name = found.name.removeprefix(QUARANTINE).partition("/")
+            if batch.isdecimal() and name:
+                yield _Aside(found.name, STORE + name, float(batch), found.size)
+
+    def _decide(self, old: _Aside, named: bool) -> None:
+        """Bring back or delete something that an earlier run set aside, or leave it where it is."""
+        status = self._look(old.where)
+        if status is None:
             return  # brought back meanwhile
-        renewed = status.st_mtime > since
+        renewed = self._store.blobs.keeps_times and status.modified > old.since
         if named or renewed:
-            self._act(
-                "bring back", path, self._base / name, status.st_size, "named again" if named else "put again"
-            )
-        elif since <= self._now - self._min_age and not self._protected_since(since):
-            self._swept.append(
-                Swept("delete", name, status.st_size, f"set aside {self._now - since:.0f} s ago")
-            )
+            self._swept.append(Swept("bring back", old.name, old.size, "named again" if named else "put again"))
+            self._move(old.where, old.name)
+        elif old.since <= self._now - self._min_age and not self._protected_since(old.since):
+            ago = f"set aside {self._now - old.since:.0f} s ago"
+            self._swept.append(Swept("delete", old.name, old.size, ago))
             if not self._dry_run:
-                path.unlink()
-                self._prune(path.parent)
+                self._storage.remove(old.where)
+                self._prune()
 
     def _protected_since(self, since: float) -> bool:
         """Whether a lease that lives began before something was set aside: its writer may have counted on it."""
-        return any(held.alive(self._now) and held.began <= since for held in list_leases(self._store.storage))
+        return any(held.alive(self._now) and held.began <= since for held in list_leases(self._storage))
 
-    def _sweep(self, keep: set[str]) -> int:
+    def _sweep(self, areas: Mapping[str, list[Detail]], keep: set[str]) -> int:
         """Set aside what is neither named nor young; the number of artifacts that stay."""
-        kept = 0
-        target = self._base / QUARANTINE / f"{int(self._now)}"
-        for area in (TREES, BLOBS, PARTS):
-            for name in list(self._store.storage.list(area)):
-                path = self._base / name
-                if name in keep or self._is_young(path) or (area == PARTS and self._has_blob(name)):
-                    kept += area != PARTS
-                    continue
-                with suppress(FileNotFoundError):
-                    self._act(
-                        "set aside", path, target / name.removeprefix(STORE), path.stat().st_size, self._why
-                    )
-        for name in list(self._store.storage.list(INCOMING)):
-            path = self._base / name
-            if not self._is_young(path):
-                with suppress(FileNotFoundError):
-                    self._swept.append(
-                        Swept("delete", name, path.stat().st_size, "a transfer that nobody went on with")
-                    )
-                    if not self._dry_run:
-                        path.unlink()
-        return kept
+        kept: set[str] = set()
+        for area in (TREES, PACKED, BLOBS, PARTS):
+            for found in areas[area]:
+                spread = found.name.removeprefix(area)
+                if found.name in keep or found.modified >= self._young:
+                    kept.add(spread)
+                elif area == PARTS and spread in kept:
+                    continue  # part hashes go with their blob
+                elif (now := self._look(found.name)) is not None and now.modified < self._young:
+                    self._swept.append(Swept("set aside", found.name, found.size, self._why))
+                    aside = f"{QUARANTINE}{int(self._now)}/{found.name.removeprefix(STORE)}"
+                    self._move(found.name, aside)
+                elif now is not None:
+                    kept.add(spread)
+        for found in self._storage.details(INCOMING):
+            if found.modified < self._young:
+                why = "a transfer that nobody went on with"
+                self._swept.append(Swept("delete", found.name, found.size, why))
+                if not self._dry_run:
+                    self._storage.remove(found.name)
+        return sum(1 for area in (TREES, PACKED, BLOBS) for found in areas[area] if found.name.removeprefix(area) in kept)
 
-    def _has_blob(self, parts: str) -> bool:
-        """Part hashes go with their blob."""
-        return (self._base / (BLOBS + parts.removeprefix(PARTS))).exists()
-
-    def _act(self, act: str, source: Path, target: Path, size: int, why: str) -> None:
-        name = (target if act == "bring back" else source).relative_to(self._base).as_posix()
-        self._swept.append(Swept(act, name, size, why))
+    def _move(self, name: str, to: str) -> None:
         if self._dry_run:
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if act == "bring back" and target.exists():
-            source.unlink()  # it was put again; the new file was verified by that put, this one by nobody
-        else:
-            os.rename(source, target)
-        self._prune(source.parent)
+        with suppress(NotFound):  # gone meanwhile: somebody brought it back
+            if not name.startswith(QUARANTINE) or not self._storage.exists(to):
+                self._storage.rename(name, to)
+            else:
+                # It was put again; the new file was verified by that put, this one by nobody.
+                self._storage.remove(name)
+        self._prune()
 
-    def _prune(self, folder: Path) -> None:
-        """Remove folders of the quarantine that have become empty."""
-        quarantine = self._base / QUARANTINE
-        with suppress(OSError):
-            while quarantine in folder.parents:
-                folder.rmdir()
-                folder = folder.parent
+    def _prune(self) -> None:
+        """Remove folders of the quarantine that have become empty, on a disk that has folders."""
+        quarantine = self._storage.local_path(QUARANTINE.rstrip("/"))
+        if quarantine is None:
+            return
+        for folder, _, _ in os.walk(quarantine, topdown=False):
+            if Path(folder) != quarantine:
+                with suppress(OSError):
+                    os.rmdir(folder)
 
-    def _is_young(self, path: Path) -> bool:
-        try:
-            return path.stat().st_mtime >= self._young
-        except FileNotFoundError:
-            return True  # gone meanwhile: nothing to collect
+    def _look(self, name: str) -> Detail | None:
+        """What a name is now."""
+        return next((found for found in self._storage.details(name) if found.name == name), None)

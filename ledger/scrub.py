@@ -16,7 +16,7 @@ from ledger.canonical import canonical_bytes, parse_canonical
 from ledger.errors import LedgerError, NotFound
 from ledger.finding import Finding
 from ledger.store import Store
-from ledger.storelayout import BLOBS, SCRUB_CURSOR, TREES, digest_of
+from ledger.storelayout import BLOBS, PACKED, SCRUB_CURSOR, TREES, digest_of
 from ledger.transfer import copy_artifacts
 
 _SAVE_SECONDS: Final = 5.0
@@ -70,7 +70,7 @@ def scrub_store(
 
 
 def _names(store: Store, after: str) -> Iterator[str]:
-    for area in (BLOBS, TREES):
+    for area in (BLOBS, PACKED, TREES):
         if after and area + "\U0010ffff" < after:
             continue
         yield from (name for name in store.storage.list(area) if name > after)
@@ -79,7 +79,7 @@ def _names(store: Store, after: str) -> Iterator[str]:
 def _repair(store: Store, remote: Store, name: str) -> bool:
     """Take the good bytes from a remote, which are hashed on arrival; True if all is well then."""
     try:
-        area = TREES if name.startswith(TREES) else BLOBS
+        area = next(area for area in (TREES, PACKED, BLOBS) if name.startswith(area))
         digest = digest_of(name, area)
         if area == TREES:
             store.put_manifest(remote.manifest(digest))

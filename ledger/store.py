@@ -22,6 +22,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -32,10 +33,11 @@ from ledger.digest import parse_digest
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.finding import Finding
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
+from ledger.packing import CHUNK_MAX
 from ledger.parts import Hashed, hash_bytes
 from ledger.statcache import Seen, StatCache
 from ledger.storage.port import Storage
-from ledger.storelayout import BLOBS, STAT_CACHE, TREES, digest_of, tree_name
+from ledger.storelayout import BLOBS, PACKED, STAT_CACHE, TREES, digest_of, tree_name
 from ledger.treepath import check_tree
 from ledger.treescan import Found, scan
 
@@ -72,8 +74,8 @@ class Store:
         hashed = self.blobs.put_bytes(data)
         return Artifact(hashed.digest, hashed.size, "blob")
 
-    def put_file(self, path: Path, *, link: bool = False) -> Artifact:
-        """Keep a file of any size.
+    def put_file(self, path: Path, *, link: bool = False, chunked: bool = False) -> Artifact:
+        """Keep a file of any size; ``chunked`` in pieces that its content cuts (`ledger.packing`), shared with other files.
 
         With `link` the store shares the file by a hard link where it can: no byte is copied, the file becomes
         read-only, and whoever changes it in place makes the artifact unreadable (never wrong).
@@ -84,12 +86,13 @@ class Store:
         status = _status(path)
         if known and known.still(status) and self.blobs.renew(known.digest):
             return Artifact(known.digest, known.size, "blob")
-        hashed = self.blobs.put_file(path, link=link)
+        chunks = chunked and status.st_size > CHUNK_MAX
+        hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link)
         self._seen.remember({location: _as_seen(status, hashed)}, started)
         return Artifact(hashed.digest, hashed.size, "blob")
 
-    def put_tree(self, folder: Path, *, link: bool = False) -> Artifact:
-        """Keep every file below a folder, and the manifest that lists them."""
+    def put_tree(self, folder: Path, *, link: bool = False, chunked: bool = False) -> Artifact:
+        """Keep every file below a folder, and the manifest that lists them. ``link`` and ``chunked`` as for a file."""
         started = time.time_ns()
         root = folder.absolute()
         found = scan(root)
@@ -105,7 +108,7 @@ class Store:
                 fresh.append(file)
         if fresh or not found:
             check_tree(file.path for file in found)  # before the first byte is written
-            new = self._put_fresh(fresh, link)
+            new = self._put_fresh(fresh, link, chunked)
             old.update((file.path, _as_seen(file.status, new[file.path])) for file in fresh)
         listing = _fingerprint(found, old)
         tree = self._seen.tree(listing)
@@ -245,32 +248,35 @@ class Store:
             if name.startswith(TREES):
                 self.manifest(digest_of(name, TREES))
                 return []
-            digest = digest_of(name, BLOBS)
+            digest = digest_of(name, PACKED if name.startswith(PACKED) else BLOBS)
         except LedgerError as error:
             return [_finding(error, name)]
         return self._verify_blob(digest, None, digest)
 
     def digests(self) -> Iterator[tuple[str, Kind]]:
         """Every artifact in the store, trees first. Files that do not belong there are left to `verify_all`."""
-        areas: Sequence[tuple[str, Kind]] = ((TREES, "tree"), (BLOBS, "blob"))
+        areas: Sequence[tuple[str, Kind]] = ((TREES, "tree"), (BLOBS, "blob"), (PACKED, "blob"))
         for area, kind in areas:
             for name in self.storage.list(area):
-                try:
-                    yield digest_of(name, area), kind
-                except LedgerError:
-                    continue
+                with suppress(LedgerError):
+                    digest = digest_of(name, area)
+                    if area != PACKED or not self.blobs.is_whole(digest):
+                        yield digest, kind
 
     # The parts
 
     def _has_tree(self, digest: str) -> bool:
         return self.blobs.has_name(tree_name(digest))
 
-    def _put_fresh(self, files: Iterable[Found], link: bool) -> dict[str, Hashed]:
+    def _put_fresh(self, files: Iterable[Found], link: bool, chunked: bool) -> dict[str, Hashed]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
         done: dict[str, Hashed] = {}
         batch: dict[str, bytes] = {}
         held = 0
         for file in files:
+            if chunked and file.status.st_size > CHUNK_MAX:
+                done[file.path] = self.blobs.put_chunked(Path(file.location))
+                continue
             if file.status.st_size > _SMALL:
                 done[file.path] = self.blobs.put_file(Path(file.location), link=link)
                 continue

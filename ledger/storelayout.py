@@ -2,8 +2,10 @@
 
     store/blobs/sha256/ab/cdef…        the bytes whose sha256 is abcdef…
     store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (`ledger.parts`)
+    store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is (`ledger.packing`)
     store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
     store/leases/<id>.json             a writer at work, whose puts are kept
+    store/pins/<64 hex>.json           an artifact that is kept although nothing names it
     store/quarantine/<seconds>/…       what garbage collection set aside at that time, below its old name
     store/incoming/<64 hex>            a large blob on its way here, resumed after a break
     store/gc.lock                      held while garbage is collected
@@ -24,8 +26,10 @@ from ledger.errors import Malformed
 STORE: Final = "store/"
 BLOBS: Final = "store/blobs/sha256/"
 PARTS: Final = "store/parts/sha256/"
+PACKED: Final = "store/packed/sha256/"
 TREES: Final = "store/trees/sha256/"
 LEASES: Final = "store/leases/"
+PINS: Final = "store/pins/"
 QUARANTINE: Final = "store/quarantine/"
 INCOMING: Final = "store/incoming/"
 GC_LOCK: Final = "store/gc.lock"
@@ -41,6 +45,11 @@ def blob_name(digest: str) -> str:
 def parts_name(digest: str) -> str:
     """Where the part hashes of a blob lie."""
     return PARTS + _spread(digest)
+
+
+def packed_name(digest: str) -> str:
+    """Where the record of a packed blob lies."""
+    return PACKED + _spread(digest)
 
 
 def tree_name(digest: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,6 +127,44 @@ def adopt_is_idempotent(storage: Storage) -> None:
         assert not storage.exists("adopted/none")
 
 
+def a_large_file_is_adopted_whole(storage: Storage) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        data = bytes(range(256)) * (9 * 4096) + b"end"
+        path.write_bytes(data)
+        for _ in range(2):
+            storage.adopt("large", path)
+        assert storage.size("large") == len(data)
+        assert storage.read_range("large", len(data) - 5, 10) == data[-5:]
+        with storage.open("large") as stream:
+            assert stream.read(3) + stream.read() == data
+        for other in (data[:-1], data[:-1] + b"!"):
+            path.write_bytes(other)
+            with _raises(Conflict):
+                storage.adopt("large", path)
+
+
+def rename_moves(storage: Storage) -> None:
+    storage.create("a/1", b"one")
+    storage.create("b", b"two")
+    storage.rename("a/1", "c/d/1")
+    storage.rename("c/d/1", "b")
+    assert list(storage.list()) == ["b"]
+    assert storage.read("b") == b"one"
+    with _raises(NotFound):
+        storage.rename("a/1", "e")
+
+
+def details_are_the_list_with_size_and_time(storage: Storage) -> None:
+    before = time.time()
+    for name, data in (("a/1", b"one"), ("a/2", b""), ("b", b"two")):
+        storage.create(name, data)
+    found = list(storage.details("a/"))
+    assert [(detail.name, detail.size) for detail in found] == [("a/1", 3), ("a/2", 0)]
+    assert all(before - 5 <= detail.modified <= time.time() + 5 for detail in found)
+    assert [detail.name for detail in storage.details()] == list(storage.list())
+
+
 def remove_forgets(storage: Storage) -> None:
     for name in ("a/1", "a/2", "b"):
         storage.create(name, b"x")
@@ -221,6 +260,9 @@ STORAGE_CHECKS: tuple[Callable[[Storage], None], ...] = (
     replace_overwrites,
     write_at_keeps_what_lies_before,
     adopt_is_idempotent,
+    a_large_file_is_adopted_whole,
+    rename_moves,
+    details_are_the_list_with_size_and_time,
     remove_forgets,
     list_is_sorted_by_name,
     unsafe_names_are_refused,

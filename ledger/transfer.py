@@ -6,12 +6,16 @@
 What the target has already is asked first and not sent. Blobs go in parallel, their manifests last, so a tree that is
 there can be read. Bytes are hashed where they arrive; what a remote serves in place of them is never kept. A break costs
 little: blobs that arrived stay, and a large one resumes from the parts of it that arrived, each checked against its
-hash. Failures of the storage are retried a few times, with growing pauses, before one error says what failed.
+hash. On the way into a bucket, where bytes cannot be added to an object, a blob of 64 MiB and more goes in parts that are
+blobs of their own, with a record of how they make the whole (`ledger.packing`); with ``cut="content"`` every blob above
+1 MiB goes in pieces cut by its content, so that an edited corpus sends only what was touched. Failures of the storage are
+retried a few times, with growing pauses, before one error says what failed.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import itertools
 import logging
 import os
@@ -24,16 +28,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
-from ledger.errors import NotFound, StorageFailed, Tampered
+from ledger.digest import digest_bytes
+from ledger.errors import NotFound, StorageFailed, Tampered, Unavailable
 from ledger.manifest import PART_SIZE, Manifest
+from ledger.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
 from ledger.parts import Hashed, PartHashes, hash_stream
 from ledger.storage.failure import storage_failed
 from ledger.store import Store
-from ledger.storelayout import BLOBS, INCOMING, blob_name
+from ledger.storelayout import BLOBS, INCOMING, PACKED, blob_name
+
+Cut = Literal["auto", "content", "whole"]
+"""Which blobs travel in pieces: large ones into buckets; all above 1 MiB, by their content; none."""
 
 DEFAULT_WORKERS: Final = 8
+RESUMABLE: Final = 64 * 1024 * 1024
+"""From this size on a blob goes into a bucket in parts, so that an upload that broke off goes on."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
 _BATCH_BYTES: Final = 32 * 1024 * 1024
 _FOLDERS: Final = 256
@@ -64,9 +75,12 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
+    """A blob to bring; ``inside`` a blob of the source at an offset, where it is a piece that was cut just now."""
+
     digest: str
     size: int
-    parts: str | None
+    parts: str | None = None
+    inside: tuple[str, int] | None = None
 
 
 def copy_artifacts(
@@ -79,6 +93,7 @@ def copy_artifacts(
     pause: Callable[[float], None] = time.sleep,
     even_if_there: bool = False,
     dry_run: bool = False,
+    cut: Cut = "auto",
 ) -> Copied:
     """Bring artifacts, with everything that trees name, from one store to the other.
 
@@ -87,14 +102,21 @@ def copy_artifacts(
     """
     transfer = _Transfer(source, target, workers, pause, target.blobs.has if dry_run else target.blobs.renew)
     blobs, trees = transfer.plan(digests)
-    absent = list(blobs.values()) if even_if_there else transfer.missing(blobs.values())
+    missing = list(blobs.values()) if even_if_there else transfer.missing(blobs.values())
+    there = len(blobs) - len(missing)
+    if even_if_there:
+        absent, records = missing, list[Packed]()
+    else:
+        absent, records = transfer.taken_apart(missing, cut)
     if dry_run:
-        return Copied(len(absent), sum(blob.size for blob in absent), len(blobs) - len(absent), len(trees))
+        return Copied(len(absent), sum(blob.size for blob in absent), there, len(trees))
     counter = _Counter(len(absent), sum(blob.size for blob in absent), progress)
     transfer.send(absent, counter)
+    for record in records:
+        transfer.retried(target, partial(target.blobs.put_packed, record))
     for manifest in trees:
         transfer.retried(target, partial(target.put_manifest, manifest, check=False))
-    return Copied(len(absent), counter.size, len(blobs) - len(absent), len(trees))
+    return Copied(len(absent), counter.size, there, len(trees))
 
 
 class _Counter:
@@ -152,6 +174,34 @@ class _Transfer:
             there = list(pool.map(self._there, wanted))
         return [blob for blob, has in zip(wanted, there, strict=True) if not has]
 
+    def taken_apart(self, blobs: list[_Wanted], cut: Cut) -> tuple[list[_Wanted], list[Packed]]:
+        """What to send for these blobs: those that are packed, or are to be, by what they are made from and a record."""
+        pieces: dict[str, _Wanted] = {}
+        records: dict[str, Packed] = {}
+        whole: list[_Wanted] = []
+        some_are_packed = self._has_packed()
+        waiting = list(reversed(blobs))
+        while waiting:
+            blob = waiting.pop()
+            packed = self._packed(blob.digest) if some_are_packed else None
+            if packed is None and not self._is_cut(blob, cut):
+                whole.append(blob)
+                continue
+            if packed is None:
+                packed = self._cut(blob, cut_by_content if cut == "content" else cut_by_size)
+                starts = itertools.accumulate((size for _, size in packed.chunks), initial=0)
+                for (digest, size), start in zip(packed.chunks, starts, strict=False):
+                    pieces.setdefault(digest, _Wanted(digest, size, None, (blob.digest, start)))
+            elif isinstance(packed, Chunks):
+                pieces |= {digest: _Wanted(digest, size) for digest, size in packed.chunks}
+            else:
+                size = self.retried(self._source, partial(self._source.blobs.size, packed.planes))
+                pieces[packed.planes] = _Wanted(packed.planes, size)
+                if packed.base is not None and packed.base not in records:
+                    waiting.extend(self.missing([_Wanted(packed.base, packed.size)]))
+            records[blob.digest] = packed
+        return [*whole, *self.missing(pieces.values())], list(reversed(records.values()))
+
     def send(self, blobs: list[_Wanted], counter: _Counter) -> None:
         """Send blobs; small ones in batches, large ones each by itself."""
         small = [blob for blob in blobs if blob.size <= PART_SIZE]
@@ -188,9 +238,41 @@ class _Transfer:
         first = list_folder(lambda: list(storage.list(f"{BLOBS}{folders[0]}/")))
         if len(folders) + len(first) * _FOLDERS / _PAGE > len(wanted):
             return None
-        rest = pool.map(lambda f: list_folder(lambda: list(storage.list(f"{BLOBS}{f}/"))), folders[1:])
-        names = itertools.chain(first, *rest)
-        return {f"sha256:{name.removeprefix(BLOBS).replace('/', '', 1)}" for name in names}
+        areas = [f"{area}{folder}/" for area in (BLOBS, PACKED) for folder in folders]
+        names = itertools.chain(*pool.map(lambda area: list_folder(lambda: list(storage.list(area))), areas))
+        return {f"sha256:{''.join(name.split('/')[-2:])}" for name in names}
+
+    def _has_packed(self) -> bool:
+        """Whether the source may have packed blobs; one that cannot be listed gives them out as what they make."""
+        try:
+            return self.retried(self._source, lambda: any(True for _ in self._source.storage.list(PACKED)))
+        except Unavailable:
+            return False
+
+    def _packed(self, digest: str) -> Packed | None:
+        blobs = self._source.blobs
+        return self.retried(self._source, lambda: None if blobs.is_whole(digest) else blobs.packed(digest))
+
+    def _is_cut(self, blob: _Wanted, cut: Cut) -> bool:
+        if cut == "content":
+            return blob.size > CHUNK_MAX
+        into_a_bucket = self._target.storage.local_path(INCOMING + "x") is None
+        return cut == "auto" and into_a_bucket and blob.size >= RESUMABLE
+
+    def _cut(self, blob: _Wanted, how: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
+        """The pieces of a blob of the source, which is hashed on the way."""
+        whole = hashlib.sha256()
+
+        def pieces(stream: BinaryIO) -> Iterator[bytes]:
+            for piece in how(stream):
+                whole.update(piece)
+                yield piece
+
+        with self._source.blobs.stream(blob.digest) as stream:
+            packed = chunks_of(blob.digest, stream, pieces)
+        if f"sha256:{whole.hexdigest()}" != blob.digest:
+            self._source.blobs.verified(blob.digest)  # raises, and names the part
+        return packed
 
     def _there(self, blob: _Wanted) -> bool:
         return self.retried(self._target, partial(self._has, blob.digest))
@@ -203,11 +285,21 @@ class _Transfer:
 
     def _send_batch(self, batch: list[_Wanted], counter: _Counter) -> None:
         read = {
-            blob.digest: self.retried(self._source, partial(self._source.blobs.read, blob.digest))
+            blob.digest: self.retried(self._source, partial(self._read, blob))
             for blob in batch
         }
         self.retried(self._target, partial(self._target.blobs.put_many, read))
         counter.add(len(read), sum(map(len, read.values())))
+
+    def _read(self, blob: _Wanted) -> bytes:
+        """All bytes of a small blob, verified."""
+        if blob.inside is None:
+            return self._source.blobs.read(blob.digest)
+        digest, start = blob.inside
+        data = self._source.storage.read_range(blob_name(digest), start, blob.size)
+        if (found := digest_bytes(data)) != blob.digest:
+            raise self._wrong(blob, found)
+        return data
 
     def _send_large(self, blob: _Wanted, counter: _Counter) -> None:
         path = self._source.blobs.local(blob.digest)
@@ -224,7 +316,8 @@ class _Transfer:
 
     def _receive(self, blob: _Wanted, stream: BinaryIO, counter: _Counter) -> Hashed:
         """Bring a large blob into a local file, from the parts that are there already."""
-        parts = self.retried(self._source, partial(self._parts, blob))
+        whole = self.retried(self._source, partial(self._source.blobs.is_whole, blob.digest))
+        parts = self.retried(self._source, partial(self._parts, blob)) if whole else None
         if parts is None:
             self.retried(self._source, partial(self._receive_whole, blob, stream))
             counter.add(0, blob.size)
@@ -262,8 +355,7 @@ class _Transfer:
     def _receive_whole(self, blob: _Wanted, stream: BinaryIO) -> None:
         stream.seek(0)
         stream.truncate(0)
-        with self._source.storage.open(blob_name(blob.digest)) as remote:
-            hashed = hash_stream(remote, stream.write)
+        hashed = self._source.blobs.hash(blob.digest, stream.write)
         if hashed.digest != blob.digest:
             raise self._wrong(blob, hashed.digest)
 

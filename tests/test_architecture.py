@@ -33,7 +33,8 @@ CONFINED = {
 }
 
 # msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/test_canonical.py
-LEDGER_MAY_IMPORT = {"cryptography", "filelock", "ml_dtypes", "msgspec", "numpy", "obstore", "orjson", "rfc8785"}
+LEDGER_MAY_IMPORT = {"cryptography", "filelock", "ml_dtypes", "msgspec", "numpy", "obstore", "orjson", "pyfastcdc",
+                     "rfc8785", "zstandard"}
 
 HEAVY = {"datasets", "dvc", "equinox", "haliax", "hydra", "jax", "jaxlib", "levanter", "matplotlib", "mlflow", "numpy",
          "obstore", "pandas", "ray", "rich", "tensorstore", "tokenizers", "torch", "transformers", "wandb"}

@@ -20,7 +20,7 @@ from typing import IO, BinaryIO, NoReturn
 from urllib.parse import quote, urlsplit
 
 from ledger.errors import NotFound, Refused, StorageFailed, Unavailable
-from ledger.storage.port import Storage, check_name
+from ledger.storage.port import Detail, Storage, check_name
 
 _TIMEOUT_SECONDS = 30.0
 _ATTEMPTS = 3
@@ -93,6 +93,9 @@ class HttpsStorage:
             cure="read it by name, or copy it first",
         )
 
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        yield from (Detail(name, self.size(name), 0.0) for name in self.list(prefix))
+
     def create(self, name: str, data: bytes) -> None:
         self._refuse(name)
 
@@ -109,6 +112,9 @@ class HttpsStorage:
         self._refuse(name)
 
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
+        self._refuse(name)
+
+    def rename(self, name: str, to: str) -> None:
         self._refuse(name)
 
     def remove(self, *names: str) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import enum
 import io
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
-from ledger.storage.port import Storage, check_name, check_prefix
+from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
 
 class Fault(enum.Enum):
@@ -44,6 +45,7 @@ class MemoryStorage:
 
     def __init__(self, files: dict[str, bytes] | None = None, *, readonly: bool = False) -> None:
         self.files: dict[str, bytes] = dict(files or {})
+        self.times: dict[str, float] = {}
         self.writes = 0
         self._readonly = readonly
         self._faults: dict[int, Fault] = {}
@@ -96,6 +98,11 @@ class MemoryStorage:
             names = sorted(name for name in self.files if name.startswith(prefix))
         yield from names
 
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        for name in self.list(prefix):
+            if (data := self.files.get(name)) is not None:
+                yield Detail(name, len(data), self.times.get(name, 0.0))
+
     def create(self, name: str, data: bytes) -> None:
         with self._write(name, [(name, data)]):
             if name in self.files:
@@ -140,6 +147,12 @@ class MemoryStorage:
         except OSError as error:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
         self.ensure(name, data)
+
+    def rename(self, name: str, to: str) -> None:
+        data = self.read(name)
+        with self._write(name, [(to, data)]) as effective:
+            if effective:
+                self.files.pop(name, None)
 
     def remove(self, *names: str) -> None:
         with self._write(" ".join(names), []) as effective:
@@ -188,6 +201,7 @@ class MemoryStorage:
             yield fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER)
             if fault in (None, Fault.PERSISTS, Fault.KILLED_AFTER):
                 self.files.update(items)
+                self.times.update((item, time.time()) for item, _ in items)
             elif fault in (Fault.TORN, Fault.KILLED_TORN):
                 self.files.update(torn)
             if fault in (Fault.KILLED, Fault.KILLED_TORN, Fault.KILLED_AFTER):

@@ -42,7 +42,7 @@ from ledger.errors import (
     Refused,
     StorageFailed,
 )
-from ledger.storage.port import Storage, check_name, check_prefix
+from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 16
@@ -126,12 +126,19 @@ class ObjectStorage:
         return True
 
     def list(self, prefix: str = "") -> Iterator[str]:
+        for detail in self.details(prefix):
+            yield detail.name
+
+    def details(self, prefix: str = "") -> Iterator[Detail]:
         folder = check_prefix(prefix).rpartition("/")[0]
         with self._explained("list", prefix):
-            names = [
-                item["path"] for chunk in obstore.list(self._store, prefix=folder or None) for item in chunk
+            found = [
+                Detail(item["path"], item["size"], item["last_modified"].timestamp())
+                for chunk in obstore.list(self._store, prefix=folder or None)
+                for item in chunk
+                if item["path"].startswith(prefix)
             ]
-        yield from sorted(name for name in names if name.startswith(prefix))
+        yield from sorted(found, key=lambda detail: detail.name)
 
     # Writing
 
@@ -180,6 +187,14 @@ class ObjectStorage:
                     obstore.put(self._store, name, path, chunk_size=_PIECE, max_concurrency=_PIECES_AT_ONCE)
         except OSError as error:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
+
+    def rename(self, name: str, to: str) -> None:
+        """A copy made by the service, then a removal."""
+        self._check_writable(name)
+        check_name(to)
+        with self._explained("rename", name):
+            obstore.copy(self._store, name, to)
+        self.remove(name)
 
     def remove(self, *names: str) -> None:
         for name in names:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -28,6 +29,15 @@ TEMPORARY = ".tmp-"
 """Prefix of a path element that belongs to an unfinished write; never a name, never listed."""
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a storage says of one name without reading it: bytes, and when they were written (seconds since 1970)."""
+
+    name: str
+    size: int
+    modified: float
 
 
 class Storage(Protocol):
@@ -61,6 +71,9 @@ class Storage(Protocol):
     def list(self, prefix: str = "") -> Iterator[str]:
         """All names that begin with the string `prefix`, in ascending order of code points."""
 
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        """As `list`, with size and time of each name."""
+
     def create(self, name: str, data: bytes) -> None:
         """Exclusive write; `AlreadyExists` where the name is taken, whatever it holds."""
 
@@ -83,6 +96,9 @@ class Storage(Protocol):
 
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         """Idempotent write of a local file's bytes, streamed. `link` allows the driver to share the file's storage."""
+
+    def rename(self, name: str, to: str) -> None:
+        """Give bytes another name, whatever had it before; `NotFound` where there are none. A kill may leave both names."""
 
     def remove(self, *names: str) -> None:
         """Forget these names. Fine where one is not there."""

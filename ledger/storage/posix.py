@@ -27,7 +27,7 @@ from typing import BinaryIO
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
-from ledger.storage.port import TEMPORARY, Storage, check_name, check_prefix
+from ledger.storage.port import TEMPORARY, Detail, Storage, check_name, check_prefix
 
 _CHUNK = 1 << 20
 _SYNC_THREADS = 8
@@ -89,6 +89,13 @@ class PosixStorage:
         folder, _, _ = check_prefix(prefix).rpartition("/")
         with _explained("list", prefix):
             yield from _walk(self._root / folder, f"{folder}/" if folder else "", prefix)
+
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        for name in self.list(prefix):
+            with suppress(NotFound):  # gone since it was listed
+                with _explained("look at", name):
+                    status = os.stat(self._path(name))
+                yield Detail(name, status.st_size, status.st_mtime)
 
     # Writing
 
@@ -180,6 +187,15 @@ class PosixStorage:
                 raise _differs(name, path.stat().st_size, target.stat().st_size)
             _sync_file(target)
             _sync_folder(target.parent)
+
+    def rename(self, name: str, to: str) -> None:
+        self._check_writable(name)
+        source, target = self._path(name), self._path(to)
+        with _explained("rename", name):
+            self._make_folder(target.parent)
+            os.rename(source, target)
+            _sync_folder(target.parent)
+            _sync_folder(source.parent)
 
     def remove(self, *names: str) -> None:
         changed: set[Path] = set()

@@ -50,7 +50,7 @@ COMMANDS: dict[str, Lazy] = {
     "experiment": Lazy("marin.cli.experiment", "Preregister experiments, and hold their runs against what was registered."),
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
-    "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, verify, collect."),
+    "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
     "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
 }

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import click
 
-from ledger import Artifact, Finding, Store, collect_garbage, named_digests, parse_digest, scrub_store
+from ledger import (
+    Artifact,
+    Finding,
+    Store,
+    collect_garbage,
+    list_pins,
+    named_digests,
+    parse_digest,
+    pin,
+    scrub_store,
+    unpin,
+)
 from marin.cli.output import describe_finding, human_size, print_json, print_table
 from marin.cli.transfer import pull, push, remote_store
 from marin.errors import UsageError
@@ -21,7 +32,7 @@ DAY = 86_400.0
 
 @click.group()
 def store() -> None:
-    """Work on the artifact store: put, get, verify, collect.
+    """Work on the artifact store: put, get, push, pull, verify, collect.
 
     An artifact is a file or a folder, named by the digest of its bytes. Whatever is read is hashed first.
     """
@@ -30,23 +41,26 @@ def store() -> None:
 @store.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--link", is_flag=True, help="Share the files by hard links where possible; they become read-only.")
+@click.option("--chunked", is_flag=True,
+              help="Keep large files in pieces cut by their content, which other versions of them share.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def put(path: Path, link: bool, as_json: bool) -> None:
+def put(path: Path, link: bool, chunked: bool, as_json: bool) -> None:
     """Keep a file, a folder, or what comes on stdin (-), and print its digest.
 
     \b
     Examples:
       marin store put corpus/
       marin store put notes.txt --json
+      marin store put --chunked corpus.jsonl
       tar c corpus | marin store put -
     """
     artifacts = open_root().store()
     if str(path) == "-":
         artifact = artifacts.put_bytes(sys.stdin.buffer.read())
     elif path.is_dir():
-        artifact = artifacts.put_tree(path, link=link)
+        artifact = artifacts.put_tree(path, link=link, chunked=chunked)
     elif path.is_file():
-        artifact = artifacts.put_file(path, link=link)
+        artifact = artifacts.put_file(path, link=link, chunked=chunked)
     else:
         raise UsageError("nothing to put", where=str(path), expected="a file or a folder", found="neither",
                          cure="name one that is there")
@@ -157,6 +171,50 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
         else:
             click.echo(str(finding))
     return count
+
+
+@store.command("pin")
+@click.argument("digest")
+@click.option("--why", default="", metavar="TEXT", help="The reason, for whoever finds the pin.")
+def pin_(digest: str, why: str) -> None:
+    """Keep an artifact although no event names it; `unpin` ends that.
+
+    \b
+    Example:
+      marin store pin sha256:DIGEST --why "baseline of the paper"
+    """
+    artifacts = open_root().store()
+    artifacts.artifact(digest)
+    pin(artifacts.storage, digest, why)
+
+
+@store.command("unpin")
+@click.argument("digest")
+def unpin_(digest: str) -> None:
+    """Take a pin away: the artifact stays only if an event names it.
+
+    \b
+    Example:
+      marin store unpin sha256:DIGEST
+    """
+    unpin(open_root().store().storage, digest)
+
+
+@store.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def pins(as_json: bool) -> None:
+    """List what is pinned, and why.
+
+    \b
+    Example:
+      marin store pins
+    """
+    found = list(list_pins(open_root().store().storage))
+    if as_json:
+        for one in found:
+            print_json({"digest": one.digest, "why": one.why})
+    else:
+        print_table(("digest", "why"), [(one.digest, one.why) for one in found], empty="nothing is pinned")
 
 
 @store.command()

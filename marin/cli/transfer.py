@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
+from ledger import Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
 from marin.cli.output import describe_finding, human_size, print_json
 from marin.errors import MissingEvidence, UsageError
@@ -30,9 +30,11 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 @Run
 @Jobs
 @click.option("--check", is_flag=True, help="Read back and hash in the remote what was sent, and what was there.")
+@click.option("--cut", type=click.Choice(["auto", "content", "whole"]), default="auto", show_default=True,
+              help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.")
 @DryRun
 @Json
-def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, check: bool, dry_run: bool,
+def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, check: bool, cut: Cut, dry_run: bool,
          as_json: bool) -> None:
     """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
 
@@ -44,11 +46,12 @@ def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, c
       marin store push gs://bucket/marin
       marin store push s3://bucket/marin artifacts/export.json
       marin store push /backup/marin --run latest --check
+      marin store push gs://bucket/marin artifacts/corpus.json --cut content
     """
     root = open_root()
     source, target = root.store(), remote_store(remote, readonly=False)
     digests = list(_wanted(root, what, runs, source))
-    _transfer(source, target, digests, jobs=jobs, verb="push", dry_run=dry_run, as_json=as_json)
+    _transfer(source, target, digests, jobs=jobs, verb="push", cut=cut, dry_run=dry_run, as_json=as_json)
     if check and not dry_run:
         _check(target, digests, as_json=as_json)
 
@@ -124,15 +127,15 @@ def _digest(word: str) -> str:
 
 
 def _transfer(source: Store, target: Store, digests: list[str], *, jobs: int, verb: str, dry_run: bool,
-              as_json: bool) -> None:
+              as_json: bool, cut: Cut = "auto") -> None:
     if dry_run:
-        copied = copy_artifacts(source, target, digests, workers=jobs, dry_run=True)
+        copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, dry_run=True)
     else:
         with byte_bar(verb) as report:
             def tell(done: Done) -> None:
                 report(done.size, done.of_size, f"{done.blobs}/{done.of_blobs} files")
 
-            copied = copy_artifacts(source, target, digests, workers=jobs, progress=tell)
+            copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, progress=tell)
     if as_json:
         print_json({"artifacts": len(digests), "sent": copied.blobs, "size": copied.size, "there": copied.there,
                     "trees": copied.trees, "dry_run": dry_run})

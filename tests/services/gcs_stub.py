@@ -230,7 +230,7 @@ class GcsStub:
 
     def _xml(self, request: Request, raw: str) -> Response:
         bucket, _, name = raw.lstrip("/").partition("/")
-        name, query = unquote(name), request.args.to_dict()
+        bucket, name, query = unquote(bucket), unquote(name), request.args.to_dict()
         if not name:
             return self._xml_list(bucket, query)
         if "uploads" in query or "uploadId" in query:

@@ -30,6 +30,7 @@ from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, T
 from ledger.manifest import PART_SIZE
 from ledger.packing import MAX_DEPTH, Chunks, Packed, PieceStream, cut_by_content, expand, parse_packed
 from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
+from ledger.partstream import PartStream
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY, Storage
@@ -276,7 +277,7 @@ class Blobs:
         parts = parts or self.verified(digest).parts
         if parts is None or (root and parts.root != root):
             raise self._other_root(digest, root or "", parts)
-        return io.BufferedReader(_PartStream(self._fetcher(digest), parts), 256 * 1024)
+        return io.BufferedReader(PartStream(self._fetcher(digest), parts), 256 * 1024)
 
     def read_range(self, digest: str, start: int, length: int, root: str | None = None) -> bytes:
         """Some bytes of a blob, each part that they touch verified: under `root`, or else under the record beside it."""
@@ -287,7 +288,7 @@ class Blobs:
             with self.open(digest, root) as stream:
                 stream.seek(start)
                 return stream.read(length)
-        with _PartStream(self._fetcher(digest), parts) as verified:
+        with PartStream(self._fetcher(digest), parts) as verified:
             verified.seek(start)
             wanted = max(0, min(length, parts.size - start))
             return verified.read_exactly(wanted)
@@ -517,58 +518,6 @@ class Blobs:
 
     def _warn_replaced(self, name: str) -> None:
         _log.warning("%s did not hold the bytes of its digest; the good bytes take its place", name)
-
-
-class _PartStream(io.RawIOBase):
-    """Reads a blob part by part and gives out none that does not match its hash."""
-
-    def __init__(self, fetch: Callable[[int, int], bytes], parts: PartHashes) -> None:
-        super().__init__()
-        self._fetch, self._parts = fetch, parts
-        self._position = 0
-        self._index, self._data = -1, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._parts.size}[whence]
-        if base + offset < 0:
-            raise ValueError("a position before the start")
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer: object, /) -> int:
-        target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        piece = self._piece(len(target))
-        target[: len(piece)] = piece
-        self._position += len(piece)
-        return len(piece)
-
-    def read_exactly(self, length: int) -> bytes:
-        """`length` bytes from here, across parts."""
-        pieces = []
-        while length:
-            piece = self._piece(length)
-            pieces.append(piece.tobytes())
-            self._position += len(piece)
-            length -= len(piece)
-        return b"".join(pieces)
-
-    def _piece(self, most: int) -> memoryview:
-        if self._position >= self._parts.size:
-            return memoryview(b"")
-        index = self._position // PART_SIZE
-        if index != self._index:
-            start, end = self._parts.span(index)
-            data = self._fetch(start, end - start)
-            self._parts.check(index, data)
-            self._index, self._data = index, memoryview(data)
-        inside = self._position - index * PART_SIZE
-        return self._data[inside : inside + most]
 
 
 def _names_in(folder: str) -> frozenset[str]:

@@ -180,7 +180,7 @@ def pin_(digest: str, why: str) -> None:
     """Keep an artifact although no event names it; `unpin` ends that.
 
     \b
-    Example:
+    Examples:
       marin store pin sha256:DIGEST --why "baseline of the paper"
     """
     artifacts = open_root().store()
@@ -194,7 +194,7 @@ def unpin_(digest: str) -> None:
     """Take a pin away: the artifact stays only if an event names it.
 
     \b
-    Example:
+    Examples:
       marin store unpin sha256:DIGEST
     """
     unpin(open_root().store().storage, digest)
@@ -206,7 +206,7 @@ def pins(as_json: bool) -> None:
     """List what is pinned, and why.
 
     \b
-    Example:
+    Examples:
       marin store pins
     """
     found = list(list_pins(open_root().store().storage))

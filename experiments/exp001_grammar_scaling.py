@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
 from marin.exhibit import Plot, Report
+from marin.experiment.registration import CostCap, Metric, Registration
 from marin.graph import Context, Result, Step
 from marin.recipe import Evaluation, GrammarDataset, Model, Optimizer, Trainer
 
@@ -70,4 +71,15 @@ evaluations = {
         Evaluation(batch_size=16, max_sequences=64, minimal_pairs=60))
     for size, model in SIZES.items() for seed in SEEDS
 }
+experiment = Registration(
+    name="exp001_grammar_scaling",
+    question="Does a larger Llama reach a lower validation loss on text from the grammar, at equal data and train steps?",
+    hypothesis="At 0.05, 0.15 and 0.4 million parameters mean validation loss falls with every step up.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    secondary=(Metric(name="evaluate.pairs_won", direction="higher"),),
+    arms={size: evaluations[f"{size}-seed{SEEDS[0]}"].config for size in SIZES},
+    baseline="tiny",
+    seeds=SEEDS,
+    cost_cap=CostCap(seconds=3600.0),
+)
 steps = [Step("report/grammar-scaling", report, {"sizes": SIZES, "vocabulary": VOCABULARY}, evaluations)]

@@ -19,6 +19,7 @@ from experiments.defaults import (
     default_train,
 )
 from marin.exhibit import Plot, Report
+from marin.experiment.registration import CostCap, Metric, Registration
 from marin.graph import Context, Result, Step
 from marin.recipe import Evaluation, GrammarDataset, Mixture, MixtureDataset, Model, Optimizer, Trainer
 
@@ -79,4 +80,14 @@ for seed in SEEDS:
                 for name, step in trainings.items()}
     if seed == SEEDS[0]:
         numbers |= {"before-train": before} | {f"{name}-train": step for name, step in trainings.items()}
+experiment = Registration(
+    name="exp002_mixture",
+    question="Does fresh text in the second half make good for repeated text in the first?",
+    hypothesis="The run that changes ends lower than the one that stays with repeated text, not as low as the one on fresh text.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={arm: numbers[f"{arm}-seed{SEEDS[0]}"].config for arm in ARMS},
+    baseline="repeated",
+    seeds=SEEDS,
+    cost_cap=CostCap(seconds=3600.0),
+)
 steps = [Step("report/mixture", report, {"seeds": SEEDS, "change": CHANGE}, numbers)]

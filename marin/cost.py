@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -42,7 +42,8 @@ START_SECONDS = {"train": 15.0, "evaluate": 15.0, "export": 10.0, "tokens": 8.0}
 
 class Device(Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the price table. ``peak``: FLOP/s by compute dtype; ``hourly``: price of one device for one hour;
-    ``process_bytes``: what a process takes of the same memory besides its arrays (0 where arrays have a memory of their own)."""
+    ``process_bytes``: what a process takes of the same memory besides its arrays (0 where arrays have a memory of their own);
+    ``per_core``: peak is that of one core, of which a step uses as many as its arithmetic contract has threads."""
 
     note: str
     peak: dict[str, Annotated[float, Meta(gt=0)]]
@@ -51,6 +52,7 @@ class Device(Struct, frozen=True, forbid_unknown_fields=True):
     hourly: Annotated[float, Meta(ge=0)]
     seen: date
     process_bytes: Annotated[int, Meta(ge=0)] = 0
+    per_core: bool = False
 
 
 class Prices(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,6 +95,7 @@ class Work:
     memory_bytes: float = 0.0
     known: bool = True
     dtype: str = "float32"
+    threads: int = 1
 
     @classmethod
     def unknown(cls) -> Work:
@@ -126,8 +129,9 @@ class Estimate:
 class Throughput(Protocol):
     """What earlier runs measured on this machine (:mod:`marin.measured`)."""
 
-    def seconds(self, step: str, work: Work) -> tuple[float, str] | None:
-        """How long ``work`` should take, and what that rests on; None where nothing like it was measured."""
+    def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
+        """How long ``work`` should take, and what that rests on; None where nothing like it was measured. ``assumed``:
+        seconds by the price table, without the start of a process."""
 
 
 def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -> float:
@@ -228,7 +232,8 @@ def _training(recipe: Recipe, devices: int) -> Work:
     segments = math.ceil(trainer.num_steps / trainer.steps_per_segment)
     return Work(flops=TRAINING_PASSES * forward, executed_flops=passes * forward, memory_bytes=memory,
                 read_bytes=float(trainer.num_steps * trainer.batch_size * model.seq_len * INT32),
-                write_bytes=float((segments + 1) * state_bytes(recipe)), dtype=recipe.arithmetic.compute_dtype)
+                write_bytes=float((segments + 1) * state_bytes(recipe)), dtype=recipe.arithmetic.compute_dtype,
+                threads=recipe.arithmetic.threads)
 
 
 def _evaluation(recipe: Recipe) -> Work:
@@ -237,16 +242,18 @@ def _evaluation(recipe: Recipe) -> Work:
     flops = flops_per_token(model, vocab) * sequences * model.seq_len
     memory = parameters(model, vocab) * FLOAT32 + activation_bytes(model, vocab, recipe.evaluation.batch_size)
     return Work(flops=flops, executed_flops=flops, read_bytes=float(state_bytes(recipe)), memory_bytes=memory,
-                dtype=recipe.arithmetic.compute_dtype)
+                dtype=recipe.arithmetic.compute_dtype, threads=recipe.arithmetic.threads)
 
 
 def estimate(step: str, work: Work, prices: Prices, device: str = HERE, measured: Throughput | None = None, *,
              devices: int = 1) -> Estimate:
     """What ``work`` costs on ``devices`` of the device of this name. What was measured counts only for ``here``."""
     line = prices.device(device)
-    found = measured.seconds(step, work) if measured is not None and device == HERE else None
-    if found is None:
-        found = _assumed(step, work, line, devices)
+    found = None
+    if measured is not None and device == HERE:
+        found = measured.seconds(step, work, lambda other: _assumed(step, other, line, devices))
+    if found is None and (seconds_alone := _assumed(step, work, line, devices)) is not None:
+        found = START_SECONDS.get(step, 1.0) + seconds_alone, _basis(step, work, line)
     seconds, basis = found if found is not None else (None, "nothing like it was measured")
     price = None if seconds is None else seconds / HOUR * line.hourly * devices
     memory = work.memory_bytes + (line.process_bytes if work.known else 0)
@@ -254,16 +261,24 @@ def estimate(step: str, work: Work, prices: Prices, device: str = HERE, measured
     return Estimate(step, work.flops, memory, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
 
 
-def _assumed(step: str, work: Work, device: Device, devices: int) -> tuple[float, str] | None:
+def _assumed(step: str, work: Work, device: Device, devices: int) -> float | None:
+    """Seconds by the table, without the start of the process."""
     if not work.known:
         return None
-    start = START_SECONDS.get(step, 1.0)
     if work.executed_flops:
-        peak = device.peak.get(work.dtype, device.peak["float32"])
-        return start + work.executed_flops / (peak * device.utilisation * devices), \
-            f"peak of {peak:.3g} FLOP/s at {device.utilisation:.0%}"
+        return work.executed_flops / (_peak(work, device) * device.utilisation * devices)
     rate = ASSUMED_SECONDS_PER_BYTE.get(step)
-    return None if rate is None else (start + rate * max(work.read_bytes, work.write_bytes), f"{1e-6 / rate:.3g} MB/s assumed")
+    return None if rate is None else rate * max(work.read_bytes, work.write_bytes)
+
+
+def _peak(work: Work, device: Device) -> float:
+    return device.peak.get(work.dtype, device.peak["float32"]) * (work.threads if device.per_core else 1)
+
+
+def _basis(step: str, work: Work, device: Device) -> str:
+    if work.executed_flops:
+        return f"peak of {_peak(work, device):.3g} FLOP/s at {device.utilisation:.0%}"
+    return f"{1e-6 / ASSUMED_SECONDS_PER_BYTE[step]:.3g} MB/s assumed"
 
 
 def totals(estimates: Iterable[Estimate]) -> Estimate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -45,8 +45,12 @@ class Measured:
         """Take in one execution, the oldest first."""
         self.by_step.setdefault(step, []).append(measurement)
 
-    def seconds(self, step: str, work: Work) -> tuple[float, str] | None:
-        """How long ``work`` should take, from the execution nearest in size; the newest of equals."""
+    def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
+        """How long ``work`` should take, from the execution nearest in size; the newest of equals.
+
+        An execution that was mostly the start of a process (imports, compilation) says how long that takes and nothing of
+        the speed; what goes beyond it is then ``assumed``.
+        """
         known = self.by_step.get(step, [])
         if not work.known:
             recent = [item.seconds for item in known[-5:]]
@@ -57,7 +61,11 @@ class Measured:
         nearest = min(reversed(comparable), key=lambda item: _distance(item.work, work))
         if _distance(nearest.work, work) < math.log(SIMILAR):
             return nearest.seconds, f"measured in run {nearest.run}"
-        start = min(START_SECONDS.get(step, 0.0), nearest.seconds / 2)
+        usual = START_SECONDS.get(step, 0.0)
+        alone, wanted = assumed(nearest.work), assumed(work)
+        if alone is not None and wanted is not None and alone < usual and _amount(work) > _amount(nearest.work):
+            return max(0.0, nearest.seconds - alone) + wanted, f"started as run {nearest.run}, then by the table"
+        start = min(usual, nearest.seconds / 2)
         scaled = start + (nearest.seconds - start) * _amount(work) / _amount(nearest.work)
         return scaled, f"scaled from run {nearest.run}"
 

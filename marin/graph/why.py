@@ -8,7 +8,7 @@ locked packages. Nothing is executed and nothing is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -223,10 +223,10 @@ class _Timings:
     measured: Throughput
     memory: Memory
 
-    def seconds(self, step: str, work: Work) -> tuple[float, str] | None:
+    def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
         """See :class:`marin.cost.Throughput`."""
         if work.known:
-            return self.measured.seconds(step, work)
+            return self.measured.seconds(step, work, assumed)
         took = self.by_step.get(step, [])[-5:]
         return (median(took), f"measured {len(took)} times") if took else None
 

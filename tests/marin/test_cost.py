@@ -113,6 +113,16 @@ def test_what_was_measured_wins_on_this_machine_only() -> None:
     assert "peak" in elsewhere.basis
 
 
+def test_a_run_that_was_mostly_its_start_says_nothing_of_the_speed() -> None:
+    small = Recipe(model=Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32),
+                   trainer=Trainer(num_steps=4))
+    measured = Measured()
+    measured.add("train", Measurement("tiny", cost.work_of("train", small), 40.0))
+    found = cost.estimate("train", cost.work_of("train", Recipe()), PRICES, "here", measured)
+    alone = cost.work_of("train", Recipe()).flops / (2 * 8e10 * 0.25)
+    assert found.seconds == pytest.approx(40.0 + alone, rel=0.01) and "started as run tiny" in found.basis
+
+
 def test_an_unknown_step_costs_what_it_took_before_and_nothing_is_invented() -> None:
     measured = Measured()
     unknown = cost.Work.unknown()

@@ -40,6 +40,7 @@ from marin.plan import CodeIdentity, Plan, code_identity, plan_digest, step_conf
 from marin.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.recipe import Execution, Recipe, digest, recorded
 from marin.root import Root
+from marin.running import running
 from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
 from marin.settling import Settled, Settling, pointer_of
 from marin.steps import PREVIOUS, StepDefinition, Task
@@ -266,11 +267,12 @@ class _Stage:
             came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
-        return execute(self.step, Task(
-            run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
-            journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
-            root=self.root.absolute, artifacts=artifacts,
-        ))
+        with running(situation.run_id, self.step.name):
+            return execute(self.step, Task(
+                run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
+                journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
+                root=self.root.absolute, artifacts=artifacts,
+            ))
 
     def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:
         """Record the result, everything that follows from it, and write the files."""

@@ -28,14 +28,16 @@ def ui(port: int, host: str) -> None:
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
-        from marin.tracking.projection import Follower, MlflowProjection
+        from marin.tracking.projection import Follower
+        from marin.tracking.recorder import projection_of
 
-        projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
+        projection = projection_of(root)
         projection.catch_up(limit=0)
         follower = Follower(projection)
+        projection.followed = True
         follower.start()
         try:
-            server.serve(projection.folder, listener, announce=click.echo)
+            server.serve(listener, announce=click.echo)
         finally:
             follower.stop()
             projection.close()

@@ -155,9 +155,9 @@ def stream_of(identity: str) -> str:
 
 
 def described(operation: str, values: msgspec.Struct) -> Json:
-    """The values of an operation as an event's body has them; what has its default is left out."""
+    """The values of an operation as an event's body has them; what is empty is left out."""
     assert type(values) is OPERATIONS[operation]
-    plain: Json = {name: value for name, value in msgspec.to_builtins(values).items() if value not in (None, {}, [], "")}
+    plain: Json = {name: value for name, value in msgspec.to_builtins(values).items() if value not in (None, {}, [])}
     return plain
 
 

@@ -71,6 +71,8 @@ class MlflowProjection:
 
     def __init__(self, folder: Path, source: Source) -> None:
         self.folder = folder
+        self.followed = False
+        """Whether somebody keeps it up with the log, so that opening a store on it need not."""
         self._turn = threading.Lock()
         self._source = source
         self._shelves = Shelves(folder)

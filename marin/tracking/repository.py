@@ -181,26 +181,26 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
         below = _parts(path or "")
         with _as_mlflow(f"{self.artifact_uri}/{path or ''}"):
             try:
-                view, prefix = self._view()
+                view, path_inside = self._view(below)
             except NotFound:
                 if below or self._kind == "artifact":
                     raise
                 return []
-            nodes = view.nodes(prefix + below)
+            nodes = view.nodes(path_inside)
         return [FileInfo("/".join((*below, node.name)), node.folder, node.size)
                 for node in sorted(nodes or [], key=lambda node: node.name)]
 
     def _download_file(self, remote_file_path: str, local_path: str) -> None:
         with _as_mlflow(f"{self.artifact_uri}/{remote_file_path}"):
-            view, prefix = self._view()
-            with view.open(prefix + _parts(remote_file_path)) as source, Path(local_path).open("wb") as target:
+            view, inside = self._view(_parts(remote_file_path))
+            with view.open(inside) as source, Path(local_path).open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """A part of a file, verified: of a stored file only the parts that it lies in are read and hashed."""
         with _as_mlflow(f"{self.artifact_uri}/{path}"):
-            view, prefix = self._view()
-            with view.open(prefix + _parts(path)) as source:
+            view, inside = self._view(_parts(path))
+            with view.open(inside) as source:
                 source.seek(start)
                 return source.read(length)
 
@@ -242,9 +242,9 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
                 return identity, tuple(rest)
         raise _refused(f"stored artifacts do not change: {self.artifact_uri}; log to a run, or use `marin store put`")
 
-    def _view(self) -> tuple[StoredView | ShelfView, Parts]:
-        """Whose files this address names, and the part of the path that it has used up already."""
-        match self._kind, self._address:
+    def _view(self, below: Parts) -> tuple[StoredView | ShelfView, Parts]:
+        """Whose files this address and a path below it name, and the path inside of it. MLflow cuts an address anywhere."""
+        match self._kind, self._address + below:
             case "artifact", (digest, *rest):
                 return StoredView(self._store, f"sha256:{digest.removeprefix('sha256:')}"), tuple(rest)
             case "mlflow", (_, "models", identity, "artifacts", *rest):

@@ -18,7 +18,6 @@ import time
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 
 from marin.errors import MarinError, UsageError
@@ -69,8 +68,8 @@ def prepare(root: str) -> None:
     })
 
 
-def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], None]) -> None:
-    """Serve the projection in ``folder`` until SIGINT or SIGTERM. Call on the main thread, after :func:`prepare`."""
+def serve(listener: socket.socket, *, announce: Callable[[str], None]) -> None:
+    """Serve the root of :func:`prepare` until SIGINT or SIGTERM. Call on the main thread."""
     # Here, because MLflow has to find the settings of prepare() when it is imported, and takes seconds.
     import mlflow.server.handlers as handlers
     import uvicorn
@@ -83,14 +82,18 @@ def serve(folder: Path, listener: socket.socket, *, announce: Callable[[str], No
         _artifact_repository_registry as repositories,
     )
 
-    from marin.tracking.database import SCHEME, database_uri
+    from marin.tracking.database import ARTIFACT_ROOT, SCHEME
+    from marin.tracking.ledger_registry import LedgerRegistryStore
+    from marin.tracking.ledger_store import LedgerTrackingStore
     from marin.tracking.repository import MarinArtifactRepository
 
-    uri = database_uri(folder)
-    os.environ |= {BACKEND_STORE_URI_ENV_VAR: uri, REGISTRY_STORE_URI_ENV_VAR: uri, ARTIFACT_ROOT_ENV_VAR: f"{SCHEME}://mlflow"}
-    if SCHEME not in repositories.get_registered_artifact_repositories():
-        repositories.register(SCHEME, MarinArtifactRepository)  # a source tree on the path, without its entry points
-    handlers.initialize_backend_stores(uri, uri, f"{SCHEME}://mlflow")
+    uri = f"{SCHEME}://"  # the root that prepare() put into the environment
+    os.environ |= {BACKEND_STORE_URI_ENV_VAR: uri, REGISTRY_STORE_URI_ENV_VAR: uri, ARTIFACT_ROOT_ENV_VAR: ARTIFACT_ROOT}
+    if SCHEME not in repositories.get_registered_artifact_repositories():  # a source tree without its entry points
+        repositories.register(SCHEME, MarinArtifactRepository)
+    handlers._tracking_store_registry.register(SCHEME, LedgerTrackingStore)
+    handlers._model_registry_store_registry.register(SCHEME, LedgerRegistryStore)
+    handlers.initialize_backend_stores(uri, uri, ARTIFACT_ROOT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
         from mlflow.server.fastapi_app import app

@@ -272,25 +272,27 @@ class Sink:
     def _model_made(self, intent: ModelMade) -> None:
         number, model = self._experiment(intent.experiment), f"m-{intent.model}"
         self._add("logged_models", [(model, number, intent.name, f"{ARTIFACT_ROOT}/{number}/models/{model}/artifacts",
-                                     intent.time, intent.time, READY, "active", intent.kind, intent.run)])
+                                     intent.time, intent.time, READY, "active", intent.kind, intent.run or None)])
         self._add("logged_model_tags", ((model, number, key, value) for key, value in intent.tags.items()))
         self._add("logged_model_params", ((model, number, key[:LONGEST["key"]], value[:LONGEST["param"]])
                                           for key, value in intent.params.items()))
-        self._add("inputs", [(mlflow_id("output", intent.model, intent.run), "RUN_OUTPUT", intent.run, "MODEL_OUTPUT", model,
-                              intent.step)])
+        if intent.run:
+            self._add("inputs", [(mlflow_id("output", intent.model, intent.run), "RUN_OUTPUT", intent.run, "MODEL_OUTPUT",
+                                  model, intent.step)])
 
     def _model_registered(self, intent: ModelRegistered) -> None:
-        versions, model = self._versions.setdefault(intent.name, {}), f"m-{intent.model}"
-        if model in versions:
+        name, versions, model = intent.name, self._versions.setdefault(intent.name, {}), f"m-{intent.model}"
+        self._add("registered_models", [(name, intent.time, intent.time, REGISTERED, WORKSPACE)])
+        self._change("UPDATE registered_models SET last_updated_time = ? WHERE name = ?", (intent.time, name))
+        if not intent.model:
             return
-        version = versions[model] = len(versions) + 1
-        source = artifact_uri(intent.artifact) if intent.artifact.startswith("sha256:") else intent.artifact
-        self._add("registered_models", [(intent.name, intent.time, intent.time, REGISTERED, WORKSPACE)])
-        self._change("UPDATE registered_models SET last_updated_time = ? WHERE name = ?", (intent.time, intent.name))
-        self._add("model_versions", [(intent.name, version, intent.time, intent.time, None, "None", source, source, intent.run,
-                                      "READY", WORKSPACE)])
+        if model not in versions:
+            versions[model] = len(versions) + 1
+            source = artifact_uri(intent.artifact) if intent.artifact.startswith("sha256:") else intent.artifact
+            self._add("model_versions", [(name, versions[model], intent.time, intent.time, None, "None", source, source,
+                                          intent.run or None, "READY", WORKSPACE)])
         tags = {**intent.tags, "marin.mlflow.model": model}
-        self._add("model_version_tags", ((intent.name, version, key, value, WORKSPACE) for key, value in tags.items()))
+        self._add("model_version_tags", ((name, versions[model], key, value, WORKSPACE) for key, value in tags.items()))
 
 
 def _insert(table: str) -> str:

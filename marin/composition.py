@@ -57,7 +57,13 @@ def groups(conf: Path) -> dict[str, list[str]]:
     """The members of every group that the defaults of config.yaml name; other folders beside them are none of a recipe."""
     import yaml
 
-    defaults = (yaml.safe_load((conf / f"{CONFIG}.yaml").read_text("utf-8")) or {}).get("defaults", [])
+    file = conf / f"{CONFIG}.yaml"
+    try:
+        config = yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError("groups cannot be read", where=str(file), expected="a mapping with a list of defaults",
+                         found=" ".join(str(error).split())[:200], cure="correct the file") from None
+    defaults = config.get("defaults", []) if isinstance(config, dict) else []
     names = sorted(name for item in defaults if isinstance(item, dict) for name in item)
     return {name: sorted(file.stem for file in (conf / name).glob("*.yaml")) for name in names}
 

@@ -138,3 +138,24 @@ def test_dvc_composes_what_marin_train_composes(overrides: list[str], tmp_path: 
     written = tmp_path / "params.yaml"
     compose_and_dump(str(written), str(CONF), None, "config", str(tmp_path), overrides)
     assert digest(load_params(written)) == digest(one(*overrides))
+
+
+def test_a_broken_file_of_groups_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("defaults: [")
+    with pytest.raises(UsageError, match=r"groups cannot be read.*config.yaml"):
+        compose([], conf=tmp_path)
+    (tmp_path / "config.yaml").write_text("defaults:\n  - model: none\n")
+    (tmp_path / "model").mkdir()
+    with pytest.raises(UsageError, match="groups cannot be composed"):
+        compose([], conf=tmp_path)
+
+
+def test_a_run_takes_the_place_of_the_defaults() -> None:
+    import msgspec
+
+    base = msgspec.to_builtins(one("model=gpt2-1m", "optimizer.learning_rate=0.5", "seed=9"))
+    recipe = compose(["trainer=smoke", "optimizer.beta1=0.5"], base=base, conf=CONF).recipe
+    assert recipe.model == one("model=gpt2-1m").model and recipe.seed == 9
+    assert (recipe.optimizer.learning_rate, recipe.optimizer.beta1) == (0.5, 0.5)
+    assert recipe.trainer == one("trainer=smoke").trainer
+    assert compose(["profile=portable-cpu"], base=base, conf=CONF).recipe.arithmetic == one().arithmetic

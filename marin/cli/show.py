@@ -85,6 +85,7 @@ def whole(view: runs.RunView) -> dict[str, object]:
     started = view.started.body
     return summarize(view) | {
         "pipeline": started.pipeline,
+        "experiment": started.experiment or None,
         "recipe": started.recipe,
         "code": started.code,
         "environment": started.environment,
@@ -112,6 +113,7 @@ def _show_run(view: runs.RunView) -> None:
         ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
         ("events", f"{view.started.index} to {view.last_index}"),
         ("verified", verdict(view)),
+        *([("registered", started.experiment)] if started.experiment else []),
     ])
     click.echo()
     rows = [(name, "taken over" if step.cached else f"{step.seconds:.1f} s", step.output.kind,

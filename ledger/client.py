@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Unavailable
 from ledger.event import Draft
@@ -95,13 +96,23 @@ class LogClient:
         return frame
 
 
+class Connection(Protocol):
+    """A way to whoever appends: `LogClient` is one, an actor of a cluster another."""
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """As `LogClient.append`: `Unavailable` when the outcome is unknown."""
+
+    def close(self) -> None:
+        """Give up what is held."""
+
+
 class Spool:
     """A folder of batches that are not yet acknowledged. For one process at a time, which its lock sees to."""
 
-    def __init__(self, folder: Path, connect: Callable[[], LogClient]) -> None:
+    def __init__(self, folder: Path, connect: Callable[[], Connection]) -> None:
         self._storage = PosixStorage(folder)
         self._connect = connect
-        self._client: LogClient | None = None
+        self._client: Connection | None = None
         names = list(self._storage.list("spool/"))
         self._next = int(names[-1].rpartition("/")[2]) + 1 if names else 0
 

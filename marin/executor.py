@@ -101,7 +101,7 @@ def run_stage(
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
     """
     step = plan.step(name)
-    root.signer()  # a missing or wrong key is said before hours of work, not after
+    root.check_writable()  # a missing or wrong key is said before hours of work, not after
     if project is not None:
         _warn_of_other_code(project)
     stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -100,8 +100,15 @@ class Root:
                           found=str(signer.verifier), cure=f"name the right key with {KEY_VARIABLE}, or another root with --root")
         return signer
 
+    def check_writable(self) -> None:
+        """Raises as :meth:`signer` does where this process could not append; where another one appends for it, never."""
+        if _appender is None:
+            self.signer()
+
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""
+        if _appender is not None:
+            return _appender(self, drafts)
         with Log.open(self.storage, self.signer(), types=event_types(), wait=LOCK_SECONDS) as writer:
             return writer.append(drafts)
 
@@ -148,6 +155,16 @@ class LedgerHistory:
         for index, event in self._reader.events():
             if stream in (None, event.stream) and type in (None, event.type):
                 yield index, event
+
+
+Appender = Callable[[Root, Sequence[Draft]], list[Receipt]]
+_appender: Appender | None = None
+
+
+def append_through(appender: Appender | None) -> None:
+    """From now on this process hands what it appends to ``appender``: it works where the signing key is not."""
+    global _appender
+    _appender = appender
 
 
 def root_location(given: str | None = None) -> str:

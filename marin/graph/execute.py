@@ -283,13 +283,15 @@ class _Execution:
 
     def _submit(self, work: Work) -> None:
         if self.jobs is None:
-            self.jobs = self.stack.enter_context(open_jobs(self.options.runner, address=self.options.address))
+            self.jobs = self.stack.enter_context(open_jobs(
+                self.options.runner, address=self.options.address, root=self.root.absolute))
         step, address = work.node.step, work.node.address
         needs = step.resources
         cpus = needs.cpus if self.options.runner == "ray" else min(needs.cpus, self._cores())
         resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
         if isinstance(step.fn, StepDefinition):
             arm = self.planner.arms[address]
+            trains = self.options.runner == "ray" and step.fn.name == "train"  # a Ray Train job, not a Ray task
             moves = needs.moves if step.fn.continues else ()
             pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
             if work.expected is not None:
@@ -298,8 +300,9 @@ class _Execution:
                 self.root, arm, self.planner.bound(arm.recipe, arm), step.fn.name,
                 force=self.options.force or bool(step.apart) or work.expected is not None,
                 devices=devices, pause_at=pause_at, experiment=self.options.experiment,
-                continues=self.planner.settled[arm.previous].run if arm.previous else None)
-            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources)
+                continues=self.planner.settled[arm.previous].run if arm.previous else None,
+                processes=needs.processes if trains else 1, runner="ray" if trains else "local")
+            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, launches=trains)
         else:
             assert self.file is not None, "without a file, functions are called here"
             payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)

@@ -16,21 +16,24 @@ from marin.pipeline import PIPELINE
 from marin.plan import Plan
 from marin.recipe import Execution, Recipe, from_plain, plain
 from marin.root import Root, open_root
+from marin.runners.jobs import RunnerName
 
 
 def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
-                  continues: str | None, experiment: str) -> bytes:
-    """What :func:`execute_stage` is given. ``pause_at`` and ``continues`` are those of :class:`marin.recipe.Execution`."""
-    return json.dumps({"root": root.location, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps],
-                       "recipe": plain(recipe), "stage": stage, "force": force, "devices": devices,
-                       "pause_at": pause_at, "continues": continues, "experiment": experiment}).encode()
+                  continues: str | None, experiment: str, processes: int = 1, runner: RunnerName = "local") -> bytes:
+    """What :func:`execute_stage` is given. The last words but ``force`` are those of :class:`marin.recipe.Execution`."""
+    return json.dumps({
+        "root": root.absolute, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps], "recipe": plain(recipe),
+        "stage": stage, "force": force, "devices": devices, "processes": processes, "runner": runner, "pause_at": pause_at,
+        "continues": continues, "experiment": experiment}).encode()
 
 
 def execute_stage(payload: bytes) -> bytes:
     """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
     task = json.loads(payload)
     plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
-    execution = Execution(devices=task["devices"], pause_at=task["pause_at"], continues=task["continues"])
+    execution = Execution(devices=task["devices"], pause_at=task["pause_at"], continues=task["continues"],
+                          processes=task["processes"], runner=task["runner"])
     try:
         outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
                             root=open_root(task["root"]), project=None, execution=execution, force=task["force"])

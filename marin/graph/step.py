@@ -37,7 +37,8 @@ class Resources:
     ``cpus`` are processor cores, ``memory`` bytes (0: not known), ``gpus`` devices. ``in_process``: the function takes
     less time than handing it to another process, so the executor calls it itself. ``retries``: how often a step that
     raised an error is tried again. ``devices``: how many devices a training uses; ``moves`` pauses it before train steps and
-    moves it: ``((40, 1), (80, 2))`` is one device up to train step 40, two up to 80, then ``devices``.
+    moves it: ``((40, 1), (80, 2))`` is one device up to train step 40, two up to 80, then ``devices``. ``processes``: over how
+    many a Ray spreads the devices of a training.
     """
 
     cpus: int = 1
@@ -47,6 +48,7 @@ class Resources:
     retries: int = 0
     devices: int = 1
     moves: tuple[tuple[int, int], ...] = ()
+    processes: int = 1
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mappi
                                         "metrics": dict(given.metrics), "run": given.run, "path": given.path,
                                         "tables": dict(given.tables)}
                                  for name, given in inputs.items()}
-    return json.dumps({"root": root.location, "file": str(file), "address": step.name, "identity": identity,
+    return json.dumps({"root": root.absolute, "file": str(file), "address": step.name, "identity": identity,
                        "inputs": described}).encode()
 
 

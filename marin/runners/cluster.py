@@ -31,18 +31,22 @@ OBJECT_STORE_BYTES = 80 << 20
 """Tasks and results are kilobytes; this is about the least that Ray accepts."""
 PATIENCE_SECONDS = 20.0
 """How long the processes of a stopped Ray may take to end before they are killed."""
+ADDRESS_VARIABLE = "MARIN_RAY_ADDRESS"
+"""Where a job that launches work of its own finds the Ray that it belongs to; set for it by the runner."""
 NAMESPACE = "marin"
 """Where named actors of this product are found, whichever driver made them."""
 
 
 @contextmanager
 def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[Any]:
-    """The module ``ray``, connected: to the cluster at ``address``, or to a Ray of one's own with ``cpus`` slots.
-    Standard output is the caller's data, and Ray tells there of every worker that dies: meanwhile it is stderr.
+    """The module ``ray``, connected: to the cluster at ``address``, to that of the runner which started this process, or to
+    a Ray of one's own with ``cpus`` slots. Standard output is the caller's data, and Ray tells there of every worker that
+    dies: meanwhile it is stderr.
 
     Raises:
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
+    address = address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if address is not None and mode != "token":
         raise Unavailable("a cluster without authentication is refused", where=address, expected="RAY_AUTH_MODE=token",
@@ -55,7 +59,7 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
-    ray = _import_ray()
+    ray = import_ray()
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
@@ -71,7 +75,7 @@ def _cluster(address: str) -> Iterator[Any]:
 @contextmanager
 def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
     """Ray with ``cpus`` slots on this machine; when the block ends, none of its processes is left."""
-    ray = _import_ray()
+    ray = import_ray()
     before = descendants()
     with TemporaryDirectory(prefix="marin-ray-", ignore_cleanup_errors=True) as folder:
         try:
@@ -89,7 +93,8 @@ def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
                 ray.shutdown()
 
 
-def _import_ray() -> Any:
+def import_ray() -> Any:
+    """The module ``ray``. Raises ``Unavailable`` where it is not installed."""
     try:
         import ray
     except ImportError as error:

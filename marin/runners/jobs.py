@@ -62,7 +62,8 @@ class Attempt:
 @dataclass(frozen=True)
 class Job:
     """One piece of work. ``retries``: how often a process that died is replaced. ``observe`` is called from another
-    thread for every process that died, before the next one starts, so that the caller can record it."""
+    thread for every process that died, before the next one starts, so that the caller can record it. ``launches``: the
+    job starts work of its own on the same Ray (a training), so it is a process beside this one and no task there."""
 
     name: str
     function: Function
@@ -71,6 +72,7 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     retries: int = 2
     observe: Callable[[Attempt], None] | None = None
+    launches: bool = False
 
 
 class JobFuture(Future[bytes]):
@@ -109,11 +111,12 @@ class JobRunner(Protocol):
         """
 
 
-def open_jobs(runner: RunnerName, *, address: str | None = None, cpus: float | None = None,
-              gpus: int = 0) -> AbstractContextManager[JobRunner]:
+def open_jobs(runner: RunnerName, *, address: str | None = None, cpus: float | None = None, gpus: int = 0,
+              root: str | None = None) -> AbstractContextManager[JobRunner]:
     """A runner of jobs for the length of a ``with`` block; leaving it cancels what is still under way and leaves no
     process behind. ``cpus`` and ``gpus`` bound what ``local`` and a Ray of one's own hand out (default: the cores of
-    this process); ``address`` (``host:port``) names a Ray cluster that exists.
+    this process); ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a location)
+    goes through its one writer on this machine, so that other machines need no signing key.
 
     Raises:
         Unavailable: there is no such engine.
@@ -124,7 +127,7 @@ def open_jobs(runner: RunnerName, *, address: str | None = None, cpus: float | N
         return LocalJobs(cpus=cpus, gpus=gpus)
     from marin.runners.ray_jobs import RayJobs
 
-    return RayJobs(address=address, cpus=cpus, gpus=gpus)
+    return RayJobs(address=address, cpus=cpus, gpus=gpus, root=root)
 
 
 # A function by name, and an answer as bytes: what goes to and fro between processes.

@@ -6,24 +6,31 @@ whose installed code is not the driver's refuses to work, because what it made c
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from ledger import Unavailable
-from marin.code import code_folder, files_digest, lock_digest
 from marin.environment import available_cores
-from marin.runners.cluster import connected
-from marin.runners.jobs import Attempt, Job, JobFuture, answer, gave_up, reference, resolve, unpack
+from marin.root import append_through, open_root
+from marin.runners.cluster import ADDRESS_VARIABLE, connected, import_ray
+from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
+from marin.runners.process import LocalJobs
+from marin.runners.software import software
+from marin.runners.writer import SpooledAppender, start_writer
 
 
 class RayJobs:
     """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus`` and ``gpus``, or on that at ``address``."""
 
-    def __init__(self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0) -> None:
+    def __init__(self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0,
+                 root: str | None = None) -> None:
         self._address = address
+        self._root = root
         self._cpus = float(available_cores()) if cpus is None else cpus
         self._gpus = gpus
         self._mutex = threading.Lock()
@@ -35,6 +42,9 @@ class RayJobs:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._ray = stack.enter_context(connected(self._address, cpus=self._cpus, gpus=self._gpus))
+            self._beside = stack.enter_context(LocalJobs(cpus=math.inf))
+            if self._root is not None:
+                start_writer(self._ray, open_root(self._root), self._root)
             self._task = self._ray.remote(max_retries=0, max_calls=1)(_work)
             self._exit = stack.pop_all()
         return self
@@ -51,6 +61,9 @@ class RayJobs:
 
     def submit(self, job: Job) -> JobFuture:
         """See :class:`marin.runners.jobs.JobRunner`."""
+        if job.launches:
+            here = {ADDRESS_VARIABLE: self._ray.get_runtime_context().gcs_address}
+            return self._beside.submit(replace(job, environment={**job.environment, **here}, resources=Resources(cpus=0)))
         named = reference(job.function)
         self._check(job)
         future = JobFuture(job)
@@ -82,7 +95,7 @@ class RayJobs:
             options["label_selector"] = {"ray.io/tpu-topology": needs.topology}
         if job.environment:
             options["runtime_env"] = {"env_vars": dict(job.environment)}
-        handle = self._task.options(**options).remote(named, job.payload, self._software)
+        handle = self._task.options(**options).remote(named, job.payload, self._software, self._root)
 
         def stop() -> None:
             stopped.set()
@@ -122,25 +135,21 @@ class RayJobs:
             future.set_result(result or b"")
 
 
-def software() -> str:
-    """Digest of the installed code and lock: what a worker must have too."""
-    folder = code_folder()
-    return f"{files_digest(folder, ('ledger', 'marin'))} under lock {lock_digest(folder)}"
-
-
 def _amounts(job: Job) -> dict[str, float]:
     needs = job.resources
     return {"CPU": needs.cpus, "GPU": needs.gpus, "memory": float(needs.memory), "TPU": float(needs.tpus)}
 
 
-def _work(named: str, payload: bytes, expected: str) -> bytes:
-    """In a worker process: the answer to one job."""
+def _work(named: str, payload: bytes, expected: str, writes: str | None) -> bytes:
+    """In a worker process: the answer to one job, which may append to the root ``writes``."""
 
     def checked(payload: bytes) -> bytes:
         found = software()
         if found != expected:
             raise Unavailable("the worker has other software than the driver", where="Ray worker", expected=expected, found=found,
                               cure="use the same image on all machines (docs/cluster.md)")
+        if writes is not None:
+            append_through(SpooledAppender(import_ray(), open_root(writes)))
         return resolve(named)(payload)
 
     return answer(checked, payload)

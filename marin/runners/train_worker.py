@@ -25,7 +25,7 @@ from marin.phases import checkout
 from marin.recipe import Execution, from_plain
 from marin.root import open_root
 from marin.runners.jobs import parts_of
-from marin.runners.ray_jobs import software
+from marin.runners.software import software
 from marin.runners.writer import SpooledJournal, WriterConnection
 from marin.steps import PREVIOUS, StepResult, Task
 

@@ -30,7 +30,7 @@ from marin.recipe import Execution, Recipe, plain
 from marin.root import open_root
 from marin.runners.cluster import connected, environment
 from marin.runners.jobs import error_of
-from marin.runners.ray_jobs import software
+from marin.runners.software import software
 from marin.runners.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
 from marin.runners.writer import start_writer, writer_name
 from marin.runs import stream_of

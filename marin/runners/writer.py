@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -158,6 +159,25 @@ class SpooledJournal:
         self._spool.close()
         if not len(self._spool):
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class SpooledAppender:
+    """:data:`marin.root.Appender` of a worker process: spooled on this machine's disk, then sent until acknowledged."""
+
+    def __init__(self, ray: Any, root: Root) -> None:
+        self._folder = root.local / "work" / "spool" / f"job-{uuid.uuid4().hex}"
+        self._connect = lambda: WriterConnection(ray, writer_name(root))
+        self._mutex = threading.Lock()
+
+    def __call__(self, root: Root, drafts: Sequence[Draft]) -> list[Receipt]:
+        """The receipts of ``drafts``; raises what the log refuses them with."""
+        with self._mutex:
+            spool = Spool(self._folder, self._connect)
+            spool.put(drafts)
+            receipts = spool.drain(seconds=RESEND_SECONDS)
+            spool.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return receipts[-len(drafts):]
 
 
 def _send_left(folder: Path, connect: Any) -> None:

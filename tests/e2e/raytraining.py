@@ -89,6 +89,8 @@ class RayTraining:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not reached():
             if self.process.poll() is not None:
+                if self.process.returncode > 0:
+                    raise AssertionError(f"exit status {self.process.returncode}: {self.ended()[1]}")
                 return False
             assert time.monotonic() < deadline, "this never happens"
             time.sleep(0.1)

@@ -28,6 +28,7 @@ from marin.errors import DataError
 def describe(payload):
     print("a word on stdout is no result")
     return json.dumps({"payload": payload.decode(), "pid": os.getpid(), "flag": os.environ.get("XLA_FLAGS"),
+                       "address": os.environ.get("MARIN_RAY_ADDRESS", ""),
                        "heavy": sorted({"jax", "mlflow"} & set(sys.modules))}).encode()
 
 def refuse(payload):
@@ -42,6 +43,12 @@ def die_twice(payload):
     if len(list(folder.glob("try-*"))) < 3:
         os.kill(os.getpid(), 9)
     return b"third"
+
+def record(payload):
+    from ledger import Draft
+    from marin.root import open_root
+    (receipt,) = open_root(payload.decode()).append([Draft("note/v1", "notes", {"by": "a job"})])
+    return str(receipt.index).encode()
 
 def die(payload):
     os.kill(os.getpid(), 9)
@@ -59,6 +66,7 @@ import work
 from ledger import Unavailable
 from marin.errors import DataError, StepFailed
 from marin.runners.cluster import descendants
+from marin.root import create_root
 from marin.runners.jobs import Job, Resources, open_jobs
 runner, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 report, seen = {}, []
@@ -69,7 +77,14 @@ def failure(future):
     except (DataError, StepFailed, Unavailable, CancelledError) as error:
         return f"{type(error).__name__}: {error}"
 
-with open_jobs(runner, cpus=2) as jobs:
+location = str(folder / "root")
+create_root(location)
+without_key = {"MARIN_KEY": "/nowhere"} if runner == "ray" else {}
+with open_jobs(runner, cpus=2, root=location) as jobs:
+    records = [jobs.submit(Job(f"record {i}", work.record, location.encode(), environment=without_key)) for i in range(2)]
+    report["recorded"] = sorted(int(future.result()) for future in records)
+    beside = jobs.submit(Job("beside", work.describe, b"beside", launches=True)).result()
+    report["beside"] = json.loads(beside)["address"]
     several = [jobs.submit(Job(f"describe {i}", work.describe, str(i).encode(), environment={"XLA_FLAGS": f"flag {i}"}))
                for i in range(3)]
     report["described"] = [json.loads(future.result()) for future in several]
@@ -107,13 +122,13 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
-    environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "HOME": str(folder)}
+    environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
     done = subprocess.run([sys.executable, "-c", RUN, request.param, str(folder)], cwd=folder, capture_output=True,
                           text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
-    return found
+    return found | {"runner": request.param}
 
 
 def test_each_job_has_a_fresh_process_and_its_own_environment(report: dict[str, Any]) -> None:
@@ -153,6 +168,15 @@ def test_cancelling_ends_the_process(report: dict[str, Any]) -> None:
     assert report["cancel again"] is False
     assert report["dropped"].startswith("CancelledError")
     assert report["left"] == []
+
+
+def test_jobs_record_through_the_one_writer_and_need_no_key(report: dict[str, Any]) -> None:
+    assert report["recorded"] == [0, 1]
+
+
+def test_a_job_that_launches_others_is_told_where_the_ray_is(report: dict[str, Any]) -> None:
+    assert report["beside"].startswith("127.0.0.1:" if report["runner"] == "ray" else "")
+    assert bool(report["beside"]) == (report["runner"] == "ray")
 
 
 def test_only_functions_that_have_a_name_are_taken() -> None:

@@ -1,8 +1,8 @@
 """What `marin run` would do, and why: for every step hit or run, and what changed since the nearest earlier result.
 
-Nearest is the recorded beginning of a step of the same function that shares most with this one: its address, its code,
-its inputs, the fields of its configuration. What then differs is named: a field, a seed, an input, a file of the code, the
-locked packages. Nothing is executed and nothing is written.
+Nearest is the recorded beginning of a step of the same function that shares most with this one: its address before all,
+then its code, its inputs, the fields of its configuration. What then differs is named: a field, a seed, an input, a file of
+the code, the locked packages. Nothing is executed and nothing is written.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from marin.plan import step_config
 from marin.runs import Fact
 from marin.steps import StepDefinition
 
+NEWEST = 50
+"""How many earlier beginnings a step is compared with: those of its own address, or of its function."""
 SHOWN = 4
 """How many changes of one kind are named before the rest is counted."""
 
@@ -119,10 +121,11 @@ def _answer(planner: Planner, node: Node, action: Literal["hit", "run", "fail"],
 
 @dataclass
 class _Earlier:
-    """Steps that began before, by function, newest first, and what is needed to compare with them."""
+    """Steps that began before, by function, oldest first, and what is needed to compare with them."""
 
     planner: Planner
     by_step: dict[str, list[Fact[StepStarted]]] = field(default_factory=dict)
+    by_address: dict[tuple[str, str], list[Fact[StepStarted]]] = field(default_factory=dict)
     listings: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -132,9 +135,9 @@ class _Earlier:
         for index, event in planner.root.history().events(type=events.STEP_STARTED):
             if event.body.get("step") in wanted:
                 body = events.read(StepStarted, event.body, where=f"event {index}")
-                found.by_step.setdefault(body.step, []).append(Fact(index, event.time, body))
-        for facts in found.by_step.values():
-            facts.sort(key=lambda fact: -fact.index)
+                fact = Fact(index, event.time, body)
+                found.by_step.setdefault(body.step, []).append(fact)
+                found.by_address.setdefault((body.step, body.address), []).append(fact)
         return found
 
     def explain(self, node: Node, waiting: list[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
@@ -151,7 +154,8 @@ class _Earlier:
         return (*words, *after), changes
 
     def _nearest(self, node: Node) -> Fact[StepStarted] | None:
-        candidates = self.by_step.get(step_name(node.step), [])
+        name = step_name(node.step)
+        candidates = self.by_address.get((name, node.address)) or self.by_step.get(name, [])
         if not candidates:
             return None
         config, code, inputs = self._now(node)
@@ -163,7 +167,7 @@ class _Earlier:
             same = sum(fact.body.inputs.get(name) == digest for name, digest in inputs.items())
             return (4 * (fact.body.address == node.address) + 2 * same + 2 * (fact.body.code == code) + equal, fact.index)
 
-        return max(candidates[:500], key=shared)
+        return max(candidates[-NEWEST:], key=shared)
 
     def _now(self, node: Node) -> tuple[Mapping[str, Any], str, dict[str, str]]:
         step = node.step

@@ -51,10 +51,13 @@ def a_run(number: int) -> list[Draft]:
             run=run, step=step, identity=some[position], config_digest=some[0], config={}, inputs=inputs, code=some[0],
             attempt=1)))
         if step == "train":
-            found += _segments(run, PER_RUN - 2 * len(STEPS) - 2)
+            found += _segments(run, PER_RUN - 2 * len(STEPS) - 4)
         found.append(draft(run, types.STEP_COMPLETED, types.StepCompleted(
             run=run, step=step, identity=some[position], inputs=inputs, output=output, metrics=metrics, seconds=1.0)))
     found.append(draft(run, types.RUN_COMPLETED, types.RunCompleted(run=run, outputs={}, metrics={})))
+    found += [draft(run, types.REPLAY_COMPLETED, types.ReplayCompleted(
+        run=run, verdicts=dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"), training={},
+        first_divergence=None, log_checkpoint={}, details={}, environment={}))] * 2
     return found
 
 

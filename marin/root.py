@@ -138,22 +138,24 @@ class LedgerHistory:
         self._reader, self._path = reader, path
         self._size = reader.checkpoint().size
 
-    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterator[tuple[int, Event]]:
-        """The events of one stream, of one type, or of both."""
+    def events(self, *, stream: str | None = None, type: str | None = None,
+               run: str | None = None) -> Iterator[tuple[int, Event]]:
+        """The events of one stream, of one type, whose body names this run, or all of it."""
         if self._path is None:
-            yield from self._scan(stream, type)
+            yield from self._scan(stream, type, run)
             return
         with Projection(self._path, self._reader) as projection:
-            found = [index for index, _ in projection.events(stream=stream, type=type) if index < self._size]
+            found = [index for index, event in projection.events(stream=stream, type=type)
+                     if index < self._size and run in (None, event.body.get("run"))]
         for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:
                     yield index, Event.decode(entry)
 
-    def _scan(self, stream: str | None, type: str | None) -> Iterator[tuple[int, Event]]:
+    def _scan(self, stream: str | None, type: str | None, run: str | None) -> Iterator[tuple[int, Event]]:
         for index, event in self._reader.events():
-            if stream in (None, event.stream) and type in (None, event.type):
+            if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run")):
                 yield index, event
 
 

@@ -38,8 +38,8 @@ Indexed = tuple[int, Event]
 class History(Protocol):
     """Verified events to read from, in the order of the log."""
 
-    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterable[Indexed]:
-        """The events of one stream, of one type, or of both, with their index in the log."""
+    def events(self, *, stream: str | None = None, type: str | None = None, run: str | None = None) -> Iterable[Indexed]:
+        """The events of one stream, of one type, whose body names this run, or all of it, with their index in the log."""
 
 
 def stream_of(run: str) -> str:
@@ -198,8 +198,7 @@ def fold(run: str, events: Iterable[Indexed], history: History) -> RunView:
         evaluation=evaluated.evaluation,
         exported=exported.exported,
         completed=own.completed,
-        verdicts=tuple(fact for item in history.events(type=kinds.REPLAY_COMPLETED)
-                       if (fact := _read(ReplayCompleted, item)).body.run == run),
+        verdicts=tuple(_read(ReplayCompleted, item) for item in history.events(type=kinds.REPLAY_COMPLETED, run=run)),
     )
 
 

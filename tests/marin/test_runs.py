@@ -33,9 +33,10 @@ class Memory:
         self.log.append(Draft(kind, stream, kinds.write(body)).event(seq, "2026-11-21T10:00:00.000000Z", "test"))
         return len(self.log) - 1
 
-    def events(self, *, stream: str | None = None, type: str | None = None) -> Iterable[tuple[int, Event]]:
+    def events(self, *, stream: str | None = None, type: str | None = None,
+               run: str | None = None) -> Iterable[tuple[int, Event]]:
         for index, event in enumerate(self.log):
-            if stream in (None, event.stream) and type in (None, event.type):
+            if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run")):
                 yield index, event
 
     # One line per fact

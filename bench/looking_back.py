@@ -85,7 +85,7 @@ def measure(root: Root, runs: int) -> Iterator[Figure]:
     floor = _fastest(["ls", "--help"], root)
     yield Figure("marin ls --help: a process that reads nothing", floor, "s")
     number = f"eval/perplexity={12.0 + (runs // 2) / 1000:.3f}"
-    for arguments in (["show", "metric", number], ["ls", "runs"], ["ls", "experiments"], ["show", "latest"],
+    for arguments in (["show", "metric", number], ["ls", "runs"], ["ls", "artifacts"], ["ls", "experiments"], ["show", "latest"],
                       ["show", "latest/train"], ["lineage", "latest"], ["show", str(runs * PER_RUN // 2)]):
         yield Figure(f"marin {' '.join(arguments)}", _fastest(arguments, root), "s")
 

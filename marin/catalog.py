@@ -26,7 +26,7 @@ from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
 from marin import events as kinds
 from marin.root import Root
 
-_VERSION = 1
+_VERSION = 2
 _WAIT = 60.0
 _FOLDED = (kinds.RUN_STARTED, kinds.STEP_COMPLETED, kinds.STEP_CACHED, kinds.STEP_FAILED, kinds.RUN_COMPLETED,
            kinds.CHECKPOINT_SAVED, kinds.REPLAY_COMPLETED)
@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS results (
 CREATE INDEX IF NOT EXISTS results_artifact ON results (artifact);
 CREATE INDEX IF NOT EXISTS results_digest ON results (digest);
 CREATE INDEX IF NOT EXISTS results_identity ON results (identity);
+CREATE INDEX IF NOT EXISTS results_idx ON results (idx);
 CREATE INDEX IF NOT EXISTS results_step ON results (step, idx);
 CREATE TABLE IF NOT EXISTS metrics (
     run TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL,
@@ -58,6 +59,7 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     run TEXT NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, state TEXT NOT NULL, artifact TEXT NOT NULL,
     size INTEGER NOT NULL, PRIMARY KEY (run, step)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS checkpoints_idx ON checkpoints (idx);
 CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
 CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
@@ -172,6 +174,14 @@ class Catalog:
         """Every output, or those of one run, in the order of the log."""
         return self._made(f"{_of(run)} ORDER BY idx", *_given(run))
 
+    def newest_results(self, limit: int) -> list[Made]:
+        """The newest outputs, the newest first; all of them where ``limit`` is negative."""
+        return self._made("ORDER BY idx DESC LIMIT ?", limit)
+
+    def newest_checkpoints(self, limit: int) -> list[Saved]:
+        """The newest training checkpoints, the newest first; all of them where ``limit`` is negative."""
+        return self._saved("ORDER BY idx DESC LIMIT ?", limit)
+
     def made(self, digest: str) -> list[Made]:
         """The outputs whose content or stored bytes have this digest, those that made it first."""
         return self._made("WHERE artifact = ? OR digest = ? ORDER BY idx != completed_at, idx", digest, digest)
@@ -187,9 +197,7 @@ class Catalog:
     def checkpoints(self, digest: str | None = None) -> list[Saved]:
         """All training checkpoints, or those whose state or stored tree has this digest."""
         where = "" if digest is None else "WHERE artifact = ? OR state = ? "
-        return [Saved(*row) for row in self._all(
-            f"SELECT run, step, idx, state, artifact, size FROM checkpoints {where}ORDER BY idx",  # noqa: S608
-            *_given(digest), *_given(digest))]
+        return self._saved(f"{where}ORDER BY idx", *_given(digest), *_given(digest))
 
     def metrics(self, run: str) -> dict[str, float]:
         """The numbers of a run, by name."""
@@ -232,7 +240,11 @@ class Catalog:
         return [Number(*row) for row in self._all(
             "SELECT run, name, value, idx, completed_at FROM metrics WHERE name = ? ORDER BY idx DESC LIMIT ?", name, limit)]
 
-    def _made(self, rest: str, *values: str) -> list[Made]:
+    def _saved(self, rest: str, *values: str | int) -> list[Saved]:
+        return [Saved(*row) for row in self._all(
+            f"SELECT run, step, idx, state, artifact, size FROM checkpoints {rest}", *values)]  # noqa: S608
+
+    def _made(self, rest: str, *values: str | int) -> list[Made]:
         return [Made(*row) for row in self._all(
             f"SELECT run, step, idx, completed_at, identity, digest, artifact, kind, size FROM results {rest}",  # noqa: S608
             *values)]

@@ -15,8 +15,10 @@ from marin.root import Root, open_root
 
 @click.command()
 @click.argument("what", type=click.Choice(["runs", "artifacts", "experiments"]), default="runs")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=200, show_default=True,
+              help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def ls(what: str, as_json: bool) -> None:
+def ls(what: str, limit: int, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
     Runs come with their state, their headline numbers and the newest verdict on them; artifacts are those that
@@ -37,12 +39,12 @@ def ls(what: str, as_json: bool) -> None:
         return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(catalog, as_json=as_json)
+            _runs(catalog, limit, as_json=as_json)
         else:
-            _artifacts(root, catalog, as_json=as_json)
+            _artifacts(root, catalog, limit, as_json=as_json)
 
 
-def _runs(catalog: Catalog, *, as_json: bool) -> None:
+def _runs(catalog: Catalog, limit: int, *, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     if as_json:
         outputs: dict[str, dict[str, str]] = {}
@@ -53,7 +55,14 @@ def _runs(catalog: Catalog, *, as_json: bool) -> None:
                      "verdicts": run.verdicts} for run in listed])
         return
     columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
-    print_table(columns, [_row(run, metrics.get(run.run, {})) for run in listed], empty="no runs yet: `dvc repro` makes one")
+    print_table(columns, [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]],
+                empty="no runs yet: `dvc repro` makes one")
+    _say_of_the_rest(limit, len(listed))
+
+
+def _say_of_the_rest(limit: int, count: int) -> None:
+    if limit and count > limit:
+        click.echo(f"the newest {limit} of {count}; -n 0 for all", err=True)
 
 
 def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
@@ -107,22 +116,27 @@ class Named:
     runs: list[str] = field(default_factory=list)
 
 
-def artifacts_of(catalog: Catalog) -> list[Named]:
-    """Every artifact that runs name, once, in the order of its first mention."""
-    mentions = [(made.index, made.artifact, made.kind, made.size, made.step, made.run) for made in catalog.results()]
+def artifacts_of(catalog: Catalog, limit: int = 0) -> list[Named]:
+    """The artifacts that runs name, each once, in the order of its first mention; the newest ``limit`` of them, or all."""
+    mentions = [(made.index, made.artifact, made.kind, made.size, made.step, made.run)
+                for made in catalog.newest_results(limit or -1)]
     mentions += [(saved.index, saved.artifact, f"checkpoint at {saved.step}", saved.size, "train", saved.run)
-                 for saved in catalog.checkpoints()]
+                 for saved in catalog.newest_checkpoints(limit or -1)]
     found: dict[str, Named] = {}
     for _, artifact, kind, size, step, run in sorted(mentions):
         named = found.setdefault(artifact, Named(artifact, kind, size, step))
         if run not in named.runs:
             named.runs.append(run)
-    return list(found.values())
+    newest = list(found.values())[-limit:]
+    for named in newest if limit else ():  # older runs may have it too
+        makers = [*catalog.made(named.artifact), *catalog.checkpoints(named.artifact)]
+        named.runs = list(dict.fromkeys(item.run for item in sorted(makers, key=lambda item: item.index)))
+    return newest
 
 
-def _artifacts(root: Root, catalog: Catalog, *, as_json: bool) -> None:
+def _artifacts(root: Root, catalog: Catalog, limit: int, *, as_json: bool) -> None:
     store = root.store()
-    named = artifacts_of(catalog)
+    named = artifacts_of(catalog, 0 if as_json else limit)
     if as_json:
         print_json([{"artifact": item.artifact, "kind": item.kind, "size": item.size, "step": item.step,
                      "runs": item.runs, "present": store.has(item.artifact)} for item in named])
@@ -130,3 +144,5 @@ def _artifacts(root: Root, catalog: Catalog, *, as_json: bool) -> None:
     rows = [(item.artifact, item.step, item.kind, human_size(item.size), ", ".join(item.runs),
              "" if store.has(item.artifact) else "missing") for item in named]
     print_table(("artifact", "step", "kind", "size", "runs", ""), rows, empty="no artifacts yet: `dvc repro` makes some")
+    if len(named) == limit:
+        click.echo(f"the newest {limit}; -n 0 for all", err=True)

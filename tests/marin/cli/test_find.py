@@ -91,6 +91,15 @@ def test_the_tree_follows_content_across_runs_and_phases(marin: Marin, two_runs:
     assert found["traintwo2"]["inputs"] == {"tokens": digest("2"), "manual": digest("f"), "state": digest("3")}
 
 
+def test_lists_have_the_newest_and_say_so(marin: Marin, two_runs: None) -> None:
+    listed = marin("ls", "artifacts", "-n", "2")
+    assert len(listed.out.splitlines()) == 3 and digest("5") in listed.out and "the newest 2" in listed.err
+    assert len(marin("ls", "artifacts", "-n", "0").out.splitlines()) == 6
+    only = marin("ls", "-n", "1")
+    assert "two2" in only.out and "one1" not in only.out and "the newest 1 of 2" in only.err
+    assert len(marin("ls", "-n", "1", "--json").json) == 2
+
+
 def test_the_lineage_of_what_is_not_there(marin: Marin, two_runs: None) -> None:
     assert marin("lineage", digest("e")).status == 2
     assert marin("lineage", "two2/corpus").status == 2

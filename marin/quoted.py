@@ -8,9 +8,10 @@ name without its step are understood.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from marin.catalog import Catalog, Number
@@ -24,11 +25,13 @@ LIMIT = 200
 
 @dataclass(frozen=True)
 class Quoted:
-    """A name, and perhaps a number with half of its last digit (0 where it is written out to the last bit)."""
+    """A name, and perhaps a number with half of its last digit; ``low`` to ``high`` is what rounds to it, ends included."""
 
     name: str
-    value: float | None
-    tolerance: float
+    value: float | None = None
+    tolerance: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def parse(text: str) -> Quoted:
     """``NAME=VALUE`` or ``NAME``; :class:`UsageError` for a value that is no number."""
     name, equals, written = text.partition("=")
     if not equals:
-        return Quoted(name.strip(), None, 0.0)
+        return Quoted(name.strip())
     try:
         exact = Decimal(written.strip())
     except InvalidOperation:
@@ -55,7 +58,10 @@ def parse(text: str) -> Quoted:
                          found=written or "nothing", cure="write the number as the report has it")
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int), "a finite decimal"
-    return Quoted(name.strip(), float(exact), float(Decimal(5).scaleb(exponent - 1)))
+    half = Decimal(5).scaleb(exponent - 1)
+    # One step outwards: a double that is meant to be the end may lie just beyond it.
+    return Quoted(name.strip(), float(exact), float(half), math.nextafter(float(exact - half), -math.inf),
+                  math.nextafter(float(exact + half), math.inf))
 
 
 def answer(catalog: Catalog, quoted: Quoted) -> list[Answer]:
@@ -74,10 +80,10 @@ def answer(catalog: Catalog, quoted: Quoted) -> list[Answer]:
 
 
 def _answer(catalog: Catalog, quoted: Quoted, name: str) -> Answer:
-    named = Quoted(name, quoted.value, quoted.tolerance)
+    named = replace(quoted, name=name)
     if quoted.value is None:
         return Answer(named, tuple(catalog.newest(name, LIMIT)), exact=True)
-    found = catalog.between(name, quoted.value - quoted.tolerance, quoted.value + quoted.tolerance, LIMIT)
+    found = catalog.between(name, quoted.low, quoted.high, LIMIT)
     if found:
         return Answer(named, tuple(found), exact=True)
     return Answer(named, tuple(catalog.nearest(name, quoted.value, NEAREST)), exact=False)

@@ -129,8 +129,9 @@ def artifacts_of(catalog: Catalog, limit: int = 0) -> list[Named]:
             named.runs.append(run)
     newest = list(found.values())[-limit:]
     for named in newest if limit else ():  # older runs may have it too
-        makers = [*catalog.made(named.artifact), *catalog.checkpoints(named.artifact)]
-        named.runs = list(dict.fromkeys(item.run for item in sorted(makers, key=lambda item: item.index)))
+        makers = [(made.index, made.run) for made in catalog.made(named.artifact)]
+        makers += [(saved.index, saved.run) for saved in catalog.checkpoints(named.artifact)]
+        named.runs = list(dict.fromkeys(run for _, run in sorted(makers)))
     return newest
 
 

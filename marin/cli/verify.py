@@ -87,7 +87,7 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
                                     pins=Pins(default_pins()), workers=workers, scope=Scope(sample=sample, steps=covered),
                                     own=own, fresh=fresh, since=since, screen=sample is not None if screen is None else screen)
     except (Malformed, Tampered, Unverified) as error:
-        finish(ctx, unreadable(root, run, trusted, error), None, html=None, as_json=as_json)
+        finish(ctx, unreadable(root, run, trusted, error, wanted), None, html=None, as_json=as_json)
         return
     if at_commit and verification.surroundings.reasons(STEPS):
         from marin.replay.worktree import verify_at_commit
@@ -97,7 +97,10 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
     report = verification.report(wanted)
     if explain:
         report = verification.explain(report, chosen, covered)
-    if not no_record:
+    if own is None and not no_record:
+        click.echo("the verdicts are recorded nowhere: the key of this log is not here, and there is no ledger of your own; "
+                   "`marin init` makes one, --record-in names one, --no-record says that this is meant", err=True)
+    elif own is not None:
         try:
             report = verification.record(report, own)
         except LedgerError as error:

@@ -80,7 +80,7 @@ class Verification:
         self.reader = root.reader(trusted)
         self.trusted = list(trusted) or [root.verifier]
         self.pins = pins
-        self.history = root.history()
+        self.history = root.history(trusted)
         self.run: RunView = load(self.history, resolve(self.history, name))
         self.until = until
         if until is not None:
@@ -456,7 +456,7 @@ def since_index(run: RunView, since: str, own: Root) -> int:
     return next((fact.index for fact in run.segments if parse_time(fact.time) >= moment), 1 << 62)
 
 
-def unreadable(root: Root, name: str, trusted: Sequence[VerifierKey], error: LedgerError) -> Report:
+def unreadable(root: Root, name: str, trusted: Sequence[VerifierKey], error: LedgerError, only: Collection[str]) -> Report:
     """The report on a run that can not even be read: the ledger fails, with everything that is wrong in it."""
     findings = check(root.storage, list(trusted) or [root.verifier])
     lines = tuple(str(finding) for finding in findings) or (str(error),)
@@ -466,7 +466,8 @@ def unreadable(root: Root, name: str, trusted: Sequence[VerifierKey], error: Led
     except LedgerError:
         origin, size, digest = root.verifier.name, 0, ""
     unread = Verdict("UNAVAILABLE", ("the run can not be read from this log",))
-    return Report(run=name, verdicts={key: Verdict("FAIL", lines) if key == "ledger" else unread for key in NAMES},
+    verdicts = {key: Verdict("FAIL", lines) if key == "ledger" else unread if key in only else NOT_RUN for key in NAMES}
+    return Report(run=name, verdicts=verdicts,
                   training=TrainingSummary("none", 0, 0, 1, 0.0), divergence=None, origin=origin, size=size, root=digest,
                   remarks=())
 

@@ -51,7 +51,7 @@ def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
     status, report = project.verify()
     assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
     assert report["training"] | {"seconds": 0} == {
-        "mode": "full", "segments_total": 2, "segments_replayed": 2, "segments_taken": 0, "workers": 1, "seconds": 0}
+        "mode": "full", "segments_total": 2, "segments_replayed": 2, "workers": 1, "seconds": 0}
     assert report["first_divergence"] is None
     recorded = json.loads(project.marin("show", str(report["event"]), "--json").stdout)
     assert recorded["type"] == "replay.completed/v1"

@@ -48,7 +48,7 @@ def test_two_workers_prove_the_run_together(project: Project) -> None:
     assert (status, report["verdicts"]["data"], report["verdicts"]["training"]) == (0, "PASS", "PASS"), report
     assert "shards" in report["details"]["data"][-1]
     assert report["training"] | {"seconds": 0} == {
-        "mode": "full", "segments_total": 2, "segments_replayed": 2, "segments_taken": 0, "workers": 2, "seconds": 0}
+        "mode": "full", "segments_total": 2, "segments_replayed": 2, "workers": 2, "seconds": 0}
     assert still_running(project) == []
 
 
@@ -93,7 +93,7 @@ def test_a_sample_says_what_it_is_worth(project: Project) -> None:
     status, report = project.verify("--only", "training", "--sample", "1", "--no-record")
     assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
     assert report["training"] | {"seconds": 0} == {
-        "mode": "sampled", "segments_total": 2, "segments_replayed": 1, "segments_taken": 0, "workers": 1, "seconds": 0}
+        "mode": "sampled", "segments_total": 2, "segments_replayed": 1, "workers": 1, "seconds": 0}
     assert "1-(1-f)^1" in " ".join(report["details"]["training"])
     assert report["log_checkpoint"]["root"] in " ".join(report["details"]["training"])
 

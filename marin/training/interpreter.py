@@ -54,8 +54,8 @@ def _equation(equation: Any, given: list[Any], visit: Visit, name: str) -> list[
         return execute(chosen, given[1:], visit, f"{name}/")
     if primitive.name == "while":
         return _while(params, given, visit, name)
-    functions, bound = primitive.get_bind_params(params)
-    made = primitive.bind(*functions, *given, **bound)
+    with equation.ctx.manager:
+        made = primitive.bind(*given, **primitive.get_bind_params(params))
     results = list(made) if primitive.multiple_results else [made]
     visit(name, equation, given, results)
     return results
@@ -105,8 +105,8 @@ def prefix(program: ClosedJaxpr, arguments: Sequence[Any], count: int) -> tuple[
         known |= dict(zip(flat.invars, values, strict=True))
         for each in flat.eqns[:count]:
             given = [atom.val if isinstance(atom, Literal) else known[atom] for atom in each.invars]
-            functions, bound = each.primitive.get_bind_params(each.params)
-            made = each.primitive.bind(*functions, *given, **bound)
+            with each.ctx.manager:
+                made = each.primitive.bind(*given, **each.primitive.get_bind_params(each.params))
             known |= dict(zip(each.outvars, made if each.primitive.multiple_results else [made], strict=True))
         return [known[var] for var in equation.outvars if var in known]
 

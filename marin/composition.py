@@ -43,7 +43,6 @@ class Composed:
     """One recipe of a command line, and the choices that made it: ``overrides`` are what distinguishes it in a sweep."""
 
     recipe: Recipe
-    values: Mapping[str, Any]
     overrides: tuple[str, ...]
 
 
@@ -223,7 +222,7 @@ def _composed(conf: Path, compose_groups: Groups, base: Mapping[str, Any] | None
             _delete(values, choice.key)
         elif not choice.group:
             _set(values, choice.key, choice.values[0].value, COMMAND_LINE, sources)
-    return Composed(_checked(values, sources), values, overrides)
+    return Composed(_checked(values, sources), overrides)
 
 
 def _from_groups(conf: Path, picked: frozenset[tuple[str, str]]) -> Mapping[str, Any]:

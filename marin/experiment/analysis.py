@@ -232,4 +232,6 @@ def conclusion(findings: Findings) -> str:
             if item.p_holm is not None and item.p_holm <= body.alpha and _better(item, body.primary["direction"])]
     what = f"{body.primary['name']} of {', '.join(held)} is better than that of {body.baseline}" if held else \
         f"no arm is shown to be better than {body.baseline} in {body.primary['name']}"
-    return f"{findings.verdict.capitalize()}: {what} (alpha {body.alpha:g}, after Holm)."
+    blind = not held and all(item.smallest_p is not None and item.smallest_p > body.alpha for item in findings.primary)
+    limit = "; with so few pairs no outcome could have shown it" if blind else ""
+    return f"{findings.verdict.capitalize()}: {what} (alpha {body.alpha:g}, after Holm){limit}."

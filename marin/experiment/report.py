@@ -17,6 +17,9 @@ from marin.experiment.statistics import Comparison, Summary
 from marin.tracking.markup import Html, element, page
 from marin.tracking.page import STYLE, code
 
+REPORT_STYLE = STYLE + """
+dl div{display:grid;grid-template-columns:7rem 1fr;gap:0 1rem}dt{color:var(--soft)}dd{margin:0}img{background:#fff;border-radius:4px}
+"""
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
 COMPARISONS = ("metric", "arm", "against", "difference", "95% interval", "pairs", "r", "test", "p", "p (Holm)")
 
@@ -143,7 +146,7 @@ def html(findings: Findings, image: bytes) -> bytes:
     described = "; ".join(f"{row[1]}: mean {row[3]}, sd {row[4]}, n {row[2]}" for row in arm_rows(findings)
                           if row[0] == body.primary["name"])
     return page(
-        f"experiment {body.experiment}", STYLE,
+        f"experiment {body.experiment}", REPORT_STYLE,
         element("main",
                 element("h1", f"Experiment {body.experiment}"),
                 element("p", element("strong", conclusion(findings))),

@@ -132,6 +132,7 @@ def test_one_side_is_the_better_one() -> None:
 def test_too_few_pairs_are_said() -> None:
     findings = analyse([fact(seeds=(1, 2, 3))], [item for item in whole() if item.seed <= 3])
     assert any("3 pairs cannot give p <= 0.05 (smallest possible 0.25)" in note for note in findings.notes)
+    assert "no outcome could have shown it" in conclusion(findings)
     assert "it takes 6" in registration(seeds=(1, 2, 3)).warnings()[0]
 
 

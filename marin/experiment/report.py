@@ -18,7 +18,8 @@ from marin.tracking.markup import Html, element, page
 from marin.tracking.page import STYLE, code
 
 REPORT_STYLE = STYLE + """
-dl div{display:grid;grid-template-columns:7rem 1fr;gap:0 1rem}dt{color:var(--soft)}dd{margin:0}img{background:#fff;border-radius:4px}
+dl div{display:grid;grid-template-columns:7rem 1fr;gap:0 1rem}dt{color:var(--soft)}dd{margin:0}
+img{background:#fff;border-radius:4px}
 """
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
 COMPARISONS = ("metric", "arm", "against", "difference", "95% interval", "pairs", "r", "test", "p", "p (Holm)")

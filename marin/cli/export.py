@@ -1,0 +1,82 @@
+"""`marin export`: what a run made, for other tools. One option for each shape; several may stand together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ledger import Store
+from marin.cli.output import print_json
+from marin.errors import UsageError
+from marin.root import open_root
+from marin.runs import RunView, load, resolve
+
+MODEL = "export"
+"""The step whose output is the model."""
+
+Folder = click.Path(file_okay=False, path_type=Path)
+File = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("run", default="latest")
+@click.option("--hf", type=Folder, metavar="DEST", help="The model as a Hugging Face folder.")
+@click.option("--dvc", type=Folder, metavar="DEST", help="All outputs: a DVC remote in DEST/remote, and .dvc files.")
+@click.option("--oci", type=Folder, metavar="DEST", help="The model as an OCI image layout.")
+@click.option("--model-signing", "signature", type=File, metavar="FILE",
+              help="An OpenSSF signature of the model, with --signing-key.")
+@click.option("--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signature: Path | None,
+           signing_key: Path | None, as_json: bool) -> None:
+    """Write what RUN made in the shapes that other tools read. Every byte is hashed on its way out of the store.
+
+    RUN is an id, a unique beginning of one, or latest.
+
+    \b
+    Examples:
+      marin export --hf model/
+      marin export latest --dvc for-dvc/
+      marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
+    """
+    if not any((hf, dvc, oci, signature)):
+        raise UsageError("nothing to export", where="marin export", expected="--hf, --dvc, --oci or --model-signing",
+                         found="none", cure="say which")
+    if signature is not None and signing_key is None:
+        raise UsageError("a signature needs a key", where="--model-signing", expected="--signing-key KEY.pem", found="none",
+                         cure="make one: openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem")
+    root = open_root()
+    history = root.history()
+    view = load(history, resolve(history, run))
+    store = root.store()
+    # The writers of each shape are imported where they are asked for: some bring libraries that take a second.
+    if hf is not None:
+        store.checkout(view.output(MODEL).artifact, hf, how="copy")
+        _say("hf", hf, view.output(MODEL).artifact, as_json)
+    if dvc is not None:
+        _export_dvc(view, store, dvc, as_json)
+    if oci is not None:
+        from marin.interchange.oci import write_oci
+
+        _say("oci", oci, write_oci(store, view.output(MODEL), oci, reference=view.run), as_json)
+    if signature is not None and signing_key is not None:
+        from marin.interchange.model_signing import sign_model
+
+        sign_model(store, view.output(MODEL), signing_key, signature)
+        _say("model-signing", signature, view.output(MODEL).artifact, as_json)
+
+
+def _export_dvc(view: RunView, store: Store, dest: Path, as_json: bool) -> None:
+    from marin.interchange.dvc import write_dvc
+
+    outputs = {name: step.output for name, step in view.steps.items()}
+    for path in write_dvc(store, outputs, dest):
+        _say("dvc", path, outputs[path.stem].artifact, as_json)
+
+
+def _say(what: str, path: Path, digest: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"export": what, "path": str(path), "digest": digest})
+    else:
+        click.echo(f"{path}  {digest}")

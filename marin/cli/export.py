@@ -30,9 +30,9 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signature: Path | None,
            signing_key: Path | None, as_json: bool) -> None:
-    """Write what RUN made in the shapes that other tools read. Every byte is hashed on its way out of the store.
+    """Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures.
 
-    RUN is an id, a unique beginning of one, or latest.
+    RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
     \b
     Examples:

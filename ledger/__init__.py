@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from ledger.finding import Finding
     from ledger.fsck import check
     from ledger.gc import Collected, Swept, collect_garbage, named_digests
+    from ledger.keyring import retire_key, rotate_key
     from ledger.keys import create_key, default_key_path, load_signer
     from ledger.leases import Lease, lease, list_leases
     from ledger.log import Log, Receipt
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
+    from ledger.mirror import Mirrored, mirror_log
     from ledger.note import Signer, VerifierKey
     from ledger.pins import Pin, list_pins, pin, unpin
+    from ledger.policy import PolicyWitness, WitnessPolicy
     from ledger.projection import Projection
     from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
     from ledger.reader import LogReader
@@ -57,8 +60,10 @@ if TYPE_CHECKING:
         tensor_digest,
         tensor_info,
     )
+    from ledger.timestamp import Stamped, check_stamp, load_authorities, pem_bytes, stamp_checkpoint
     from ledger.transfer import Copied, Cut, Progress, copy_artifacts
     from ledger.treescan import describe_tree
+    from ledger.trust import follow_keys
     from ledger.witness import Witness, WitnessServer, ask_witness, check_witnessed
 
 __all__ = [
@@ -92,8 +97,10 @@ __all__ = [
     "Manifest",
     "ManifestEntry",
     "MemoryStorage",
+    "Mirrored",
     "NotFound",
     "Pin",
+    "PolicyWitness",
     "PosixStorage",
     "Progress",
     "Projection",
@@ -103,6 +110,7 @@ __all__ = [
     "Scrubbed",
     "Signer",
     "Spool",
+    "Stamped",
     "StateManifest",
     "Storage",
     "StorageFailed",
@@ -115,11 +123,13 @@ __all__ = [
     "Unverified",
     "VerifierKey",
     "Witness",
+    "WitnessPolicy",
     "WitnessServer",
     "ask_witness",
     "canonical_bytes",
     "canonical_digest",
     "check",
+    "check_stamp",
     "check_witnessed",
     "collect_garbage",
     "copy_artifacts",
@@ -129,22 +139,29 @@ __all__ = [
     "describe_tree",
     "digest_bytes",
     "digest_stream",
+    "follow_keys",
     "format_time",
     "lease",
     "list_leases",
     "list_pins",
+    "load_authorities",
     "load_signer",
     "load_state",
     "make_proof",
+    "mirror_log",
     "named_digests",
     "open_storage",
     "packed_size",
     "parse_canonical",
     "parse_digest",
     "parse_time",
+    "pem_bytes",
     "pin",
     "put_state",
+    "retire_key",
+    "rotate_key",
     "scrub_store",
+    "stamp_checkpoint",
     "state_digest",
     "tensor_digest",
     "tensor_info",
@@ -183,6 +200,11 @@ _ROOMS = {
     "leases": "Lease lease list_leases",
     "scrub": "Scrubbed scrub_store",
     "transfer": "Copied Cut Progress copy_artifacts",
+    "keyring": "retire_key rotate_key",
+    "policy": "PolicyWitness WitnessPolicy",
+    "timestamp": "Stamped check_stamp load_authorities pem_bytes stamp_checkpoint",
+    "trust": "follow_keys",
+    "mirror": "Mirrored mirror_log",
     "witness": "Witness WitnessServer ask_witness check_witnessed",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}

@@ -60,8 +60,16 @@ def open_checkpoint(
     data: bytes, keys: Sequence[VerifierKey], *, origin: str | None = None
 ) -> tuple[LogCheckpoint, Note]:
     """The checkpoint in a signed note, once a known key is seen to have signed it, and for `origin` if that is given."""
-    note, _ = open_note(data, keys)
+    note, signed = open_note(data, keys)
     checkpoint = LogCheckpoint.parse(note.text)
+    if all(key.until is not None and checkpoint.size > key.until for key in signed):
+        raise Unverified(
+            "only retired keys signed",
+            where=f"{checkpoint.origin}, size {checkpoint.size}",
+            expected=f"a size up to {max(key.until or 0 for key in signed)}, or a newer key",
+            found=", ".join(f"{key.name}+{key.key_id:08x}" for key in signed),
+            cure="do not trust this checkpoint: whoever has the retired key may have signed it",
+        )
     if origin is not None and checkpoint.origin != origin:
         raise Unverified(
             "a checkpoint of another log",

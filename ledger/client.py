@@ -176,6 +176,7 @@ def _read_endpoint(path: Path) -> tuple[int, str]:
             mode = os.fstat(stream.fileno()).st_mode & 0o777
             content = json.load(stream)
             port, token = int(content["port"]), str(content["token"])
+            host = str(content.get("host", socket.gethostname()))
     except FileNotFoundError:
         raise Unavailable(
             "no append service is running",
@@ -189,6 +190,14 @@ def _read_endpoint(path: Path) -> tuple[int, str]:
             "others can read the service's token", where=str(path), expected="mode 0600", found=f"{mode:04o}",
             cure="stop the service, remove the file and start it again",
         )  # fmt: skip
+    if host != socket.gethostname():
+        raise Unavailable(
+            "the append service runs on another machine",
+            where=str(path),
+            expected=socket.gethostname(),
+            found=host,
+            cure="append there, or stop that service",
+        )
     return port, token
 
 

@@ -26,6 +26,12 @@ from ledger.bundle import MAX_ENTRY_BYTES
 from ledger.canonical import MAX_INTEGER, canonical_bytes, parse_canonical
 from ledger.errors import Malformed, Refused
 
+KEY_ROTATED = "log.key-rotated/v1"
+KEY_RETIRED = "log.key-retired/v1"
+ANCHORED = "log.anchored/v1"
+KEY_TYPES = frozenset({KEY_ROTATED, KEY_RETIRED})
+"""Types that decide whom readers believe; only the holder of the key appends them (`keyring`)."""
+
 _FIELDS = ("actor", "body", "id", "seq", "stream", "time", "type")
 _SYNTAX = {
     "type": re.compile(r"(?=.{1,120}\Z)[a-z][a-z0-9_.-]*/v[0-9]+\Z"),

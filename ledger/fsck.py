@@ -12,13 +12,14 @@ events as entries, also: canonical form, ids that occur once, streams without ga
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ledger.audit import EventAudit, Examined, examine, examine_bundles
+from ledger.audit import Bundle, EventAudit, Examined, examine, examine_bundles
 from ledger.bundle import pack_entries, unpack_entries
 from ledger.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.errors import LedgerError, NotFound, Unavailable
+from ledger.event import Event
 from ledger.finding import Finding
 from ledger.journal import read_records
 from ledger.layout import (
@@ -35,6 +36,7 @@ from ledger.note import VerifierKey, parse_note
 from ledger.storage.port import Storage
 from ledger.store import Store
 from ledger.tlog import HASH_SIZE, TILE_WIDTH, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
+from ledger.trust import audit_keys
 
 _WORTH_WORKERS = 20_000
 
@@ -47,15 +49,20 @@ def check(
     log: str = LOG,
     entries_are_events: bool = True,
     workers: int = 1,
+    of_type: Mapping[str, list[tuple[int, Event]]] | None = None,
 ) -> list[Finding]:
     """What is wrong with the log below `log`; an empty list when it is whole.
 
     Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes everything in the
     store again. `entries_are_events=False` audits the log of any other software. `workers` above 1 lets that many
-    processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
+    processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard). Events
+    of the types in `of_type` are put into its lists, so that a log need not be read twice.
     """
-    audit = _Audit(storage, verifiers, log, EventAudit(storage) if entries_are_events else None, workers)
-    findings = audit.run()
+    findings: list[Finding] = []
+    if log == LOG:
+        verifiers, findings = audit_keys(storage, verifiers)
+    audit = _Audit(storage, verifiers, log, EventAudit(storage, of_type or {}) if entries_are_events else None, workers)
+    findings += audit.run()
     if deep:
         findings += Store(storage).verify_all()
     return findings
@@ -106,12 +113,17 @@ class _Audit:
         self._findings: list[Finding] = []
         self._files: dict[Tile, set[int]] = {}
         self._edge: list[_EdgeTile] = []
+        self._local = storage.local_path(checkpoint_path(log)) is not None
+        self._size = 0
+        self._later: list[bytes] = []
+        """Entries beyond the published size, which only the journal holds."""
 
     def run(self) -> list[Finding]:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             return self._findings
         self._inventory()
+        self._size = checkpoint.size
         level = self._leaves(checkpoint.size)
         for height in itertools.count(1):
             if not level.hashes:
@@ -124,7 +136,7 @@ class _Audit:
                 path = self._path(Tile(tile.level, tile.index, width))
                 self._find("a file that belongs to no tile of this log", path, found=f"width {width}")
         if self._events is not None:
-            self._findings += self._events.finish()
+            self._findings += self._events.finish(self._entry_at)
         return self._findings
 
     # Checkpoint and files
@@ -154,7 +166,8 @@ class _Audit:
                 try:
                     tile = parse_tile_path(name.removeprefix(base))
                 except LedgerError:
-                    if name not in known:
+                    # A log that is a root of its own may have files of other software beside the standard ones.
+                    if name not in known and (base or name.startswith("tile/")):
                         self._find("a file that does not belong to a log", name)
                 else:
                     self._files.setdefault(Tile(tile.level, tile.index), set()).add(tile.width)
@@ -166,37 +179,75 @@ class _Audit:
     def _leaves(self, size: int) -> _Level:
         """Level 0: bundles against tiles of leaf hashes."""
         above = _Level()
-        tiles = (tile_at(0, index, size) for index in range(-(-size // TILE_WIDTH)))
-        read = ((tile, *self._read(tile, entries=True)) for tile in tiles)
+        bundles = (self._bundle(tile_at(0, index, size)) for index in range(-(-size // TILE_WIDTH)))
         workers = self._workers if size >= _WORTH_WORKERS else 1
-        for tile, data, path, found in examine_bundles(read, self._events is not None, workers):
-            examined = None if data is None or found is None else self._accept(tile, path, data, found)
+        wanted = None if self._events is None else self._events.wanted
+        # Only what lies on this machine can be read by another process of it.
+        read = self._storage.read if self._local else None
+        for bundle, found in examine_bundles(bundles, wanted, workers, read):
+            tile = bundle.tile
+            examined = None if found is None else self._accept(bundle, found)
+            if self._events is not None:
+                if examined is None or examined.facts is None:
+                    self._events.skip(tile.width)
+                else:
+                    self._events.add(examined.facts)
+            if examined is not None and self._agrees(tile, examined.leaves):
+                above.hashes.append(examined.folded)
+                continue
             derived: list[bytes | None] = [None] * tile.width
             if examined is not None:
                 derived = list(split_hashes(examined.leaves))
-            if self._events is not None:
-                for at, fact in enumerate(examined.facts if examined else (), tile.index * TILE_WIDTH):
-                    self._events.add(at, fact)
-                self._events.skip(tile.width if examined is None else 0)
             self._compare(tile, derived, {}, above)
         return above
 
-    def _accept(self, tile: Tile, path: str, data: bytes, examined: Examined | Finding) -> Examined | None:
+    def _bundle(self, tile: Tile) -> Bundle:
+        """Where the bundle is; those that were listed are read by whoever looks into them."""
+        path = entries_path(tile, self._log)
+        widths = self._files.get(Tile(ENTRIES, tile.index), set())
+        if self._local and not tile.partial and widths == {TILE_WIDTH}:
+            widths.clear()
+            return Bundle(tile, path, None)
+        data, path = self._read(tile, entries=True)
+        return Bundle(tile, path if data is not None else "", data)
+
+    def _agrees(self, tile: Tile, leaves: bytes) -> bool:
+        """Whether a complete tile is just what its entries give: the common case, told by one comparison."""
+        key = Tile(0, tile.index)
+        if tile.partial or self._files.get(key) != {TILE_WIDTH}:
+            return False
+        try:
+            same = self._storage.read(tile_path(tile, self._log)) == leaves
+        except LedgerError:
+            return False
+        if same:
+            self._files[key].clear()
+        return same
+
+    def _accept(self, bundle: Bundle, examined: Examined | Finding) -> Examined | None:
         """What was found in a bundle, if it has the right number of entries and narrower ones agree with it."""
+        tile, path = bundle.tile, bundle.path
         if isinstance(examined, Finding):
-            where = path if not examined.where else f"{path}, {examined.where}"
+            where = path if examined.where in ("", path) else f"{path}, {examined.where}"
             self._findings.append(replace(examined, where=where))
             return None
         expected = tile.width if path == entries_path(tile, self._log) else TILE_WIDTH
-        count = len(examined.leaves) // HASH_SIZE
-        if count != expected:
-            self._find("a bundle has another number of entries", path, str(expected), str(count))
+        if examined.count != expected:
+            self._find("a bundle has another number of entries", path, str(expected), str(examined.count))
             return None
         for width in self._take(Tile(ENTRIES, tile.index), tile.width):
             name = entries_path(Tile(0, tile.index, width), self._log)
-            if name != path and not self._is_beginning(name, data, width):
+            if name != path and not self._is_beginning(name, bundle.data or b"", width):
                 self._find("a partial bundle is not the beginning of the later one", name)
-        return Examined(examined.leaves[: tile.width * HASH_SIZE], examined.facts[: tile.width])
+        return examined
+
+    def _entry_at(self, index: int) -> bytes:
+        """An entry that was looked into before."""
+        if index >= self._size:
+            return self._later[index - self._size]
+        tile = tile_at(0, index // TILE_WIDTH, self._size)
+        data, _ = self._read(tile, entries=True)
+        return unpack_entries(data or b"")[index % TILE_WIDTH]
 
     def _is_beginning(self, name: str, data: bytes, width: int) -> bool:
         try:
@@ -313,7 +364,8 @@ class _Audit:
             for entry in record.entries:
                 if self._events is not None:
                     at = published.size + len(entries)
-                    self._events.add(at, examine(at, entry))
+                    self._events.add(examine(at, [entry], self._events.wanted))
+                    self._later.append(entry)
                 entries.append(entry)
                 if edge is not None:
                     complete += edge.append(leaf_hash(entry))

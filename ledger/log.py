@@ -31,7 +31,7 @@ from typing import NamedTuple
 from ledger.bundle import pack_entries
 from ledger.checkpoint import LogCheckpoint
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Refused, StorageFailed
-from ledger.event import Draft, Event, EventTypes, format_time, parse_time
+from ledger.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
 from ledger.index import WriterIndex
 from ledger.journal import JournalWriter, Record
 from ledger.layout import (
@@ -44,9 +44,10 @@ from ledger.layout import (
     partial_prefix,
     tile_path,
 )
-from ledger.note import Note, NoteSignature, Signer, VerifierKey, parse_note
+from ledger.note import Note, NoteSignature, NoteSigner, Signer, VerifierKey, parse_note
 from ledger.storage.port import Storage
 from ledger.tlog import EMPTY_ROOT, TILE_WIDTH, Frontier, Tile, leaf_hash
+from ledger.trust import follow_keys
 from ledger.view import LogView
 
 _LOG = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ class Log:
         """Use `Log.open`, which takes the lock first."""
         self._storage = storage = storage.guard((checkpoint_path(), journal_path()))
         self._signer = signer
-        self._keys = [*signer.verifiers, *verifiers]
+        self._keys = follow_keys(storage, [*signer.verifiers, *verifiers])
+        _check_signs(signer, self._keys)
         self._actor = actor
         self._types = types or EventTypes()
         self._publish_seconds = publish_seconds
@@ -139,6 +141,7 @@ class Log:
         self._resources = resources
         self._mutex = threading.RLock()
         self._closed = False
+        self._key_events = False
         self._journal = JournalWriter(storage, journal_path())
         self._index = WriterIndex(storage.local_path(index_path()))
         self._resources.callback(self._index.close)
@@ -278,17 +281,53 @@ class Log:
                 self._load()
             self._publish()
 
-    def add_cosignatures(self, lines: Sequence[NoteSignature]) -> None:
-        """Put the cosignatures of witnesses, already verified, under the newest checkpoint and publish it with them."""
+    def add_cosignatures(self, lines: Sequence[NoteSignature], *, text: str | None = None) -> None:
+        """Put the cosignatures of witnesses, already verified, under the newest checkpoint and publish it with them.
+
+        `text` is what they signed; `Conflict` if the newest checkpoint says something else by now.
+        """
         with self._mutex:
             self.publish()
             note = parse_note(self._view.note)
+            if text is not None and text != note.text:
+                raise Conflict(
+                    "the log went on while witnesses were asked",
+                    where=self._checkpoint.origin,
+                    expected=f"size {LogCheckpoint.parse(text).size}",
+                    found=f"{self._checkpoint.size}",
+                    cure="ask them again",
+                )
             have = {(line.name, line.key_id) for line in note.signatures}
             fresh = [line for line in lines if (line.name, line.key_id) not in have]
             self._storage.replace(
                 checkpoint_path(), str(Note(note.text, (*note.signatures, *fresh))).encode()
             )
             self._load()
+
+    def add_signatures(self, signers: Sequence[NoteSigner]) -> None:
+        """Let these keys sign the newest checkpoint too; published with it."""
+        with self._mutex:
+            self.publish()
+            text = parse_note(self._view.note).text
+            made = [NoteSignature(s.verifier.name, s.verifier.key_id, s.sign(text)) for s in signers]
+            self.add_cosignatures(made, text=text)
+
+    def resign(self) -> None:
+        """Publish the newest checkpoint signed by this log's key alone, without what others had put under it."""
+        with self._mutex:
+            self.publish()
+            note = self._checkpoint.sign([self._signer, *self._signer.companions]).encode()
+            self._storage.replace(checkpoint_path(), note)
+            self._load()
+
+    def append_key_event(self, draft: Draft) -> Receipt:
+        """Append an event that decides which keys readers believe; for `keyring` alone."""
+        with self._mutex:
+            self._key_events = True
+            try:
+                return self.append([draft])[0]
+            finally:
+                self._key_events = False
 
     # The parts of an append
 
@@ -312,6 +351,8 @@ class Log:
         return outcomes, batch
 
     def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: _Batch) -> _Placed:
+        if draft.type in KEY_TYPES and not self._key_events:
+            raise _key_event(draft)
         self._types.check(draft.type, draft.body)
         id, stream = draft.id, draft.stream
         assert id is not None  # a draft draws one when it is made
@@ -461,6 +502,27 @@ def _files(view: LogView) -> tuple[list[tuple[str, bytes]], list[Tile]]:
         tile = Tile(0, at // TILE_WIDTH, min(TILE_WIDTH, end - at))
         files.append((entries_path(tile), pack_entries(entries[at - first : at - first + TILE_WIDTH])))
     return files, [tile for tile, _ in complete]
+
+
+def _check_signs(signer: Signer, keys: Sequence[VerifierKey]) -> None:
+    for key in keys:
+        if key == signer.verifier and key.until is not None:
+            raise Refused(
+                "the signing key is retired",
+                where=f"{key.name}+{key.key_id:08x}",
+                expected="the key that took over",
+                found=f"a key that counts up to size {key.until}",
+                cure="name the newer key; signatures of this one are refused by every reader",
+            )
+
+
+def _key_event(draft: Draft) -> Refused:
+    return Refused(
+        "events of this type are not appended by hand",
+        where=draft.type,
+        expected="a change of keys by whoever holds the signing key",
+        cure="use `marin ledger key rotate` or `marin ledger key retire`",
+    )
 
 
 def _id_taken(draft: Draft, placed: _Placed) -> Conflict:

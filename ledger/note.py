@@ -25,7 +25,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -46,11 +46,15 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 @dataclass(frozen=True)
 class VerifierKey:
-    """A public key under a name. As text: `name+<8 hexadecimal digits>+<base64>`."""
+    """A public key under a name. As text: `name+<8 hexadecimal digits>+<base64>`.
+
+    `until` is the size of the largest tree for which its signatures count, where the key was retired.
+    """
 
     name: str
     algorithm: int
     public: bytes
+    until: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_key_name(self.name)

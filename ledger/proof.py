@@ -18,12 +18,15 @@ import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ledger.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.errors import Malformed, Refused
 from ledger.note import VerifierKey, decode_base64
-from ledger.reader import LogReader
 from ledger.tlog import HASH_SIZE, leaf_hash, verify_inclusion
+
+if TYPE_CHECKING:
+    from ledger.reader import LogReader  # which verifies proofs itself, to follow keys
 
 _HEADER = "c2sp.org/tlog-proof@v1"
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})\Z")

@@ -16,6 +16,7 @@ from ledger.layout import LOG
 from ledger.note import VerifierKey
 from ledger.storage.port import Storage
 from ledger.tlog import consistency_proof, inclusion_proof, tree_root
+from ledger.trust import follow_keys
 from ledger.view import LogView
 
 
@@ -40,7 +41,9 @@ class LogReader:
 
     def refresh(self) -> LogCheckpoint:
         """Load the newest state of the log, which must continue the one known before."""
-        loaded = LogView.load(self._storage, self._verifiers, log=self._log, origin=self._origin)
+        # A foreign log has no keys of its own beside it.
+        keys = follow_keys(self._storage, self._verifiers) if self._log == LOG else self._verifiers
+        loaded = LogView.load(self._storage, keys, log=self._log, origin=self._origin)
         if self._loaded is not None:
             _check_continues(self._loaded.checkpoint, loaded)
         self._loaded = loaded
@@ -84,6 +87,10 @@ class LogReader:
         """(index, event) from `start` to before `end`, or to the last one."""
         for index, entry in self.entries(start, end):
             yield index, _decode(index, entry)
+
+    def hash(self, level: int, index: int) -> bytes:
+        """The hash of the complete subtree (level, index): a `HashReader`."""
+        return self._view.hash(level, index)
 
     def leaf_hash(self, index: int) -> bytes:
         return self._view.hash(0, index)

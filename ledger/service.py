@@ -132,7 +132,7 @@ class LogService:
         self._mutex = threading.Lock()
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._closing = threading.Event()
-        _write_private(endpoint, {"port": self.port, "token": self._token, "pid": os.getpid()})
+        _write_private(endpoint, {"port": self.port, "token": self._token, "pid": os.getpid(), "host": socket.gethostname()})
         self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
         self._acceptor.start()
 

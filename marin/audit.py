@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from ledger import Finding, LedgerError, LogCheckpoint, LogReader, Store, VerifierKey, check, open_storage
+from ledger import (
+    Event,
+    Finding,
+    LedgerError,
+    LogCheckpoint,
+    LogReader,
+    Store,
+    VerifierKey,
+    check,
+    open_storage,
+)
+from marin.evidence import ANCHORED, Vouched, gather
 from marin.root import open_root, root_location
 
 
@@ -16,6 +29,8 @@ class Audit:
     findings: tuple[Finding, ...]
     checkpoint: LogCheckpoint | None
     artifacts: int | None
+    vouched: tuple[Vouched, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -23,30 +38,43 @@ class Audit:
         return not self.findings
 
 
-def audit_log(vkeys: Sequence[str] = (), *, log_only: bool = False, foreign: bool = False) -> Audit:
-    """Check the root that is in use, under its own key unless others are given.
+def audit_log(
+    vkeys: Sequence[VerifierKey] = (),
+    *,
+    log_only: bool = False,
+    foreign: bool = False,
+    authorities: Path | None = None,
+    workers: int | None = None,
+) -> Audit:
+    """Check the root that is in use, under its own key unless others are given, and what others vouch for it.
 
-    ``foreign``: the root itself is a tlog-tiles folder, without a store and without events.
+    ``foreign``: the root itself is a tlog-tiles folder, without a store and without events. ``authorities``: PEM file of
+    those whose time stamps count. ``workers``: processes that look into entries, as many as there are cores by default.
     """
     if vkeys:
-        storage = open_storage(root_location(), readonly=True)
-        keys = [VerifierKey.parse(key.strip()) for key in vkeys]
+        storage, keys = open_storage(root_location(), readonly=True), list(vkeys)
     else:
         root = open_root()
         storage, keys = root.storage, [root.verifier]
     hashing = not (log_only or foreign)
     log = "" if foreign else "log"
-    findings = check(storage, keys, deep=hashing, log=log, entries_are_events=not foreign)
+    anchored: list[tuple[int, Event]] = []
+    findings = check(storage, keys, deep=hashing, log=log, entries_are_events=not foreign,
+                     workers=workers or os.cpu_count() or 1, of_type={ANCHORED: anchored})
     held = None
     if hashing:
         store = Store(storage)
         findings += absent_files(store)
         held = sum(1 for _ in store.digests())
+    reader = LogReader(storage, keys, log=log)
     try:
-        newest = LogReader(storage, keys, log=log).checkpoint()
+        newest = reader.checkpoint()
     except LedgerError:
-        newest = None  # the findings say why
-    return Audit(tuple(findings), newest, held)
+        return Audit(tuple(findings), None, held)  # the findings say why
+    if foreign:
+        return Audit(tuple(findings), newest, held)
+    evidence = gather(storage, reader, keys, anchored, authorities=authorities)
+    return Audit((*findings, *evidence.findings), newest, held, evidence.vouched, evidence.undecided)
 
 
 def absent_files(store: Store) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -41,6 +42,7 @@ from ledger import (
     open_storage,
 )
 from marin.events import schema_checks
+from marin.writer import RootWriter
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +53,6 @@ VKEY = "vkey"
 CHECKPOINT = "log/checkpoint"
 _NEIGHBOURS = 256
 """Events that are this near to each other are read in one go: the log keeps them in one file."""
-LOCK_SECONDS = 60.0
-"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,18 @@ class Root:
         """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""
         if _appender is not None:
             return _appender(self, drafts)
-        with Log.open(self.storage, self.signer(), types=event_types(), wait=LOCK_SECONDS) as writer:
+        with closing(self.writer()) as writer:
             return writer.append(drafts)
+
+    def writer(self) -> RootWriter:
+        """Appends through the service while one runs, else by opening the log. Close it."""
+        return RootWriter(self.storage, self.verifier.name, self.endpoint, self.signer, event_types())
+
+    @property
+    def endpoint(self) -> Path:
+        """Where a running append service (`marin ledger serve`) says its port and token."""
+        remote = f"-{digest_bytes(self.location.encode())[7:39]}" if "://" in self.location else ""
+        return self.local / f"service{remote}.json"
 
     def history(self, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
         """The events so far. The read model finds them; each that is given out is verified in the log itself. Whoever
@@ -216,11 +226,11 @@ def open_root(location: str | None = None) -> Root:
     return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier)
 
 
-def create_root(location: str | None = None, *, origin: str | None = None) -> Root:
+def create_root(location: str | None = None, *, origin: str | None = None, hybrid: bool = False) -> Root:
     """Make a root with an empty log, and its signing key unless ``MARIN_KEY`` names one that exists.
 
     An interrupted call leaves a key, or a key and a verifier key; the next call goes on with them. A complete root
-    is opened and left as it is.
+    is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
     """
     where = root_location(location)
     storage = open_storage(where)
@@ -235,7 +245,7 @@ def create_root(location: str | None = None, *, origin: str | None = None) -> Ro
                               cure="leave --origin out, or make a new key")
         else:
             name = origin or f"marin.local/{secrets.token_hex(4)}"
-            signer = create_key(key_path(name), name)
+            signer = create_key(key_path(name), name, hybrid=hybrid)
         storage.ensure(VKEY, f"{signer.verifier}\n".encode())
     root = open_root(where)
     if origin is not None and origin != root.verifier.name:

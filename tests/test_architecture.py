@@ -34,7 +34,7 @@ CONFINED = {
 
 # msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/test_canonical.py
 LEDGER_MAY_IMPORT = {"cryptography", "filelock", "ml_dtypes", "msgspec", "numpy", "obstore", "orjson", "pyfastcdc",
-                     "rfc8785", "zstandard"}
+                     "rfc3161_client", "rfc8785", "zstandard"}
 
 HEAVY = {"datasets", "dvc", "equinox", "haliax", "hydra", "jax", "jaxlib", "levanter", "matplotlib", "mlflow", "numpy",
          "obstore", "pandas", "ray", "rich", "tensorstore", "tokenizers", "torch", "transformers", "wandb"}

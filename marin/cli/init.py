@@ -13,22 +13,28 @@ from marin.root import Root, create_root, key_path
 @click.command()
 @click.option("--origin", metavar="NAME",
               help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]")
+@click.option("--passphrase", is_flag=True, help="Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]")
+@click.option("--hybrid", is_flag=True, help="Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
 @click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def init(origin: str | None, quiet: bool, as_json: bool) -> None:
+def init(origin: str | None, passphrase: bool, hybrid: bool, quiet: bool, as_json: bool) -> None:
     """Make a root with its log, and a signing key.
 
     The key goes to the user's configuration folder (or where MARIN_KEY says) with mode 0600, never into the root or
-    into Git; MARIN_KEY_PASSPHRASE encrypts it. The verifier key that is printed is what others need to check the log:
-    publish it. Running this again changes nothing.
+    into Git; a passphrase encrypts it, and is then taken from MARIN_KEY_PASSPHRASE whenever the key signs. The verifier
+    key that is printed is what others need to check the log: publish it. Running this again changes nothing.
 
     \b
     Examples:
       marin init
       marin init --origin example.org/babylm --json
+      marin init --passphrase --hybrid
       MARIN_ROOT=/data/ledger marin init
     """
-    root = create_root(origin=origin)
+    if passphrase:
+        # Also for the rest of this process, which signs the empty log with the key.
+        os.environ["MARIN_KEY_PASSPHRASE"] = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    root = create_root(origin=origin, hybrid=hybrid)
     if as_json:
         print_json({"root": root.location, "origin": root.verifier.name, "vkey": str(root.verifier),
                     "key": str(key_path(root.verifier.name))})

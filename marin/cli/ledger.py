@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,13 +17,17 @@ from ledger import (
     LogProof,
     Receipt,
     Refused,
-    VerifierKey,
+    Spool,
     digest_bytes,
     make_proof,
     verify_proof,
 )
 from marin.audit import audit_log
+from marin.cli.anchor import anchor
+from marin.cli.key import key
 from marin.cli.output import describe_finding, print_json
+from marin.cli.service import publish, serve
+from marin.cli.witness import parse_vkey, witness
 from marin.errors import UsageError
 from marin.files import write_whole
 from marin.root import open_root
@@ -39,6 +44,10 @@ def ledger() -> None:
     """
 
 
+for member in (serve, publish, witness, anchor, key):
+    ledger.add_command(member)
+
+
 @ledger.command()
 @click.option("--type", "type_", metavar="T", help="Type of the event, such as note.added/v1.")
 @click.option("--stream", metavar="S", help="Stream that the event belongs to, such as run/2khr7ocq.")
@@ -47,10 +56,15 @@ def ledger() -> None:
 @click.option("--expect-seq", type=click.IntRange(min=0), metavar="N", help="Refuse unless the event gets this number.")
 @click.option("--batch", type=click.File("rb"), metavar="FILE",
               help="Many events, one JSON object a line with type, stream, body and optional id; all or none.")
+@click.option("--spool", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Make the batch durable in this folder first, then send all that lies there until acknowledged.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an event: index, leaf_hash, seq, tree_size.")
 def append(type_: str | None, stream: str | None, body: Any, id_: str | None, expect_seq: int | None, batch: Any,
-           as_json: bool) -> None:
+           spool: Path | None, as_json: bool) -> None:
     """Append an event, or a batch of them, and return when they are durable under a signed checkpoint.
+
+    Goes through the append service (`marin ledger serve`) while one runs for this root, else to the log itself. With
+    --spool nothing is lost when neither can be reached: the next call with the same folder sends it again.
 
     \b
     Examples:
@@ -68,8 +82,17 @@ def append(type_: str | None, stream: str | None, body: Any, id_: str | None, ex
                              cure="see `marin ledger append --help`")
         value = parse_object(body.read(), where=f"--body {body.name}")
         drafts = [Draft(type_, stream, value, id=id_, expect_seq=expect_seq)]
-    for receipt in open_root().append(drafts) if drafts else []:
-        _print_receipt(receipt, as_json=as_json)
+    root = open_root()
+    if not drafts:
+        click.echo(f"{batch.name} holds no events: nothing was appended", err=True)
+    elif spool is None:
+        for receipt in root.append(drafts):
+            _print_receipt(receipt, as_json=as_json)
+    else:
+        with closing(Spool(spool, root.writer)) as waiting:
+            waiting.put(drafts)
+            for receipt in waiting.drain():
+                _print_receipt(receipt, as_json=as_json)
 
 
 def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
@@ -153,12 +176,17 @@ def checkpoint(as_json: bool) -> None:
 @ledger.command()
 @click.option("--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
 @click.option("--log-only", is_flag=True, help="Do not hash the artifacts of the store.")
+@click.option("--ca", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="Certificates (PEM) of time stamp authorities to trust.  [default: the root's, the system's]")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Processes that look into entries.  [default: all cores]")
 @click.option("--foreign", is_flag=True, help="The root is any C2SP tlog-tiles log: its entries need not be events.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
-def fsck(vkeys: tuple[str, ...], log_only: bool, foreign: bool, as_json: bool) -> None:
+def fsck(vkeys: tuple[str, ...], log_only: bool, ca: Path | None, workers: int | None, foreign: bool, as_json: bool) -> None:
     """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
 
-    Never stops at the first finding; each is one line, and then the exit status is 1. Nothing is changed.
+    Also what witnesses, time stamps and Git commits say about it. Never stops at the first finding; each is one line,
+    and then the exit status is 1. Nothing is changed.
 
     \b
     Examples:
@@ -169,13 +197,18 @@ def fsck(vkeys: tuple[str, ...], log_only: bool, foreign: bool, as_json: bool) -
     if foreign and not vkeys:
         raise UsageError("a foreign log needs a key", expected="--vkey KEY", found="none",
                          cure="its operator publishes the verifier key")
-    audit = audit_log(vkeys, log_only=log_only, foreign=foreign)
+    keys = [parse_vkey(vkey) for vkey in vkeys]
+    audit = audit_log(keys, log_only=log_only, foreign=foreign, authorities=ca, workers=workers)
     if as_json:
         print_json({"whole": audit.whole, "findings": [describe_finding(finding) for finding in audit.findings],
-                    "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None})
+                    "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,
+                    "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in audit.vouched],
+                    "undecided": list(audit.undecided)})
     else:
-        for finding in audit.findings:
-            click.echo(str(finding))
+        for line in (*audit.findings, *audit.vouched):
+            click.echo(str(line))
+        for text in audit.undecided:
+            click.echo(text, err=True)
         if audit.whole and audit.checkpoint:
             held = "" if audit.artifacts is None else f", {audit.artifacts} artifacts"
             click.echo(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
@@ -218,7 +251,7 @@ def verify_proof_(file: BinaryIO, vkeys: tuple[str, ...], entry: BinaryIO | None
     Examples:
       marin ledger verify-proof 41.tlog-proof --vkey "$(cat .marin/vkey)"
     """
-    keys = [VerifierKey.parse(key.strip()) for key in vkeys]
+    keys = [parse_vkey(key.strip()) for key in vkeys]
     shown = verify_proof(LogProof.parse(file.read()), keys, entry=entry.read() if entry else None)
     if as_json:
         print_json({"index": shown.index, "entry": digest_bytes(shown.entry), "signers": list(shown.signers),

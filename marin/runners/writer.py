@@ -23,10 +23,11 @@ from typing import Any
 from ledger import Draft, GroupCommit, LedgerError, Locked, Log, LogCheckpoint, Receipt, Spool, Unavailable
 from marin import events
 from marin.events import Body
-from marin.root import LOCK_SECONDS, Root, event_types, open_root
+from marin.root import Root, event_types, open_root
 from marin.runners.cluster import NAMESPACE
 from marin.runners.jobs import error_of, parts_of
 from marin.runs import stream_of
+from marin.writer import LOCK_SECONDS
 
 ANSWER_SECONDS = LOCK_SECONDS + 60.0
 """How long a worker waits for one acknowledgement before it sends again: longer than the actor may wait for the lock."""

@@ -1,0 +1,77 @@
+"""`marin ledger key`: the keys that sign this log, changing them, and ending what an old one may sign."""
+
+from __future__ import annotations
+
+import click
+
+from ledger import follow_keys
+from marin.cli.output import print_fields, print_json, print_table
+from marin.keys import retire as retire_key
+from marin.keys import rotate as rotate_key
+from marin.root import open_root
+
+
+@click.group()
+def key() -> None:
+    """The keys of this log: list, rotate, retire.
+
+    Changes are events of the log, with a proof of each below keys/ in the root, so that whoever trusts an older key of
+    the log finds the newer ones by himself.
+    """
+
+
+@key.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def list_(as_json: bool) -> None:
+    """List the keys whose signatures count, and up to which size.
+
+    \b
+    Examples:
+      marin ledger key list
+    """
+    root = open_root()
+    keys = follow_keys(root.storage, [root.verifier])
+    if as_json:
+        print_json([{"id": f"{k.key_id:08x}", "vkey": str(k), "until": k.until} for k in keys])
+    else:
+        print_table(("id", "counts", "vkey"),
+                    [(f"{k.key_id:08x}", "always" if k.until is None else f"up to size {k.until}", str(k)[:100]) for k in keys],
+                    empty="no keys")
+
+
+@key.command()
+@click.option("--hybrid", is_flag=True, help="The new key signs with ML-DSA-44 (FIPS 204) beside Ed25519.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def rotate(hybrid: bool, as_json: bool) -> None:
+    """Make a new key, record it in the log under the old one, and sign with it from now on.
+
+    The old key's file is kept beside the new one, and what it signed stays valid; `retire` ends that. Publish the new
+    verifier key that is printed. Interrupted, the next call finishes it.
+
+    \b
+    Examples:
+      marin ledger key rotate
+    """
+    done = rotate_key(open_root(), hybrid=hybrid)
+    if as_json:
+        print_json({"vkey": str(done.new), "old": str(done.old), "key": str(done.key), "kept": str(done.kept)})
+    else:
+        print_fields([("vkey", str(done.new)), ("key", str(done.key)), ("old vkey", str(done.old)), ("kept", str(done.kept))])
+        click.echo(f"`marin ledger key retire {done.old.key_id:08x}` ends what the old key may sign", err=True)
+
+
+@key.command()
+@click.argument("name", metavar="KEY")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def retire(name: str, as_json: bool) -> None:
+    """From now on signatures of KEY count only for the log as it was: a verifier key, or the eight digits of its id.
+
+    \b
+    Examples:
+      marin ledger key retire 1a2b3c4d
+    """
+    retired, until = retire_key(open_root(), name)
+    if as_json:
+        print_json({"vkey": str(retired), "until": until})
+    else:
+        click.echo(f"{retired.name}+{retired.key_id:08x} counts up to size {until}, and no further")

@@ -1,0 +1,116 @@
+"""`marin ledger serve` and `marin ledger publish`: the one writer for many processes, and the log for foreign tools."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from ledger import LedgerError, Log, LogService, mirror_log, open_storage
+from marin.cli.output import print_json
+from marin.root import Root, event_types, open_root
+from marin.witnesses import ask_all, load_policy
+
+_LOG = logging.getLogger(__name__)
+PUBLISH_SECONDS = 1.0
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any that is free", metavar="N",
+              help="Port on the loopback interface.")
+@click.option("--max-events", type=click.IntRange(min=1), default=4000, show_default=True, metavar="N",
+              help="Commit when so many events wait.")
+@click.option("--max-wait", type=click.FloatRange(0, 10), default=0.0, show_default=True, metavar="SECONDS",
+              help="Wait so long for more events before a commit.")
+@click.option("--witness-every", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
+              help="How often the witnesses of this root, if it has any, are asked to cosign.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: origin, port, endpoint, pid.")
+def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_json: bool) -> None:
+    """Append for other processes, until interrupted: one writer, many clients.
+
+    Listens on the loopback interface only. Port and token lie in the root, in a file that only this user can read;
+    `marin ledger append`, stages and runs on this root find it and append through it by themselves. What waits is
+    committed together, and each client is answered when its events are durable under a signed checkpoint.
+
+    \b
+    Examples:
+      marin ledger serve
+      marin ledger serve --json --max-wait 0.005 &
+    """
+    root = open_root()
+    with (
+        asked_to_stop() as stop,
+        Log.open(root.storage, root.signer(), types=event_types()) as log,
+        LogService(log, root.endpoint, port=port, max_events=max_events, max_seconds=max_wait) as service,
+    ):
+        if as_json:
+            print_json({"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()})
+        else:
+            click.echo(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
+        sys.stdout.flush()
+        _tend(root, log, stop, witness_every)
+
+
+def _tend(root: Root, log: Log, stop: threading.Event, witness_every: float) -> None:
+    """Publish what is committed, and keep the witnesses up to date, until asked to stop."""
+    turns, every = 0, max(1, round(witness_every / PUBLISH_SECONDS))
+    seen = -1
+    while not stop.wait(PUBLISH_SECONDS):
+        try:
+            log.publish()
+            if turns % every == 0 and log.checkpoint.size != seen and load_policy(root.storage) is not None:
+                seen = log.checkpoint.size
+                for name, error in ask_all(root.storage, log, [root.verifier]).failed:
+                    _LOG.warning("witness %s: %s", name, error)
+        except LedgerError as error:
+            _LOG.warning("tried again later: %s", error)
+        turns += 1
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """Set when this process is asked to end by SIGINT or SIGTERM."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@click.command()
+@click.option("--to", "target", metavar="ADDRESS", help="Also bring the published log there: a folder, gs:// or s3://.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def publish(target: str | None, as_json: bool) -> None:
+    """Make tiles of all that is committed, so that foreign tools see it too; and copy the log elsewhere.
+
+    A log is published by itself when its writer closes it; this does it for one whose writer was killed. With --to, the
+    tlog-tiles log also goes to another place, checkpoint last, after a check that it continues what is there. Then
+    `marin ledger fsck --root ADDRESS --log-only --vkey KEY` audits it anywhere.
+
+    \b
+    Examples:
+      marin ledger publish
+      marin ledger publish --to gs://bucket/log
+    """
+    root = open_root()
+    if root.storage.writable and not root.endpoint.exists():  # a running service publishes by itself
+        with Log.open(root.storage, root.signer(), types=event_types()) as log:
+            log.publish()
+    published = root.reader().published()
+    done: dict[str, object] = {"origin": published.origin, "size": published.size, "root": published.root.hex()}
+    if target is not None:
+        copied = mirror_log(root.storage, open_storage(target), [root.verifier])
+        done |= {"to": target, "files": copied.files, "from_size": copied.old_size, "size": copied.new_size}
+    if as_json:
+        print_json(done)
+    else:
+        there = f", {done['files']} files to {target}" if target is not None else ""
+        click.echo(f"published: {done['size']} entries of {published.origin}{there}")

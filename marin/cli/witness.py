@@ -1,0 +1,182 @@
+"""`marin ledger witness`: others who vouch that this log only ever appended, and being such a witness oneself."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from ledger import (
+    Cosigner,
+    Log,
+    Malformed,
+    PolicyWitness,
+    PosixStorage,
+    Signer,
+    VerifierKey,
+    Witness,
+    WitnessServer,
+    create_key,
+    load_signer,
+)
+from marin.cli.output import print_fields, print_json
+from marin.cli.service import asked_to_stop
+from marin.errors import UsageError
+from marin.root import event_types, open_root
+from marin.witnesses import Asked, add_witness, ask_all, load_policy
+
+_LOG = logging.getLogger(__name__)
+
+
+@click.group()
+def witness() -> None:
+    """Witnesses: whom to ask, asking them, and being one (C2SP tlog-witness).
+
+    A witness cosigns a checkpoint only with a proof that it continues the one it cosigned before.
+    """
+
+
+@witness.command()
+@click.argument("address")
+@click.option("--vkey", required=True, metavar="KEY", help="The verifier key of the witness, as its operator publishes it.")
+@click.option("--name", metavar="NAME", help="Its name in the policy.  [default: the key's name]")
+@click.option("--need", type=click.IntRange(min=1), metavar="N", help="How many of all witnesses must cosign.  [default: all]")
+@click.option("--ask/--no-ask", default=True, help="Ask it at once.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, as_json: bool) -> None:
+    """Add the witness at ADDRESS to the policy of this root, and have it cosign.
+
+    The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger fsck`
+    and `marin verify` want a checkpoint that so many witnesses cosigned.
+
+    \b
+    Examples:
+      marin ledger witness add https://witness.example --vkey witness.example/w1+1a2b3c4d+BA... --need 2
+    """
+    if not re.match(r"https?://[^\s]+\Z", address):
+        raise UsageError("not the address of a witness", where=address, expected="https://…")
+    key = parse_vkey(vkey)
+    if key.algorithm not in (0x04, 0x06):
+        raise UsageError("not the key of a witness", where=vkey[:80], expected="a cosignature key (0x04 or 0x06)",
+                         found=f"algorithm {key.algorithm:#04x}", cure="ask its operator for the witness's verifier key")
+    root = open_root()
+    policy = add_witness(root.storage, root.verifier, PolicyWitness(name or key.name, key, address.rstrip("/")), need)
+    _LOG.info("the policy is now %s", policy.describe())
+    if ask:
+        _ask(as_json=as_json)
+    elif as_json:
+        print_json({"policy": policy.describe(), "witnesses": [w.name for w in policy.witnesses]})
+    else:
+        click.echo(f"policy: {policy.describe()}")
+
+
+@witness.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: size, cosigned, failed, met.")
+def ask(as_json: bool) -> None:
+    """Ask all witnesses of this root to cosign the newest checkpoint, and publish what they sign.
+
+    Exit status 1 when the policy is not met. A witness that saw another history says which two roots conflict.
+
+    \b
+    Examples:
+      marin ledger witness ask
+    """
+    _ask(as_json=as_json)
+
+
+def _ask(*, as_json: bool) -> None:
+    root = open_root()
+    with Log.open(root.storage, root.signer(), types=event_types()) as log:
+        asked = ask_all(root.storage, log, [root.verifier])
+    _show(asked, as_json=as_json)
+    if asked.unmet is not None:
+        click.get_current_context().exit(1)
+
+
+def _show(asked: Asked, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"size": asked.size, "cosigned": list(asked.cosigned), "met": asked.unmet is None,
+                    "failed": {name: str(error) for name, error in asked.failed}})
+        return
+    for name, error in asked.failed:
+        click.echo(f"{name}: {error}", err=True)
+    click.echo(f"size {asked.size} cosigned by {', '.join(asked.cosigned) or 'nobody'}")
+    if asked.unmet is not None:
+        click.echo(str(asked.unmet), err=True)
+
+
+@witness.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def policy(as_json: bool) -> None:
+    """Show the policy of this root: which witnesses, and how many of them.
+
+    \b
+    Examples:
+      marin ledger witness policy
+    """
+    found = load_policy(open_root().storage)
+    if as_json:
+        print_json({"policy": found.describe() if found else None,
+                    "witnesses": [{"name": w.name, "vkey": str(w.key), "url": w.url} for w in found.witnesses] if found else []})
+    elif found is None:
+        click.echo("this root has no witnesses", err=True)
+    else:
+        click.echo(str(found), nl=False)
+
+
+@witness.command()
+@click.option("--log", "logs", multiple=True, required=True, metavar="KEY", help="Verifier key of a log to watch; repeatable.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".marin-witness"), show_default=True,
+              metavar="DIR", help="Where it remembers what it cosigned, and has its key.")
+@click.option("--name", default="marin.local/witness", show_default=True, metavar="NAME", help="Name of a key that is made new.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any that is free", metavar="N",
+              help="Port to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Interface to listen on.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: address, vkeys.")
+def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, as_json: bool) -> None:
+    """Be a witness for other logs, until interrupted.
+
+    The key is made on the first start, in the folder, with mode 0600. A witness whose folder was put back to an older
+    state would cosign what it has seen already a second time: keep the folder.
+
+    \b
+    Examples:
+      marin ledger witness serve --log "$(cat /data/ledger/vkey)" --port 8080
+    """
+    keys: dict[str, list[VerifierKey]] = {}
+    for text in logs:
+        key = parse_vkey(text)
+        keys.setdefault(key.name, []).append(key)
+    path = folder / "key"
+    signer = load_signer(path) if path.exists() else create_key(path, name)
+    cosigners = _cosigners(signer)
+    vkeys = [str(cosigner.verifier) for cosigner in cosigners]
+    with asked_to_stop() as stop, WitnessServer(Witness(PosixStorage(folder), cosigners, keys), host=host, port=port) as server:
+        if as_json:
+            print_json({"address": server.address, "vkeys": vkeys, "logs": list(keys)})
+        else:
+            print_fields([("address", server.address), *(("vkey", vkey) for vkey in vkeys), *(("log", log) for log in keys)])
+        sys.stdout.flush()
+        _until(stop)
+
+
+def _until(stop: threading.Event) -> None:
+    while not stop.wait(3600):
+        pass
+
+
+def _cosigners(signer: Signer) -> list[Cosigner]:
+    return [Cosigner(signer.name, signer.key), *(c for c in signer.companions if isinstance(c, Cosigner))]
+
+
+def parse_vkey(text: str) -> VerifierKey:
+    """A verifier key that was given on the command line; wrong usage where it is none."""
+    try:
+        return VerifierKey.parse(text)
+    except Malformed as error:
+        raise UsageError(error.what, where=error.where or repr(text[:80]), expected=error.expected, found=error.found,
+                         cure=error.cure or "copy the whole line that `marin init` printed") from None

@@ -1,0 +1,70 @@
+"""How events reach the one writer of a root's log: through the append service while one runs, else by the log itself.
+
+Several processes append at once through `marin ledger serve`. Whoever has events looks for its endpoint first, and
+opens the log only where there is none; a service that starts or ends meanwhile is noticed, for drafts carry their
+ids and handing them in twice makes one event.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ledger import Draft, EventTypes, Locked, Log, LogClient, Receipt, Refused, Signer, Storage, Unavailable
+
+LOCK_SECONDS = 60.0
+"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+_TURN_SECONDS = 1.0
+"""How long the lock is waited for before the service is looked for again."""
+
+
+class RootWriter:
+    """Appends to one log, however that can be done right now. `close` it when done."""
+
+    def __init__(self, storage: Storage, origin: str, endpoint: Path, signer: Callable[[], Signer], types: EventTypes) -> None:
+        """``signer`` is asked for only where the log must be opened here: a client of the service needs no key."""
+        self._storage, self._origin, self._endpoint = storage, origin, endpoint
+        self._signer, self._types = signer, types
+        self._client: LogClient | None = None
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Append one atomic batch, and return when it is durable.
+
+        Raises:
+            Locked: another writer, which is no service, has held the log for a minute.
+        """
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            client = self._connect()
+            if client is not None:
+                try:
+                    return client.append(drafts)
+                except Unavailable:
+                    self.close()  # it ended: what it had committed is found by the ids
+            try:
+                with Log.open(self._storage, self._signer(), types=self._types, wait=_TURN_SECONDS) as log:
+                    return log.append(drafts)
+            except Locked:
+                if time.monotonic() > deadline:
+                    raise
+
+    def close(self) -> None:
+        """Leave the service."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connect(self) -> LogClient | None:
+        if self._client is not None or not self._endpoint.exists():
+            return self._client
+        try:
+            client = LogClient(self._endpoint)
+        except Unavailable:
+            return None  # left behind by a service that was killed
+        if client.origin != self._origin:
+            client.close()
+            raise Refused("the append service serves another log", where=str(self._endpoint), expected=self._origin,
+                          found=client.origin, cure="stop that service, or name the right root")
+        self._client = client
+        return client

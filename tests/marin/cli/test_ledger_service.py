@@ -1,0 +1,289 @@
+"""The commands around the log as a user meets them: serve, spool, witness, anchor, key, publish. Servers are processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger import Draft, LogClient, Unavailable
+from marin.root import open_root
+
+Marin = Any
+Start = Callable[..., "Server"]
+EVENT = ("ledger", "append", "--type", "note.added/v1", "--stream", "notes", "--body", "-", "--json")
+
+
+class Server:
+    """A command that runs until it is told to end; `ready` is the line of JSON that it began with."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "marin.cli.main", *arguments, "--json"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1].decode()
+        self.ready = json.loads(line)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[Server] = []
+
+    def begin(*arguments: str) -> Server:
+        started.append(Server(*arguments))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        if server.process.poll() is None:
+            server.stop()
+
+
+def test_appends_go_through_the_service_by_themselves(marin: Marin, root: Path, start: Start) -> None:
+    server = start("ledger", "serve")
+    endpoint = Path(server.ready["endpoint"])
+    assert stat.S_IMODE(endpoint.stat().st_mode) == 0o600
+    assert [marin(*EVENT, stdin=b"{}").json["index"] for _ in range(3)] == [0, 1, 2]
+    assert open_root().append([Draft("note.added/v1", "notes", {})])[0].index == 3  # as stages do
+    assert server.stop(signal.SIGINT) == 0
+    assert not endpoint.exists()
+    assert marin(*EVENT, stdin=b"{}").json["index"] == 4
+    assert marin("ledger", "fsck", "--json").json["whole"]
+
+
+def test_a_client_of_the_service_needs_no_key(marin: Marin, root: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    start("ledger", "serve")
+    monkeypatch.setenv("MARIN_KEY", "/nowhere")
+    assert marin(*EVENT, stdin=b"{}").json["index"] == 0
+
+
+def test_a_service_that_was_killed_keeps_nobody_from_appending(marin: Marin, root: Path, start: Start) -> None:
+    server = start("ledger", "serve")
+    assert marin(*EVENT, "--id", "one", stdin=b"{}").json["index"] == 0
+    server.stop(signal.SIGKILL)
+    assert Path(server.ready["endpoint"]).exists()
+    assert marin(*EVENT, "--id", "one", stdin=b"{}").json["index"] == 0
+    assert marin(*EVENT, stdin=b"{}").json["index"] == 1
+    assert marin("ledger", "fsck").status == 0
+
+
+def test_a_service_of_another_machine_or_log_is_not_used(marin: Marin, root: Path, start: Start) -> None:
+    server = start("ledger", "serve")
+    endpoint = Path(server.ready["endpoint"])
+    content = json.loads(endpoint.read_text())
+    assert content["host"] == socket.gethostname()
+    copy = endpoint.with_name("copy.json")
+    copy.write_text(json.dumps(content | {"host": "elsewhere"}))
+    copy.chmod(0o600)
+    with pytest.raises(Unavailable, match="another machine"):
+        LogClient(copy)
+    other = root.parent / "other"
+    assert marin("init", "--root", other, "--origin", "other.test/log").status == 0
+    (other / "service.json").write_text(json.dumps(content))
+    (other / "service.json").chmod(0o600)
+    refused = marin(*EVENT, "--root", other, stdin=b"{}")
+    assert (refused.status, "another log" in refused.err) == (2, True)
+    (other / "service.json").chmod(0o644)
+    assert "0644" in marin(*EVENT, "--root", other, stdin=b"{}").err
+
+
+def test_a_second_service_is_told_who_holds_the_log(marin: Marin, root: Path, start: Start) -> None:
+    server = start("ledger", "serve")
+    second = marin("ledger", "serve")
+    assert second.status == 1
+    assert f"held by process {server.process.pid}" in second.err
+
+
+def test_a_spool_is_sent_again_until_it_is_acknowledged(marin: Marin, root: Path, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = tmp_path / "spool"
+    batch = tmp_path / "batch.jsonl"
+    batch.write_text('{"type": "note.added/v1", "stream": "notes", "body": {}, "id": "a"}\n')
+    with monkeypatch.context() as away:
+        away.setenv("MARIN_KEY", "/nowhere")
+        away.setattr("time.monotonic", iter(range(0, 100_000, 50)).__next__)
+        lost = marin("ledger", "append", "--batch", batch, "--spool", spool)
+    assert lost.status == 3
+    assert len(list((spool / "spool").iterdir())) == 1
+    batch.write_text(batch.read_text().replace('"a"', '"b"'))
+    sent = marin("ledger", "append", "--batch", batch, "--spool", spool, "--json")
+    assert [line["index"] for line in sent.lines] == [0, 1]
+    assert list((spool / "spool").iterdir()) == []
+
+
+def test_an_empty_batch_says_so(marin: Marin, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n\n")
+    outcome = marin("ledger", "append", "--batch", tmp_path / "empty", "--json")
+    assert (outcome.status, outcome.data) == (0, b"")
+    assert "holds no events" in outcome.err
+
+
+def test_witnesses_cosign_and_a_fork_is_refused_with_both_roots(marin: Marin, root: Path, start: Start) -> None:
+    vkey = (root / "vkey").read_text().strip()
+    marin(*EVENT, stdin=b"{}")
+    for number, need in ((1, 1), (2, 2)):
+        witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", f"w{number}", "--name", f"w.test/{number}")
+        added = marin("ledger", "witness", "add", witness.ready["address"], "--vkey", witness.ready["vkeys"][0],
+                      "--need", need, "--json")
+        assert (added.status, added.json["met"]) == (0, True), added.err
+    assert marin("ledger", "checkpoint").out.count("— w.test/") == 2
+    assert marin("ledger", "witness", "policy").out.endswith("group witnesses 2 w.test/1 w.test/2\nquorum witnesses\n")
+    (vouched,) = marin("ledger", "fsck", "--json").json["vouched"]
+    assert (vouched["kind"], vouched["size"], vouched["by"]) == ("witnesses", 1, "w.test/1, w.test/2")
+    fork = root.parent / "fork"
+    subprocess.run(["cp", "-r", str(root), str(fork)], check=True)
+    marin(*EVENT, stdin=b"{}")
+    assert marin("ledger", "witness", "ask", "--json").json["met"]
+    marin(*EVENT, "--root", fork, stdin=b'{"n": 1}')
+    forked = marin("ledger", "witness", "ask", "--root", fork)
+    assert forked.status == 1
+    roots = [marin("ledger", "checkpoint", "--json", "--root", where).json["root"] for where in (root, fork)]
+    assert all(found in forked.err for found in roots)
+    assert "two roots of the same size" in forked.err
+
+
+def test_a_witness_that_is_away_leaves_the_policy_unmet(marin: Marin, root: Path, start: Start) -> None:
+    vkey = (root / "vkey").read_text().strip()
+    witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w")
+    marin("ledger", "witness", "add", witness.ready["address"], "--vkey", witness.ready["vkeys"][0], "--no-ask")
+    witness.stop()
+    asked = marin("ledger", "witness", "ask")
+    assert asked.status == 1
+    assert "cannot be reached" in asked.err
+    audit = marin("ledger", "fsck")
+    assert audit.status == 1
+    assert "no checkpoint is witnessed" in audit.out
+    port = witness.ready["address"].rpartition(":")[2]
+    again = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w", "--port", port)
+    assert again.ready["vkeys"] == witness.ready["vkeys"]
+    assert marin("ledger", "witness", "ask").status == 0
+    assert marin("ledger", "fsck").status == 0
+
+
+@pytest.mark.parametrize("vkey", ["", "nonsense", "a+1+b", "x.test/log+00000000+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"])
+@pytest.mark.parametrize("command", [("fsck",), ("verify-proof", "-"), ("witness", "add", "http://127.0.0.1:9"),
+                                     ("witness", "serve")])
+def test_a_key_that_is_none_is_wrong_usage(marin: Marin, root: Path, command: tuple[str, ...], vkey: str) -> None:
+    option = "--log" if command == ("witness", "serve") else "--vkey"
+    outcome = marin("ledger", *command, option, vkey)
+    assert outcome.status == 2, outcome.err
+    assert "verifier key" in outcome.err
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_root_in_git_notes_and_trailers(marin: Marin, root: Path) -> None:
+    git("init", "-q")
+    git("config", "user.name", "t")
+    git("config", "user.email", "t@t")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    for _ in range(2):
+        marin(*EVENT, stdin=b"{}")
+    assert marin("ledger", "anchor", "--git-note", "HEAD", "--json").json["commit"] == git("rev-parse", "HEAD")
+    marin(*EVENT, stdin=b"{}")
+    git("commit", "-q", "--allow-empty", "-m", "run", "--trailer", marin("ledger", "anchor", "--git-trailer").out.strip())
+    marin(*EVENT, stdin=b"{}")
+    shown = marin("ledger", "anchor", "--check", "--json").json
+    assert [(v["kind"], v["size"]) for v in shown["vouched"]] == [("Git trailer", 3), ("Git note", 2)]
+    assert all(v["time"] for v in shown["vouched"])
+    assert marin("ledger", "anchor", "--git-note", "no-such-commit").status == 2
+    # The log is put back to before the commit: the commit remembers.
+    subprocess.run(["rm", "-rf", str(root / "log"), str(root / "projections")], check=True)
+    from ledger import Log
+
+    opened = open_root()
+    Log.create(opened.storage, opened.signer())
+    marin(*EVENT, stdin=b"{}")
+    outcome = marin("ledger", "anchor", "--check")
+    assert outcome.status == 1
+    assert "a commit names a longer log" in outcome.out
+    assert marin("ledger", "fsck").status == 1
+
+
+def test_one_way_to_anchor_at_a_time(marin: Marin, root: Path) -> None:
+    assert marin("ledger", "anchor").status == 2
+    assert marin("ledger", "anchor", "--check", "--git-trailer").status == 2
+    assert marin("ledger", "anchor", "--tsa", "http://127.0.0.1:9").status == 2  # an empty log
+    marin(*EVENT, stdin=b"{}")
+    assert marin("ledger", "anchor", "--tsa", "http://127.0.0.1:9").status == 3
+
+
+def test_keys_are_rotated_and_retired(marin: Marin, root: Path) -> None:
+    marin(*EVENT, stdin=b"{}")
+    old = (root / "vkey").read_text().strip()
+    rotated = marin("ledger", "key", "rotate", "--json").json
+    assert (rotated["old"], (root / "vkey").read_text().strip()) == (old, rotated["vkey"])
+    assert stat.S_IMODE(Path(rotated["kept"]).stat().st_mode) == stat.S_IMODE(Path(rotated["key"]).stat().st_mode) == 0o600
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    for vkey in (old, rotated["vkey"]):
+        assert marin("ledger", "fsck", "--vkey", vkey).status == 0
+    retired = marin("ledger", "key", "retire", old.split("+")[1], "--json").json
+    assert retired["until"] == 3
+    assert marin("ledger", "fsck", "--vkey", old).status == 0
+    assert marin("ledger", "key", "retire", rotated["vkey"]).status == 2
+    assert marin("ledger", "key", "retire", "nonsense").status == 2
+    assert [key["until"] for key in marin("ledger", "key", "list", "--json").json] == [None]
+
+
+def test_an_interrupted_rotation_is_finished_by_the_next(marin: Marin, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marin(*EVENT, stdin=b"{}")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("rotate_key", "kept_key"):
+        with monkeypatch.context() as killed:
+            killed.setattr(f"marin.keys.{name}", die)
+            assert marin("ledger", "key", "rotate").status == 130
+    done = marin("ledger", "key", "rotate", "--json").json
+    assert done["vkey"] == (root / "vkey").read_text().strip()
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    assert marin("ledger", "fsck", "--vkey", done["old"]).status == 0
+    events = [line for line in marin("log", "--json").lines if line["type"] == "log.key-rotated/v1"]
+    assert len(events) == 1
+
+
+def test_a_passphrase_is_asked_for_and_needed(marin: Marin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as one:
+        one.setenv("MARIN_KEY_PASSPHRASE", "")
+        made = marin("init", "--passphrase", "--hybrid", "--json", stdin=b"secret\nsecret\n")
+    assert made.status == 0, made.err
+    key = Path(json.loads(made.out.splitlines()[-1])["key"])
+    assert b"ENCRYPTED" in key.read_bytes()
+    monkeypatch.delenv("MARIN_KEY_PASSPHRASE", raising=False)
+    assert marin(*EVENT, stdin=b"{}").status == 3
+    monkeypatch.setenv("MARIN_KEY_PASSPHRASE", "wrong")
+    assert marin(*EVENT, stdin=b"{}").status == 2
+    monkeypatch.setenv("MARIN_KEY_PASSPHRASE", "secret")
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    key.chmod(0o640)
+    refused = marin(*EVENT, stdin=b"{}")
+    assert (refused.status, "0640" in refused.err, "chmod 600" in refused.err) == (2, True, True)
+
+
+def test_a_published_copy_audits_by_itself(marin: Marin, root: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        marin(*EVENT, stdin=b"{}")
+    target = tmp_path / "public"
+    assert marin("ledger", "publish", "--to", target, "--json").json["from_size"] == 0
+    vkey = (root / "vkey").read_text().strip()
+    assert marin("ledger", "fsck", "--root", target, "--log-only", "--vkey", vkey).status == 0
+    assert marin("ledger", "fsck", "--root", target / "log", "--foreign", "--vkey", vkey).status == 0
+    marin(*EVENT, stdin=b"{}")
+    assert marin("ledger", "publish", "--to", target, "--json").json["size"] == 4

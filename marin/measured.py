@@ -54,7 +54,8 @@ class Measured:
         known = self.by_step.get(step, [])
         if not work.known:
             recent = [item.seconds for item in known[-5:]]
-            return (median(recent), f"measured {len(recent)} times") if recent else None
+            said = "measured once" if len(recent) == 1 else f"measured {len(recent)} times"
+            return (median(recent), said) if recent else None
         comparable = [item for item in known if item.work.known and item.work.dtype == work.dtype and _amount(item.work) > 0]
         if not comparable or _amount(work) <= 0:
             return None

@@ -13,6 +13,7 @@ from ledger import Projection
 from marin.ancestry import Ancestor, Ancestry
 from marin.catalog import open_catalog
 from marin.cli.output import human_size, print_json
+from marin.errors import UsageError
 from marin.root import open_root
 
 if TYPE_CHECKING:
@@ -22,29 +23,28 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--html", "target", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write a self-contained page with samples of the data to this file (of a run).")
+              help="Write the data browser to this file: one self-contained page of a run, an artifact or an experiment.")
+@click.option("--train-steps", metavar="N,N", default="", help="With --html: which train steps to show the documents of.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array: every result of the tree once.")
-def lineage(name: str, target: Path | None, as_json: bool) -> None:
+def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> None:
     """Show what something was made of, back to the raw data: a tree of steps and digests.
 
     ID is a run (its id, a unique beginning of one, or latest), a step of one (latest/train), an artifact, a content or a
-    state (sha256:...), or the address of a graph's step. Content is followed across runs: what a run took over is shown
-    where it was made.
+    state (sha256:...), or the address of a graph's step; with --html also the name of an experiment. Content is
+    followed across runs: what a run took over is shown where it was made.
 
     \b
     Examples:
       marin lineage latest
       marin lineage latest/export --json
       marin lineage latest --html lineage.html
+      marin lineage latest --html lineage.html --train-steps 0,100
     """
     root = open_root()
     if target is not None:
-        # Here: the terminal's tree needs none of it.
-        from marin.tracking.lineage import lineage_page, read_samples
-        from marin.tracking.reading import run_record
+        from marin.tracking.browser import browser_page  # here: the terminal's tree needs none of it
 
-        record = run_record(root, name)
-        target.write_bytes(lineage_page(record, root.verifier.name, read_samples(record, root.store())))
+        target.write_bytes(browser_page(root, name, _numbers(train_steps)))
         click.echo(str(target))
         return
     with open_catalog(root) as catalog, Projection(root.projection_path(), root.reader()) as projection:
@@ -57,6 +57,16 @@ def lineage(name: str, target: Path | None, as_json: bool) -> None:
         click.echo("the run has no results yet", err=True)
     for end in ends:
         _print(end)
+
+
+def _numbers(text: str) -> list[int] | None:
+    """Train steps between commas; None when none were named."""
+    if not text:
+        return None
+    if not all(part.strip().isdecimal() for part in text.split(",")):
+        raise UsageError("not a list of train steps", where="--train-steps", expected="numbers between commas", found=text,
+                         cure="such as --train-steps 0,100")
+    return [int(part) for part in text.split(",")]
 
 
 def _once(ends: list[Ancestor]) -> Iterator[Ancestor]:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ledger import Event
 from marin import events as types
 from marin.errors import MarinError
@@ -41,7 +43,6 @@ from marin.tracking.record import RunRecord, StepRecord, milliseconds
 LOSS = "train/loss"
 TOKENS = "train/tokens"
 VERIFIED = "verified"
-EXPERIMENT_REGISTERED = "experiment.registered/v1"
 DATA_STEPS = ("corpus", "tokens")
 LONGEST_FACT = 100
 MODEL_STEPS = ("train", "evaluate")
@@ -90,6 +91,7 @@ class Fold:
         self._experiments: set[str] = set()
         self._completed: dict[int, str] = {}
         self._hypotheses: dict[str, str] = {}
+        self._registered: dict[str, str] = {}
         self.logged = LoggedFold()
         self.touched: set[str] = set()
         self._handlers: dict[str, tuple[type[types.Body], Callable[..., Iterator[Intent]]]] = {
@@ -106,6 +108,10 @@ class Fold:
             types.MODEL_EXPORTED: (types.ModelExported, self._model_exported),
             types.REPLAY_COMPLETED: (types.ReplayCompleted, self._replay_completed),
             types.METRICS_RECORDED: (types.MetricsRecorded, self._metrics_recorded),
+            types.GRAPH_STARTED: (types.GraphStarted, self._graph_started),
+            types.GRAPH_COMPLETED: (types.GraphCompleted, self._graph_completed),
+            types.EXPERIMENT_REGISTERED: (types.ExperimentRegistered, self._experiment_registered),
+            types.EXPERIMENT_REPORTED: (types.ExperimentReported, self._experiment_reported),
         }
 
     def run_id(self, run: str, step: str = "") -> str:
@@ -114,8 +120,6 @@ class Fold:
 
     def apply(self, index: int, event: Event) -> list[Intent]:
         """Take in one event; returns what MLflow should be told."""
-        if event.type == EXPERIMENT_REGISTERED:
-            return list(self._experiment_registered(event))
         if event.type == types.TRACKING_LOGGED:
             return self._tracking_logged(index, event)
         kind, handler = self._handlers.get(event.type, (None, None))
@@ -126,12 +130,17 @@ class Fold:
         except MarinError:
             self.skipped += 1
             return []
-        if not isinstance(body, types.RunStarted) and _run_in(body) not in self.runs:
+        run = _run_in(body)
+        if run not in self.runs and run and not isinstance(body, types.RunStarted | types.GraphStarted):
             self.skipped += 1
             return []
+        address = getattr(body, "address", "")
+        if address and isinstance(event.body.get("step"), str):
+            body = msgspec.structs.replace(body, step=address)  # in a graph many nodes may be executions of one step
         intents = list(handler(_Told(index, event, milliseconds(event.time)), body))
-        self.runs[_run_in(body)].last_index = index
-        self.touched.add(_run_in(body))
+        if run in self.runs:
+            self.runs[run].last_index = index
+            self.touched.add(run)
         self.logged.watch(intents)
         return intents
 
@@ -152,6 +161,7 @@ class Fold:
         """What MLflow shows as artifacts of a run, its steps and its models."""
         record = self.runs[run]
         mounts = {step.name: step.output.artifact for step in record.ordered_steps() if step.output is not None}
+        mounts |= {name: output.artifact for name, output in record.outputs.items()}
         for step in record.ordered_steps():
             identity = self.run_id(run, step.name)
             own = {"output": step.output.artifact} if step.output is not None else {}
@@ -171,14 +181,15 @@ class Fold:
     def _run_started(self, told: _Told, body: types.RunStarted) -> Iterator[Intent]:
         if body.run in self.runs:
             return
+        experiment = self._registered.get(body.experiment, body.pipeline)
         self.runs[body.run] = RunRecord(
-            run=body.run, pipeline=body.pipeline, index=told.index, started=told.event.time, actor=told.event.actor,
+            run=body.run, pipeline=experiment, index=told.index, started=told.event.time, actor=told.event.actor,
             plan=body.plan, recipe_digest=body.recipe_digest, recipe=body.recipe, code=body.code,
             environment=body.environment,
         )
-        yield from self._open_experiment(body.pipeline, told.time)
+        yield from self._open_experiment(experiment, told.time)
         run = self.run_id(body.run)
-        yield OpenRun(run, body.pipeline, body.run, told.time, told.event.actor)
+        yield OpenRun(run, experiment, body.run, told.time, told.event.actor)
         yield Params(run, flatten(body.recipe))
         tags = {
             "marin.run": body.run,
@@ -190,7 +201,7 @@ class Fold:
             "marin.verified": "never",
             "mlflow.source.name": "dvc.yaml" if body.pipeline == "pipeline" else body.pipeline,
             "mlflow.source.type": "PROJECT",
-            "mlflow.note.content": self._note(body),
+            "mlflow.note.content": self._note(experiment, body.run),
         }
         if isinstance(commit := body.code.get("commit"), str) and commit:
             tags["mlflow.source.git.commit"] = commit
@@ -212,21 +223,59 @@ class Fold:
         hypothesis = self._hypotheses.get(name)
         return f"Hypothesis, registered before the runs: {_plain(hypothesis)}\n\n{source}" if hypothesis else source
 
-    def _note(self, body: types.RunStarted) -> str:
-        hypothesis = self._hypotheses.get(body.pipeline)
+    def _note(self, experiment: str, run: str) -> str:
+        hypothesis = self._hypotheses.get(experiment)
         about = f"Hypothesis of the experiment: {_plain(hypothesis)}\n\n" if hypothesis else ""
         return (f"{about}Artifacts: `report.html` says what was run, with which result and which verdicts, `lineage.html` what "
                 "it was made from, `data_order.html` in which order the data was seen. To replay it and compare every bit: "
-                f"`marin verify {_plain(body.run)}`.")
+                f"`marin verify {_plain(run)}`.")
 
-    def _experiment_registered(self, event: Event) -> Iterator[Intent]:
-        name, hypothesis = event.body.get("experiment"), event.body.get("hypothesis")
-        if not isinstance(name, str) or not isinstance(hypothesis, str):
-            self.skipped += 1
+    def _experiment_registered(self, told: _Told, body: types.ExperimentRegistered) -> Iterator[Intent]:
+        name = body.experiment
+        self._hypotheses[name], self._registered[body.registration] = body.hypothesis, name
+        yield from self._open_experiment(name, told.time)
+        yield ExperimentTags(name, {"mlflow.note.content": self._about(name), "marin.hypothesis": body.hypothesis[:5000],
+                                    "marin.question": body.question[:5000], "marin.registration": body.registration,
+                                    "marin.registered": str(told.index)})
+
+    def _experiment_reported(self, told: _Told, body: types.ExperimentReported) -> Iterator[Intent]:
+        """The report of an experiment is a run of its own there, with the stored tables and plots as its artifacts."""
+        run = mlflow_id(self.origin, "report", body.experiment)
+        yield from self._open_experiment(body.experiment, told.time)
+        yield OpenRun(run, body.experiment, "report", told.time, told.event.actor)
+        yield Tags(run, {"marin.event": str(told.index), "marin.root": self.origin, "marin.conclusion": body.verdict,
+                         "mlflow.note.content": f"The report of {_plain(body.experiment)}: {_plain(body.verdict)}."})
+        yield Status(run, "FINISHED", told.time)
+        yield Shelve(run, "", told.index, {"report": body.artifact})
+        yield ExperimentTags(body.experiment, {"marin.conclusion": body.verdict, "marin.reported": str(told.index)})
+
+    def _graph_started(self, told: _Told, body: types.GraphStarted) -> Iterator[Intent]:
+        """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
+        if body.graph in self.runs:
             return
-        self._hypotheses[name] = hypothesis
-        yield from self._open_experiment(name, milliseconds(event.time))
-        yield ExperimentTags(name, {"mlflow.note.content": self._about(name), "marin.hypothesis": hypothesis[:5000]})
+        self.runs[body.graph] = RunRecord(
+            run=body.graph, pipeline=body.name, index=told.index, started=told.event.time, actor=told.event.actor,
+            plan=body.declaration, recipe_digest=body.declaration, recipe={}, code=body.code, environment=body.environment)
+        yield from self._open_experiment(body.name, told.time)
+        run = self.run_id(body.graph)
+        yield OpenRun(run, body.name, body.graph, told.time, told.event.actor)
+        yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
+        tags = {"marin.run": body.graph, "marin.plan": body.declaration, "marin.event": str(told.index),
+                "marin.root": self.origin, "mlflow.source.name": body.file or body.name, "mlflow.source.type": "PROJECT",
+                "mlflow.note.content": "An execution of the experiment's graph; its nodes are nested runs, pipeline steps are in "
+                                       "the runs of their arms."}
+        yield Tags(run, tags | _facts(body.code, "marin.code", without=("digest", "tree", "steps", "diff"))
+                   | _facts(body.environment, "marin.environment"))
+
+    def _graph_completed(self, told: _Told, body: types.GraphCompleted) -> Iterator[Intent]:
+        record = self.runs[body.graph]
+        record.ended, record.outputs = told.event.time, body.outputs
+        run = self.run_id(body.graph)
+        yield Tags(run, {"marin.completed": str(told.index), "marin.outcome": body.outcome, "marin.results": body.results,
+                         **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},
+                         **{f"marin.steps.{name}": str(count) for name, count in body.counts.items()}})
+        ended = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(body.outcome, "FAILED")
+        yield Status(run, ended, told.time)
 
     def _metrics_recorded(self, told: _Told, body: types.MetricsRecorded) -> Iterator[Intent]:
         """Measurements stand on the run, so that they can be laid over its loss; a segment told again adds nothing."""
@@ -460,8 +509,8 @@ def _model_name(name: str) -> str:
 
 
 def _run_in(body: types.Body) -> str:
-    """The run that a body speaks of: every type of this product has the field."""
-    return str(getattr(body, "run"))  # noqa: B009 - the base class does not declare it
+    """The run that a body speaks of, or the graph; "" where it speaks of neither."""
+    return str(getattr(body, "run", getattr(body, "graph", "")))
 
 
 def _number(hex_float: str) -> float:

@@ -1,183 +1,174 @@
-"""The lineage of a run on one page: from the corpus to the model, with digests, and what the data looks like.
+"""The data browser: the graph from raw data to models on one page, with what is known of every node and samples of the data.
 
-A graph drawn as SVG (one node a step, one edge an input), a part for each step below it, and readable samples: the first
-documents of the corpus, and the same text cut into tokens. No scripts and nothing loaded: one file that can be mailed.
-Samples are read from the store and verified on the way; where the bytes are not here the page says so.
+One file that can be mailed: nothing is loaded, and the only script in it is ours (``browser.js``, named by its digest in the
+page's policy), which adds a filter, zoom and arrow keys. The graph is drawn as SVG by us, so the page reads without the
+script, on a phone, on paper and to a screen reader: every node is a link to its panel.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 
-from ledger import LedgerError, Store
+from marin.tracking.graph import LineageGraph, Node, graph_of, layers
 from marin.tracking.markup import Child, Html, element, page
-from marin.tracking.page import STATE_CLASSES, STYLE, code, verdict
-from marin.tracking.record import RunRecord, StepRecord, overall
+from marin.tracking.page import STYLE, code, verdict
+from marin.tracking.record import RunRecord, overall
+from marin.tracking.samples import Samples, SeenSequence, SeenStep, read_samples
 
-DOCUMENTS, LETTERS, TOKENIZED = 5, 600, 2
-COLUMN, ROW, WIDTH, HEIGHT, MARGIN, HEADROOM, LIFT = 170, 84, 140, 52, 12, 48, 30
+__all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
+
+COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 216, 66, 168, 48, 14
 
 LINEAGE_STYLE = """
-.graph{overflow-x:auto;margin:.6rem 0}.graph svg{max-width:none}.node rect{fill:var(--card);stroke:var(--line)}
+.graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
+.graph:focus-visible{outline-offset:-2px}.graph svg{max-width:none;display:block}
+.node rect{fill:var(--card);stroke:var(--line);stroke-width:1.5}.node.step rect{rx:4}.node.artifact rect{rx:22}
 .node text{fill:var(--ink);font:13px system-ui,sans-serif}.node .digest{fill:var(--soft);font:11px ui-monospace,monospace}
-.node:focus-visible rect,.node:hover rect{stroke:#0969da;stroke-width:2}.edge{stroke:var(--soft);fill:none}
+.node:focus-visible{outline:none}.node:focus-visible rect,.node:hover rect,.node.hit rect{stroke:#0969da;stroke-width:3}
+.edge{stroke:var(--soft);fill:none;opacity:.55}.edge.near{opacity:1;stroke-width:2}.far{opacity:.15}
 .node.good rect{stroke:var(--good)}.node.bad rect{stroke:var(--bad)}.node.mid rect{stroke:var(--mid)}
+section{content-visibility:auto;contain-intrinsic-size:auto 18rem}section h2{margin-top:1.2rem}
 section:target{outline:2px solid #0969da;outline-offset:6px;border-radius:4px}
 .token{background:var(--card);border-radius:3px;box-shadow:inset 0 0 0 1px var(--line);white-space:pre-wrap}
 .token:nth-child(even){background:none}
+.tools{display:flex;gap:.5rem;flex-wrap:wrap;align-items:center}.tools[hidden]{display:none}
+.tools input,.tools button{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;
+padding:.25rem .6rem}.tools input{min-width:min(18rem,100%)}
+@media(max-width:600px){body{padding:.7rem}.graph{max-height:60vh}th,td{padding-right:.4rem}}
 """
 
 
-@dataclass(frozen=True)
-class Samples:
-    """What is shown of the data: documents, and the first of them cut into tokens; ``missing`` says why there is none."""
-
-    documents: Sequence[str] = ()
-    tokens: Sequence[Sequence[str]] = ()
-    missing: str = ""
-
-
-def read_samples(record: RunRecord, store: Store) -> Samples:
-    """The first documents of the run's corpus and their tokens, from verified bytes."""
-    try:
-        documents = list(_documents(record, store))
-    except LedgerError as error:
-        return Samples(missing=str(error))
-    try:
-        return Samples(documents, _tokenized(record, store, documents[:TOKENIZED]))
-    except (LedgerError, ValueError) as error:
-        return Samples(documents, missing=str(error))
-
-
 def lineage_page(record: RunRecord, origin: str, samples: Samples) -> bytes:
-    """The page as bytes that are the same for the same events and artifacts."""
-    steps = record.ordered_steps()
+    """The page of a run, as bytes that are the same for the same events and artifacts."""
     checked = overall(record.replays[-1][3].verdicts) if record.replays else None
+    return graph_page(
+        f"Lineage of run {record.run}", graph_of([record]), {record.run: record}, {record.run: samples},
+        element("p", f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ledger ",
+                code(origin)),
+        element("p", "Verified: ", verdict(checked) if checked else "never"))
+
+
+def graph_page(title: str, graph: LineageGraph, records: Mapping[str, RunRecord], samples: Mapping[str, Samples],
+               *head: Child) -> bytes:
+    """A page for any part of the graph. ``samples`` are shown at the data of the runs that they are of."""
+    rows = layers(graph)
+    numbers = {key: f"n{number}" for number, key in enumerate(key for row in rows for key in row)}
+    beside: dict[str, tuple[list[str], list[str]]] = {key: ([], []) for key in numbers}
+    for source, target in graph.edges:
+        beside[source][1].append(target)
+        beside[target][0].append(source)
     return page(
-        f"lineage of run {record.run}", STYLE + LINEAGE_STYLE,
+        title, STYLE + LINEAGE_STYLE,
         element("main",
-                element("h1", f"Lineage of run {record.run}"),
-                element("p", f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ledger ",
-                        code(origin)),
-                element("p", "Verified: ", verdict(checked) if checked else "never"),
-                element("div", _graph(steps), class_="graph"),
-                [_section(record, step, samples) for step in steps]),
-    )
+                element("h1", title), head,
+                element("p", f"{sum(node.kind == 'step' for node in graph.nodes.values())} steps (corners), "
+                             f"{sum(node.kind == 'artifact' for node in graph.nodes.values())} artifacts (round); arrow keys "
+                             "walk the graph, Enter opens a node's panel.", class_="soft"),
+                _tools(),
+                element("div", _drawn(graph, rows, numbers), class_="graph", tabindex=0, role="region", aria_label="graph"),
+                [_panel(graph, key, numbers, beside[key], records, samples) for key in numbers]),
+        script=files("marin.tracking").joinpath("browser.js").read_text("utf-8"))
 
 
-def _documents(record: RunRecord, store: Store) -> Iterator[str]:
-    corpus = record.steps.get("corpus")
-    if corpus is None or corpus.output is None:
-        return
-    with store.open_file(corpus.output.artifact, "train.jsonl") as stream:
-        for _, line in zip(range(DOCUMENTS), stream, strict=False):
-            try:
-                document = json.loads(line)
-            except ValueError:
-                document = None
-            found = document.get("text") if isinstance(document, dict) else None
-            yield found[:LETTERS] if isinstance(found, str) else "(not a document)"
+def _tools() -> Html:
+    buttons = [element("button", label, type="button", value=value, aria_label=name)
+               for label, value, name in (("+", "1.25", "larger"), ("−", "0.8", "smaller"), ("1:1", "0", "original size"))]
+    return element("div", element("input", type="search", placeholder="find a step, digest, run…", aria_label="find"),
+                   buttons, element("output", class_="soft"), class_="tools", hidden=True)
 
 
-def _tokenized(record: RunRecord, store: Store, documents: Sequence[str]) -> list[list[str]]:
-    """Each document as the pieces of text that its tokens stand for."""
-    made = record.steps.get("tokenizer")
-    if made is None or made.output is None or not documents:
-        return []
-    with store.open_file(made.output.artifact, "tokenizer.json") as stream:
-        text = stream.read().decode("utf-8")
-    # Here: a library of some 50 ms that only this sample needs.
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_str(text)
-    except Exception as error:  # the library raises bare Exception for a file that is no tokenizer
-        raise ValueError(f"the tokenizer cannot be read: {error}") from error
-    return [[document[start:end] for start, end in tokenizer.encode(document, add_special_tokens=False).offsets]
-            for document in documents]
+def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[str, str]) -> Html:
+    tallest = max((len(row) for row in rows), default=0)
+    place = {key: (MARGIN + x * COLUMN, MARGIN + y * ROW + (tallest - len(row)) * ROW // 2)
+             for x, row in enumerate(rows) for y, key in enumerate(row)}
+    layer = {key: x for x, row in enumerate(rows) for key in row}
+    width, height = len(rows) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + 2 * MARGIN
+    edges = [_edge(place[source], place[target], numbers[source], numbers[target]) for source, target in graph.edges]
+    nodes = [_node(graph.nodes[key], *place[key], number, layer[key]) for key, number in numbers.items()]
+    return element("svg", edges, nodes, width=max(width, 1), height=max(height, 1),
+                   viewBox=f"0 0 {max(width, 1)} {max(height, 1)}")
 
 
-def _columns(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """For each step, the length of the longest way to it from a step without inputs."""
-    known = {step.name: step for step in steps}
-    depth: dict[str, int] = {}
-
-    def of(name: str, above: tuple[str, ...]) -> int:
-        if name not in depth:
-            parents = [parent for parent in known[name].inputs if parent in known and parent not in above]
-            depth[name] = 1 + max((of(parent, (*above, name)) for parent in parents), default=-1)
-        return depth[name]
-
-    for step in steps:
-        of(step.name, ())
-    return depth
-
-
-def _graph(steps: Sequence[StepRecord]) -> Html:
-    depth = _columns(steps)
-    rows: dict[int, int] = {}
-    place: dict[str, tuple[int, int]] = {}
-    for step in steps:
-        column = depth[step.name]
-        # Odd columns stand lower, and edges across several columns rise, so that none runs behind a node.
-        top = HEADROOM + rows.get(column, 0) * ROW + (column % 2) * ROW // 2
-        place[step.name] = (MARGIN + column * COLUMN, MARGIN + top)
-        rows[column] = rows.get(column, 0) + 1
-    width = max((x for x, _ in place.values()), default=0) + WIDTH + MARGIN
-    height = max((y for _, y in place.values()), default=0) + HEIGHT + MARGIN
-    edges = [_edge(place[source], place[step.name]) for step in steps for source in step.inputs if source in place]
-    return element("svg", edges, [_node(step, *place[step.name]) for step in steps], width=width, height=height,
-                   viewBox=f"0 0 {width} {height}", role="img", aria_label="steps of the run and what each is made of")
-
-
-def _edge(source: tuple[int, int], target: tuple[int, int]) -> Html:
+def _edge(source: tuple[int, int], target: tuple[int, int], from_: str, to: str) -> Html:
     x, y, u, v = source[0] + WIDTH, source[1] + HEIGHT // 2, target[0], target[1] + HEIGHT // 2
-    bend = max(30, (u - x) // 3)
-    lift = LIFT * max(0, (target[0] - source[0]) // COLUMN - 1)
-    return element("path", d=f"M{x} {y}C{x + bend} {y - lift} {u - bend} {v - lift} {u} {v}", class_="edge")
+    bend = max(24, (u - x) // 3)
+    return element("path", d=f"M{x} {y}C{x + bend} {y} {u - bend} {v} {u} {v}", class_="edge", data_from=from_, data_to=to)
 
 
-def _node(step: StepRecord, x: int, y: int) -> Html:
-    digest = step.output.digest.removeprefix("sha256:")[:12] if step.output else step.state
-    return element("a", element("rect", x=x, y=y, width=WIDTH, height=HEIGHT, rx=8),
-                   element("text", step.name, x=x + 10, y=y + 21), element("text", digest, x=x + 10, y=y + 40, class_="digest"),
-                   href=f"#{step.name}", class_=f"node {STATE_CLASSES.get(step.state, 'mid')}",
-                   aria_label=f"{step.name}, {step.state}")
+def _node(node: Node, x: int, y: int, number: str, layer: int) -> Html:
+    name = node.name if len(node.name) <= 22 else node.name[:21] + "…"
+    return element("a", element("rect", x=x, y=y, width=WIDTH, height=HEIGHT, rx=6),
+                   element("text", name, x=x + 12, y=y + 20), element("text", node.detail, x=x + 12, y=y + 37, class_="digest"),
+                   href=f"#{number}", class_=f"node {node.kind} {node.colour}", data_id=number, data_layer=layer,
+                   aria_label=f"{node.kind} {node.name}, {node.detail}")
 
 
-def _section(record: RunRecord, step: StepRecord, samples: Samples) -> Html:
-    rows: list[tuple[str, Child]] = [("state", element("span", step.state, class_=STATE_CLASSES.get(step.state, "mid")))]
-    if step.output is not None:
-        rows += [("content", code(step.output.digest)), ("stored as", code(step.output.artifact)),
-                 ("bytes", f"{step.output.size:,}"), ("kind", step.output.kind)]
-    rows += [(f"from {name}", code(digest)) for name, digest in step.inputs.items()]
-    rows += [("identity", code(step.identity)), ("event", str(step.index))]
-    if step.seconds is not None:
-        rows.append(("time", f"{step.seconds:.1f} s"))
-    if step.completed_at is not None:
-        rows.append(("taken over from", f"event {step.completed_at}"))
-    if step.error:
-        rows.append(("error", step.error))
-    rows += [(name, f"{value:.6g}") for name, value in sorted(step.metrics.items())]
+def _panel(graph: LineageGraph, key: str, numbers: Mapping[str, str], beside: tuple[list[str], list[str]],
+           records: Mapping[str, RunRecord], samples: Mapping[str, Samples]) -> Html:
+    node = graph.nodes[key]
+    rows = [(name, _value(name, value)) for name, value in node.facts if value]
+    rows += [(name, _links(graph, numbers, keys)) for name, keys in zip(("made of", "used by"), beside, strict=True) if keys]
     body = element("tbody", [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in rows])
-    return element("section", element("h2", step.name), element("div", element("table", body), class_="wide"),
-                   _sample(step, samples), _states(record) if step.name == "train" else None, id=step.name)
+    searched = " ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600]
+    record = records.get(node.run)
+    return element("section", element("h2", f"{node.kind} {node.name}"), element("div", element("table", body), class_="wide"),
+                   list(_shown(node, record, samples.get(node.run, Samples()))) if record is not None else None,
+                   id=numbers[key], data_search=searched)
 
 
-def _sample(step: StepRecord, samples: Samples) -> Html | None:
-    if step.name == "corpus":
-        if not samples.documents:
-            return element("p", samples.missing, class_="soft") if samples.missing else None
-        return element("div", element("p", "First documents", class_="soft"),
-                       [element("pre", text) for text in samples.documents])
-    if step.name == "tokens":
-        if not samples.tokens:
-            return element("p", samples.missing, class_="soft") if samples.missing else None
-        shown = [element("pre", [element("span", piece, class_="token") for piece in pieces]) for pieces in samples.tokens]
-        return element("div", element("p", "The same text, cut into tokens", class_="soft"), shown)
-    return None
+def _links(graph: LineageGraph, numbers: Mapping[str, str], keys: Sequence[str]) -> Child:
+    return element("span", [element("span", element("a", graph.nodes[key].name, href=f"#{numbers[key]}"), "  ") for key in keys])
+
+
+def _value(name: str, value: str) -> Child:
+    if name in ("content", "stored as", "identity"):
+        return code(value)
+    if name == "run verified" and value != "never":
+        return verdict(value)
+    return value
+
+
+def _shown(node: Node, record: RunRecord, samples: Samples) -> Iterator[Child]:
+    match node.kind, node.step:
+        case "artifact", "corpus":
+            if samples.documents:
+                yield element("p", "First documents", class_="soft")
+                yield from (element("pre", text) for text in samples.documents)
+            elif samples.missing:
+                yield element("p", samples.missing, class_="soft")
+        case "artifact", "tokens":
+            if samples.tokens:
+                yield element("p", "The same text, cut into tokens", class_="soft")
+                yield from map(_pieces, samples.tokens)
+            elif samples.missing:
+                yield element("p", samples.missing, class_="soft")
+        case "step", "train":
+            yield from map(_seen, samples.seen)
+            if samples.seen_missing:
+                yield element("p", f"What train steps saw is not shown: {samples.seen_missing}", class_="soft")
+            yield _states(record)
+
+
+def _pieces(pieces: Sequence[str]) -> Html:
+    return element("pre", [element("span", piece, class_="token") for piece in pieces])
+
+
+def _seen(step: SeenStep) -> Html:
+    same = step.found == step.recorded
+    return element("details",
+                   element("summary", f"What train step {step.step} saw ({step.batch_size} sequences)"),
+                   element("p", "Batch ", code(step.recorded), ", found again: ",
+                           verdict("PASS") if same else verdict("FAIL"), "" if same else element("span", " ", code(step.found))),
+                   [_sequence(sequence) for sequence in step.sequences])
+
+
+def _sequence(sequence: SeenSequence) -> Html:
+    first, last = sequence.first, sequence.last
+    between = f"document {first}" if first == last else f"documents {first} to {last}"
+    return element("div", element("p", f"Sequence {sequence.index}, of {between}", class_="soft"), _pieces(sequence.pieces),
+                   element("details", element("summary", "The documents themselves"),
+                           [element("pre", text) for text in sequence.documents]) if sequence.documents else None)
 
 
 def _states(record: RunRecord) -> Html | None:

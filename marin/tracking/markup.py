@@ -6,12 +6,14 @@ way to put a string into a page unescaped, except :class:`Html` itself, which on
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
 from collections.abc import Iterable
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]*$")
-_VOID = frozenset({"meta", "img", "br", "hr", "link", "path", "line", "rect", "circle"})
+_VOID = frozenset({"meta", "img", "br", "hr", "link", "path", "line", "rect", "circle", "input"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -33,7 +35,7 @@ def element(name: str, /, *children: Child | Iterable[Child], **attributes: str 
     assert _NAME.match(name.lower()), name
     written = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     if name in _VOID and not children:
-        return Html(f"<{name}{written}>" if name in {"meta", "img", "br", "hr", "link"} else f"<{name}{written}/>")
+        return Html(f"<{name}{written}>" if name in {"meta", "img", "br", "hr", "link", "input"} else f"<{name}{written}/>")
     return Html(f"<{name}{written}>{join(*children).markup}</{name}>")
 
 
@@ -42,14 +44,19 @@ def join(*children: Child | Iterable[Child]) -> Html:
     return Html("".join(_written(child) for child in children))
 
 
-def page(title: str, style: str, *body: Child | Iterable[Child]) -> bytes:
-    """A whole self-contained document. ``style`` is our own CSS, never data; no script is allowed to run in it."""
+def page(title: str, style: str, *body: Child | Iterable[Child], script: str = "") -> bytes:
+    """A whole self-contained document. ``style`` and ``script`` are our own text, never data; no other script than this
+    one, named by its digest, is allowed to run in it, and nothing is loaded."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    if script:
+        assert "</" not in script
+        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
     head = element("head", element("meta", charset="utf-8"),
                    element("meta", http_equiv="Content-Security-Policy", content=policy),
                    element("meta", name="viewport", content="width=device-width, initial-scale=1"),
                    element("title", title), Html(f"<style>{style}</style>"))
-    return ("<!DOCTYPE html>\n" + element("html", head, element("body", *body), lang="en").markup + "\n").encode()
+    ours = Html(f"<script>{script}</script>") if script else None
+    return ("<!DOCTYPE html>\n" + element("html", head, element("body", *body, ours), lang="en").markup + "\n").encode()
 
 
 def _written(child: Child | Iterable[Child]) -> str:

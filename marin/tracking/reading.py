@@ -6,6 +6,8 @@ events, and a result that was taken over names the event that first recorded it.
 
 from __future__ import annotations
 
+import re
+
 from ledger import Event
 from marin import events as types
 from marin.root import Root
@@ -15,16 +17,19 @@ from marin.tracking.record import RunRecord
 
 
 def run_record(root: Root, name: str) -> RunRecord:
-    """The run that ``name`` means (an id, a unique beginning of one, or ``latest``).
+    """The run that ``name`` means (an id, a unique beginning of one, or ``latest``), or the graph with this id.
 
     Raises:
         UsageError: no run or several answer to the name.
     """
     history = root.history()
-    run = resolve(history, name)
-    events: dict[int, Event] = dict(history.events(stream=stream_of(run)))
+    graph = f"graph/{name}" if re.fullmatch(r"[a-z0-9]+", name) else ""
+    events: dict[int, Event] = dict(history.events(stream=graph)) if graph else {}
+    run = name if events else resolve(history, name)
+    own = graph if events else stream_of(run)
+    events = events or dict(history.events(stream=own))
     reader = root.reader()
-    sources = {stream_of(run)}
+    sources = {own}
     for event in list(events.values()):
         origin = event.body.get("completed_at") if event.type == types.STEP_CACHED else None
         if isinstance(origin, int) and (stream := reader.event(origin).stream) not in sources:
@@ -35,3 +40,11 @@ def run_record(root: Root, name: str) -> RunRecord:
     for index in sorted(events):
         fold.apply(index, events[index])
     return fold.runs[run]
+
+
+def all_records(root: Root) -> list[RunRecord]:
+    """Every run and graph of a root, in the order in which they began."""
+    fold = Fold(root.verifier.name)
+    for index, event in root.reader().events():
+        fold.apply(index, event)
+    return list(fold.runs.values())

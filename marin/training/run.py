@@ -15,6 +15,7 @@ from marin.cache import compilation_cache
 from marin.errors import Interrupted, Paused
 from marin.events import (
     CHECKPOINT_SAVED,
+    METRICS_RECORDED,
     TRAIN_SEGMENT,
     TRAIN_STARTED,
     CheckpointSaved,
@@ -24,6 +25,7 @@ from marin.events import (
     read,
     write,
 )
+from marin.meter import Meter, recorded
 from marin.progress import bar
 from marin.recipe import Recipe
 from marin.steps import PREVIOUS, StepResult, Task
@@ -86,6 +88,7 @@ def train(task: Task) -> StepResult:
             manifest=task.store.put_bytes(manifest.encode()).digest, program=program, seeds=seeds_of(recipe),
             devices=task.execution.devices, processes=hosts.processes(), attempt=task.attempt))
     folder = task.work / "checkpoint"
+    meter = Meter()
     with StopSignal() as stop, bar("train", last - first, at - first) as progress:
         while at < last:
             if pause is not None and at >= pause:
@@ -96,6 +99,10 @@ def train(task: Task) -> StepResult:
             state, record = training.segment(state, manifest, at, end, stop=stop,
                                              progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"))
             save_segment(task, training, state, record, folder)
+            if hosts.leader():
+                tokens = (record.end - record.start) * recipe.trainer.batch_size * recipe.model.seq_len
+                journal.record(METRICS_RECORDED, recorded(task.run, "train", record.start, {"train/grad_norm": record.grad_norms},
+                                                          meter.lap(record.end - record.start, tokens)))
             at, manifest = record.end, record.end_state
             if stop.received is not None and at < last:
                 raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",

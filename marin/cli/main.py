@@ -54,6 +54,7 @@ COMMANDS: dict[str, Lazy] = {
     "export": Lazy("marin.cli.export", "Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures."),
     "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
     "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
+    "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
 }
 
 

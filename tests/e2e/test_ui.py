@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -257,16 +258,86 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
 
 
 @pytest.mark.browser
-def test_the_lineage_page_stands_alone_and_goes_by_keyboard(served: Served, page: Any, shots: Path):
-    with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=lineage.html", timeout=60) as answer:
-        (served.folder / "lineage.html").write_bytes(answer.read())
+def test_two_runs_are_compared(served: Served, page: Any, shots: Path):
+    other = Fold(story.ORIGIN).run_id("efgh6723")
+    runs = urllib.parse.quote(json.dumps([RUN, other]))
+    page.goto(f"{served.address}/#/compare-runs?runs={runs}&experiments=%5B%221%22%5D")
+    page.get_by_text("Comparing 2 Runs", exact=False).first.wait_for()
+    page.get_by_text("efgh6723").first.wait_for()
+    page.screenshot(path=shots / "compare.png")
+
+
+@pytest.mark.browser
+def test_what_is_logged_by_plain_mlflow_is_seen_and_is_in_the_ledger(served: Served, page: Any):
+    script = """
+import mlflow
+mlflow.set_experiment("by hand")
+with mlflow.start_run(run_name="plainly") as run:
+    mlflow.log_param("rate", 0.1)
+    mlflow.log_metric("loss", 0.25, step=1)
+    mlflow.log_text("a note", "note.txt")
+print(run.info.run_id)
+"""
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": served.address, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    run = done.stdout.split()[-1]
+    assert {event.type for _, event in served.root.history().events(stream=f"tracking/{run}")} == {"tracking.logged/v1"}
+    experiment = served.ask("/api/2.0/mlflow/experiments/get-by-name?experiment_name=by%20hand")["experiment"]["experiment_id"]
+    page.goto(f"{served.address}/#/experiments/{experiment}/runs/{run}/artifacts")
+    page.get_by_text("note.txt", exact=True).first.click()
+    page.get_by_text("a note", exact=False).first.wait_for()
+
+
+def pages_in(served: Served) -> dict[str, str]:
+    """Our own pages, saved as somebody would mail them."""
+    found = {}
+    for name in ("lineage", "report", "data_order"):
+        path = served.folder / f"{name}.html"
+        with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path={name}.html", timeout=60) as answer:
+            path.write_bytes(answer.read())
+        found[name] = path.as_uri()
+    return found
+
+
+@pytest.mark.browser
+def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(served: Served, page: Any, shots: Path):
     asked: list[str] = []
+    wrong: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto((served.folder / "lineage.html").as_uri())
-    page.screenshot(path=shots / "lineage.png", full_page=True)
-    for _ in range(4):
-        page.keyboard.press("Tab")
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(pages_in(served)["lineage"])
+    page.screenshot(path=shots / "lineage.png")
+    page.get_by_label("find", exact=True).fill("made by export")
+    page.get_by_label("find", exact=True).press("Enter")
+    walked = [page.evaluate("document.activeElement.getAttribute('aria-label')")]
+    while not walked[-1].startswith("artifact corpus") and len(walked) < 20:
+        page.keyboard.press("ArrowLeft")
+        walked.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert walked[0].startswith("artifact export")
+    assert walked[-1].startswith("artifact corpus"), walked
     page.keyboard.press("Enter")
-    assert page.url.endswith("#train")
+    page.get_by_label("find", exact=True).fill("")
+    panel = page.locator("section:target")
+    assert "The cat number 0 sleeps." in panel.inner_text()
+    assert page.title() == "Lineage of run abcd2345"
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert "pwned" not in page.title()
+    assert wrong == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, shots: Path, scheme: str, width: int):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 850})
+    for name, address in pages_in(served).items():
+        page.goto(address)
+        found = axe.run(page).response["violations"]
+        serious = [(item["id"], [node["html"][:200] for node in item["nodes"][:3]]) for item in found
+                   if item["impact"] in ("serious", "critical")]
+        assert serious == [], (name, scheme, width)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
+        page.screenshot(path=shots / f"{name}-{scheme}-{width}.png")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1400, "height": 900})

@@ -3,6 +3,7 @@
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes);
 #               make survival: training on Ray while parts of it are killed (minutes);
+#               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
@@ -22,10 +23,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,8p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,9p'
 
 environment:
 	@./.ci/environment
@@ -59,6 +60,9 @@ faults-bench: environment
 
 verify-bench: environment
 	$(BIN)/python -m bench.verify
+
+browser: environment
+	$(PYTEST) -m browser tests/e2e
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py

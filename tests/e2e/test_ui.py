@@ -279,7 +279,8 @@ with mlflow.start_run(run_name="plainly") as run:
 print(run.info.run_id)
 """
     environment = {**os.environ, "MLFLOW_TRACKING_URI": served.address, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180,
+                          check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     run = done.stdout.split()[-1]
     assert {event.type for _, event in served.root.history().events(stream=f"tracking/{run}")} == {"tracking.logged/v1"}

@@ -27,10 +27,12 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.option("--model-signing", "signature", type=File, metavar="FILE",
               help="An OpenSSF signature of the model, with --signing-key.")
 @click.option("--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521).")
+@click.option("--wandb", "weights", type=Folder, metavar="DEST",
+              help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signature: Path | None,
-           signing_key: Path | None, as_json: bool) -> None:
-    """Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures.
+           signing_key: Path | None, weights: Path | None, as_json: bool) -> None:
+    """Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures, W&B.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
@@ -38,10 +40,11 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
     Examples:
       marin export --hf model/
       marin export latest --dvc for-dvc/
+      marin export latest --wandb for-wandb/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
     """
-    if not any((hf, dvc, oci, signature)):
-        raise UsageError("nothing to export", where="marin export", expected="--hf, --dvc, --oci or --model-signing",
+    if not any((hf, dvc, oci, signature, weights)):
+        raise UsageError("nothing to export", where="marin export", expected="--hf, --dvc, --oci, --model-signing or --wandb",
                          found="none", cure="say which")
     if signature is not None and signing_key is None:
         raise UsageError("a signature needs a key", where="--model-signing", expected="--signing-key KEY.pem", found="none",
@@ -65,6 +68,10 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
 
         sign_model(store, view.output(MODEL), signing_key, signature)
         _say("model-signing", signature, view.output(MODEL).artifact, as_json)
+    if weights is not None:
+        from marin.tracking.wandb_export import export_wandb
+
+        _say("wandb", export_wandb(root, view.run, weights), view.started.body.recipe_digest, as_json)
 
 
 def _export_dvc(view: RunView, store: Store, dest: Path, as_json: bool) -> None:

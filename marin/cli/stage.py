@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from marin.cli.execution import takes_execution
 
 if TYPE_CHECKING:
     from marin.recipe import Execution
+    from marin.root import Root
 
 STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
@@ -36,6 +38,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       marin stage train --devices 2
       marin stage train --runner ray --processes 2 --devices 8
       MARIN_FORCE=1 dvc repro -f      execute everything again
+      MARIN_TRACKER=wandb dvc repro   the complete run also as an offline run of W&B, in the root's folder
     """
     from marin.cli.output import print_json
     from marin.executor import run_stage
@@ -43,9 +46,11 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.pipeline import PIPELINE
     from marin.root import open_root
 
-    recipe = load_params(params)
-    outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=open_root(), project=params.resolve().parent,
+    recipe, root = load_params(params), open_root()
+    outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
                         execution=execution, force=force)
+    if outcome.completed and outcome.action != "present" and os.environ.get("MARIN_TRACKER") == "wandb":
+        _to_wandb(root, outcome.run)
     result = outcome.result
     if as_json:
         print_json({
@@ -60,3 +65,13 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     click.echo(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
     if outcome.completed and outcome.action != "present":
         click.echo(f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`", err=True)
+
+
+def _to_wandb(root: Root, run: str) -> None:
+    """The run is complete: W&B gets it too, offline. A failure there takes nothing from the run."""
+    from marin.tracking.wandb_export import export_wandb
+
+    try:
+        click.echo(f"for `wandb sync`: {export_wandb(root, run, root.local / 'projections')}", err=True)
+    except Exception as error:  # a library's own; the run is recorded already
+        click.echo(f"not written for W&B: {error}", err=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from marin.cost import work_of
 from marin.errors import MissingEvidence, UsageError
 from marin.events import ExperimentRegistered, StepFailed
 from marin.experiment.registration import arm_digest, as_alternative, by_arm, registrations
@@ -31,7 +32,8 @@ Verdict = Literal["confirmatory", "exploratory", "incomplete"]
 
 @dataclass(frozen=True)
 class Result:
-    """One run of an arm: its metrics as ``step.name``, and since which event each could be known."""
+    """One run of an arm: its metrics as ``step.name``, and since which event each could be known. ``seconds`` and ``flops``
+    are of the steps that it executed itself."""
 
     run: str
     arm: str
@@ -43,6 +45,7 @@ class Result:
     code: str
     cites: str
     failure: str = ""
+    flops: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def _result(view: RunView, arm: str, seed: int) -> Result:
         run=view.run, arm=arm, seed=seed, metrics=metrics, recorded=recorded, status=view.status,
         seconds=sum(step.seconds for step in executed), code=_code(view), cites=view.started.body.experiment,
         failure=failures[-1].body.error if failures and view.status == "failed" else "",
+        flops=sum(work_of(step.step, view.recipe).flops for step in executed),
     )
 
 
@@ -197,11 +201,14 @@ def _code_differs(counted: Iterable[Result]) -> list[str]:
     return [f"the runs executed {len(versions)} versions of the code ({shares} runs): arms may differ by it"]
 
 
+def spent(results: Sequence[Result]) -> dict[str, float]:
+    """What the runs executed, over all of them; the price is an estimate beforehand and no fact afterwards."""
+    return {"seconds": sum(result.seconds for result in results), "flops": sum(result.flops for result in results)}
+
+
 def _over_cap(body: ExperimentRegistered, results: Sequence[Result]) -> list[str]:
-    cap, spent = body.cost_cap.get("seconds"), sum(result.seconds for result in results)
-    if cap is None or spent <= cap:
-        return []
-    return [f"the cost cap of {cap:g} s was passed: {spent:.0f} s were executed"]
+    return [f"the cost cap of {cap:.4g} {name} was passed: {value:.4g} were executed"
+            for name, value in spent(results).items() if (cap := body.cost_cap.get(name)) is not None and value > cap]
 
 
 def _family(body: ExperimentRegistered, metrics: Sequence[Mapping[str, str]],

@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from marin.experiment.analysis import Findings, conclusion
+from marin.experiment.analysis import Findings, conclusion, spent
 from marin.experiment.statistics import Comparison, Summary
 from marin.tracking.markup import Html, element, page
 from marin.tracking.page import STYLE, code
@@ -63,9 +63,16 @@ def heading(findings: Findings) -> list[tuple[str, str]]:
         ("test", f"{body.test}, {body.alternative}, alpha {body.alpha:g}, baseline {body.baseline}"),
         ("seeds", ", ".join(body.seeds)),
         ("stopping", body.stopping_rule),
+        ("cost", _cost(findings)),
         ("registered", f"event {fact.index}, {fact.time[:19]}Z, {body.registration}"),
         ("verdict", conclusion(findings)),
     ]
+
+
+def _cost(findings: Findings) -> str:
+    cap = findings.registration.body.cost_cap
+    return ", ".join(f"{value:.3g} {name} executed{f' of {limit:.3g}' if (limit := cap.get(name)) is not None else ''}"
+                     for name, value in spent(findings.results).items())
 
 
 def table_csv(findings: Findings) -> str:
@@ -199,6 +206,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
                  for metric, of_arm in findings.arms.items()},
         "comparisons": {"primary": [msgspec.to_builtins(item) for item in findings.primary],
                         "secondary": [msgspec.to_builtins(item) for item in findings.secondary]},
+        "spent": spent(findings.results),
         "deviations": list(findings.deviations),
         "notes": _notes(findings),
         "runs": [{"run": item.run, "arm": item.arm, "seed": str(item.seed), "status": item.status, "seconds": item.seconds,

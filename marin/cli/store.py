@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -21,12 +24,16 @@ from ledger import (
     scrub_store,
     unpin,
 )
+from marin.audit import absent_files
 from marin.cli.output import describe_finding, human_size, print_json, print_table
 from marin.cli.transfer import pull, push, remote_store
 from marin.errors import UsageError
+from marin.needs import needs_of
 from marin.root import open_root
 
 CHUNK = 1 << 20
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_SPREAD = re.compile(r"store/[a-z]+/sha256/([0-9a-f]{2})/([0-9a-f]{62})")
 DAY = 86_400.0
 
 
@@ -139,21 +146,45 @@ def _held(artifacts: Store) -> Iterator[Artifact]:
 
 @store.command()
 @click.argument("digests", metavar="[DIGEST]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All of the store, as without any DIGEST.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a finding.")
-def verify(digests: tuple[str, ...], as_json: bool) -> None:
+def verify(digests: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Hash artifacts again, all of the store when none is named; exit status 1 with a line per finding.
+
+    A finding names the file and, above 8 MiB, the part of it, and then the runs that need it.
 
     \b
     Examples:
-      marin store verify
+      marin store verify --all
       marin store verify sha256:DIGEST
     """
-    artifacts = open_root().store()
+    if everything and digests:
+        raise UsageError("all of the store, or some of it", where="marin store verify", expected="--all or DIGEST",
+                         found="both", cure="leave one out")
+    root = open_root()
+    artifacts = root.store()
     for digest in digests:
         parse_digest(digest)
-    findings = _findings(artifacts, digests) if digests else artifacts.verify_all()
-    if report_findings(findings, as_json=as_json):
+    findings: list[Finding] = []
+    for finding in _findings(artifacts, digests) if digests else chain(artifacts.verify_all(), absent_files(artifacts)):
+        findings.append(finding)
+        if not as_json:
+            click.echo(str(finding))
+    needs = needs_of(root, (digest for finding in findings for digest in _digests_in(finding)))
+    for finding in findings if as_json else ():
+        needed = [need for digest in _digests_in(finding) for need in needs[digest]]
+        print_json(describe_finding(finding) | {"needed_by": [asdict(need) for need in needed]})
+    for digest, needed in needs.items() if not as_json else ():
+        for need in needed:
+            click.echo(f"{digest} is needed by {need}")
+    if findings:
         click.get_current_context().exit(1)
+
+
+def _digests_in(finding: Finding) -> list[str]:
+    """The digests that a finding is about: those of its place, or of the name in the store that it gives."""
+    spread = [f"sha256:{two}{rest}" for two, rest in _SPREAD.findall(finding.where)]
+    return list(dict.fromkeys([*_DIGEST.findall(finding.where), *spread]))
 
 
 def _findings(artifacts: Store, digests: Iterable[str]) -> Iterator[Finding]:

@@ -138,3 +138,34 @@ def test_gc_keeps_what_events_name(marin: Marin, root: Path, folder: Path, tmp_p
     assert done.status == 0 and "set aside: 17 B" in done.out
     assert marin("store", "get", kept, tmp_path / "out").status == 0
     assert marin("ledger", "fsck").status == 0
+
+
+def test_one_flipped_bit_names_file_part_and_run(marin: Marin, root: Path, tmp_path: Path) -> None:
+    from ledger import PART_SIZE, Draft
+    from marin.root import open_root
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(bytes(range(256)) * (PART_SIZE // 256 * 2))
+    (tmp_path / "model" / "config").write_bytes(b"{}")
+    opened = open_root()
+    tree = opened.store().put_tree(tmp_path / "model").digest
+    opened.append([Draft("test.exported/v1", "run/2khr7ocq", {"artifact": tree})])
+    assert marin("store", "verify", "--all").status == 0
+    weights = opened.store().manifest(tree).entry("weights").digest
+    path = opened.store().storage.local_path(f"store/blobs/sha256/{weights[7:9]}/{weights[9:]}")
+    path.chmod(0o644)
+    with path.open("r+b") as stream:
+        stream.seek(PART_SIZE + 77)
+        stream.write(b"\xff")
+    found = marin("store", "verify", "--all")
+    assert found.status == 1
+    assert "part 1 (bytes 8388608 to 16777215)" in found.out
+    assert f"{weights} is needed by run 2khr7ocq (test.exported/v1, event 0, as weights of {tree})" in found.out
+    (said,) = marin("store", "verify", "--all", "--json").lines
+    assert said["needed_by"] == [
+        {"index": 0, "stream": "run/2khr7ocq", "type": "test.exported/v1", "tree": tree, "path": "weights"}]
+    assert f"is needed by run 2khr7ocq (test.exported/v1, event 0, as weights of {tree})" in marin("store", "verify", tree).out
+    path.unlink()
+    missing = marin("store", "verify", "--all")
+    assert (missing.status, "is not in the store" in missing.out, "run 2khr7ocq" in missing.out) == (1, True, True)
+    assert marin("store", "verify", "--all", tree).status == 2

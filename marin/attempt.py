@@ -6,7 +6,8 @@ Folders, below ``work/`` of the root's local folder:
     <step>-<identity>/out/      filled by the step; emptied before each attempt
     <step>-<identity>/scratch/  kept until the step is done: a resumed attempt finds there what the last one left
 
-All of it may be deleted whenever no stage runs.
+All of it may be deleted whenever no stage runs. What an attempt left that nobody came back to is swept by
+`marin store gc` (`sweep_abandoned`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import errno
 import logging
 import math
 import shutil
+import stat
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import LedgerError, StorageFailed, Store, parse_digest
+from ledger import LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
 from marin.errors import MissingEvidence, StepFailed
 from marin.events import Output
 from marin.steps import StepDefinition, StepResult, Task
@@ -90,6 +94,46 @@ class Workplace:
         return folder
 
 
+@dataclass(frozen=True)
+class Abandoned:
+    """A workplace that nobody came back to."""
+
+    folder: Path
+    size: int
+    idle: float
+
+
+def sweep_abandoned(local: Path, min_age: float, *, dry_run: bool = False, now: float | None = None) -> list[Abandoned]:
+    """Delete workplaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work.
+
+    Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
+    Events that wait to be delivered (``work/spool``) are no workplace and stay.
+    """
+    swept = []
+    for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
+        with suppress(Locked), PosixStorage(local).lock(f"work/locks/{folder.name}", "sweep of abandoned attempts"):
+            found = _measure(folder, time.time() if now is None else now)
+            if found.idle >= min_age:
+                swept.append(found)
+                if not dry_run:
+                    _remove(folder)
+    return swept
+
+
+def _measure(folder: Path, now: float) -> Abandoned:
+    """Size, counting what the store has under another name as nothing, and how long nothing in it has changed."""
+    size, newest = 0, folder.stat().st_ctime
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                newest = max(newest, status.st_mtime)
+            elif status.st_nlink == 1:
+                size += status.st_size
+                newest = max(newest, status.st_mtime)
+    return Abandoned(folder, size, now - newest)
+
+
 def _remove(folder: Path) -> None:
     """Delete a folder whose files and folders may be read-only."""
 
@@ -144,7 +188,7 @@ def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
     if not any(task.out.iterdir()):
         raise StepFailed("the step made nothing", where=f"step {definition.name}", expected="files in its folder",
                          found="an empty folder", cure="this is a defect of the step")
-    artifact = task.store.put_tree(task.out)
+    artifact = task.store.put_tree(task.out, link=True)  # the folder is the step's own, and removed when it is done
     digest = artifact.digest if result.digest is None else result.digest
     size = artifact.size if result.digest is None or result.size is None else result.size
     tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}

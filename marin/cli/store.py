@@ -24,6 +24,7 @@ from ledger import (
     scrub_store,
     unpin,
 )
+from marin.attempt import sweep_abandoned
 from marin.audit import absent_files
 from marin.cli.output import describe_finding, human_size, print_json, print_table
 from marin.cli.transfer import pull, push, remote_store
@@ -34,7 +35,7 @@ from marin.root import open_root
 CHUNK = 1 << 20
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SPREAD = re.compile(r"store/[a-z]+/sha256/([0-9a-f]{2})/([0-9a-f]{62})")
-DAY = 86_400.0
+HOUR, DAY = 3600.0, 86_400.0
 
 
 @click.group()
@@ -256,7 +257,8 @@ def pins(as_json: bool) -> None:
 def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """Set aside what no event of the ledger names; a later collection deletes it.
 
-    What is set aside comes back when it is named, asked for or put again. What a living process holds a lease on stays.
+    What is set aside comes back when it is named, asked for or put again. What is pinned stays, and what a living process
+    holds a lease on. Folders of stages that stopped and that nobody came back to are removed as well.
 
     \b
     Examples:
@@ -267,8 +269,10 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     reader = root.reader()
     roots = {digest for _, event in reader.events() for digest in named_digests(dict(event.body))}
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
+    abandoned = [] if "://" in root.location else sweep_abandoned(root.local, max(min_age * DAY, HOUR), dry_run=dry_run)
     if as_json:
         print_json({
+            "abandoned": [{"folder": str(one.folder), "size": one.size} for one in abandoned],
             "dry_run": collected.dry_run,
             "kept": collected.kept,
             "swept": [{"act": s.act, "name": s.name, "size": s.size, "why": s.why} for s in collected.swept],
@@ -276,6 +280,8 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
         return
     for swept in collected.swept:
         click.echo(str(swept))
+    for one in abandoned:
+        click.echo(f"remove {one.folder} ({one.size} bytes): a stage stopped there {one.idle / HOUR:.0f} hours ago")
     would = "would be " if dry_run else ""
     click.echo(f"{would}set aside: {human_size(collected.bytes_of('set aside'))}, "
                f"{would}deleted: {human_size(collected.bytes_of('delete'))}, kept: {collected.kept} artifacts")

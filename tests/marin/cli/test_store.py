@@ -169,3 +169,29 @@ def test_one_flipped_bit_names_file_part_and_run(marin: Marin, root: Path, tmp_p
     missing = marin("store", "verify", "--all")
     assert (missing.status, "is not in the store" in missing.out, "run 2khr7ocq" in missing.out) == (1, True, True)
     assert marin("store", "verify", "--all", tree).status == 2
+
+
+def test_workplaces_that_nobody_came_back_to_are_swept(marin: Marin, root: Path) -> None:
+    from ledger import PosixStorage
+
+    names = [f"{step}-{character * 32}" for step, character in (("corpus", "a"), ("train", "b"), ("tokens", "c"))]
+    for name in names:
+        (root / "work" / name / "out").mkdir(parents=True)
+        (root / "work" / name / "out" / "file").write_bytes(b"x" * 10)
+        (root / "work" / name / "out").chmod(0o500)
+    (root / "work" / "spool" / "job-1").mkdir(parents=True)
+    long_ago = time.time() - 9 * 86400
+    for path in [*(root / "work").rglob("*"), *(root / "work").iterdir()]:
+        if names[2] not in str(path):
+            os.utime(path, (long_ago, long_ago))
+    # The folder's own change time cannot be set: only the clock of the sweep can be
+    from marin.attempt import sweep_abandoned
+
+    later = time.time() + 8 * 86400
+    with PosixStorage(root).lock(f"work/locks/{names[1]}", "a stage at work"):
+        planned = sweep_abandoned(root, 7 * 86400, dry_run=True, now=later)
+        assert [(one.folder.name, one.size) for one in planned] == [(names[0], 10), (names[2], 10)]
+        assert sweep_abandoned(root, 9 * 86400, now=later) == []
+        assert sweep_abandoned(root, 7 * 86400, now=later) == planned
+    assert sorted(path.name for path in (root / "work").iterdir()) == ["locks", "spool", names[1]]
+    assert marin("store", "gc", "--dry-run", "--json").json["abandoned"] == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ledger import named_digests
 from marin.errors import DataError
 from marin.plan import step_config
 from marin.recipe import FilesDataset, GrammarDataset, Recipe, UrlDataset, from_mapping
@@ -148,6 +149,12 @@ def test_the_identity_of_local_files_is_their_content(data: Path) -> None:
     assert step_config(CORPUS, recipe) != before
     (data / "4.txt").write_text("new")
     assert set(source_digests(recipe)) == {f"{number}.txt" for number in range(5)}
+
+
+def test_the_events_of_the_step_name_its_raw_bytes() -> None:
+    """step.started holds the step's configuration, so collection keeps what was fetched (`named_digests`)."""
+    url = UrlDataset(name="x", url="https://data.example/x", sha256="0" * 64, mirror="x", size=1)
+    assert "sha256:" + "0" * 64 in set(named_digests(CORPUS.config(Recipe(dataset=url))))
 
 
 def test_the_identity_of_grammar_and_url_is_in_the_recipe() -> None:

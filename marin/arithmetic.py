@@ -6,6 +6,11 @@ XLA may use no instruction above AVX2, must not pick matrix kernels by the proce
 (``NPROC``), because the split decides the order of some sums. How many virtual devices there are is execution and not
 part of the contract: the training program gives the same bits for every number of them.
 
+``gpu`` and ``tpu`` promise less: repeats on devices of the one kind that the recipe names. On a GPU, operations whose result
+depends on the order of threads are refused (``--xla_gpu_deterministic_ops``, ``--xla_gpu_exclude_nondeterministic_ops``),
+no algorithm is chosen by timing (``--xla_gpu_autotune_level=0``), and products keep float32 (TF32 off). These two profiles
+were written from the documentation of XLA and of the vendors, and have not been executed yet.
+
 The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
 after jax was imported, and refuses settings of the user that contradict the contract instead of overriding them.
 """
@@ -13,6 +18,7 @@ after jax was imported, and refuses settings of the user that contradict the con
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -47,9 +53,18 @@ def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
     """Environment variables that put the contract in force."""
     values = {"XLA_FLAGS": xla_flags(arithmetic, execution), "JAX_ENABLE_X64": "0", "JAX_THREEFRY_PARTITIONABLE": "1",
               "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision, "JAX_DEFAULT_PRNG_IMPL": "threefry2x32"}
-    if arithmetic.profile == "portable-cpu":
-        values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+    match arithmetic.profile:
+        case "portable-cpu":
+            values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+        case "gpu":
+            values |= {"JAX_PLATFORMS": "cuda,cpu", "NPROC": str(arithmetic.threads), "NVIDIA_TF32_OVERRIDE": "0",
+                       "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        case "tpu":
+            values |= {"JAX_PLATFORMS": "tpu,cpu", "NPROC": str(arithmetic.threads)}
     return values
+
+
+_WANTED = {"portable-cpu": "an x86-64-v3 processor under Linux", "gpu": "a GPU with its driver", "tpu": "a TPU"}
 
 
 def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
@@ -65,13 +80,34 @@ def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
 def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
     """Why this machine can not honour ``arithmetic``, or None when it can."""
     if arithmetic.profile != "portable-cpu":
-        return None
+        present = _accelerator(arithmetic.profile)
+        return None if present else f"no {arithmetic.profile.upper()} is visible here"
+    if flags is None and platform.machine() not in ("x86_64", "AMD64"):
+        return f"the processor is {platform.machine()}; its bits are others (docs/determinism.md has what was seen on ARM)"
     missing = [flag for flag in X86_64_V3 if flag not in (cpu_flags() if flags is None else flags)]
     if sys.platform != "linux":
         return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
     if missing:
         return f"the processor lacks {', '.join(missing)} (x86-64-v3 is needed)"
     return None
+
+
+def _accelerator(profile: str) -> bool:
+    """Whether a device of the profile's platform can be seen, without loading jax: its device files."""
+    patterns = {"gpu": ("nvidia[0-9]*", "kfd"), "tpu": ("accel[0-9]*", "vfio/[0-9]*")}[profile]
+    return any(next(Path("/dev").glob(pattern), None) is not None for pattern in patterns)
+
+
+def check_device(arithmetic: Arithmetic, found: str) -> None:
+    """Refuse to execute a recipe of an accelerator on another kind of it; ``found``: ``jax.devices()[0].device_kind``.
+
+    Raises:
+        Unsupported: the recipe names another kind.
+    """
+    if arithmetic.device_kind is not None and arithmetic.device_kind != found:
+        raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
+                          expected=f"the device kind {arithmetic.device_kind}", found=found,
+                          cure="replay on that kind; other kinds round differently")
 
 
 def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -84,7 +120,7 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
     reason = unsupported(arithmetic)
     if reason:
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
-                          expected="an x86-64-v3 processor under Linux", found=reason, cure="`marin doctor` says more")
+                          expected=_WANTED[arithmetic.profile], found=reason, cure="`marin doctor` says more")
     wanted = settings(arithmetic, execution)
     if _covers(environ, wanted, execution.local_devices):
         return

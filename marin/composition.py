@@ -290,9 +290,6 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:
         if "." not in path and error.what == "unknown key":
             cure = _as_group_or_key(path, cure)
         raise UsageError(error.what, where=f"{source}: {path}", expected=error.expected, found=error.found, cure=cure) from None
-    if recipe.seed is None:
-        raise UsageError("no seed", where=f"{sources.get('seed', 'conf/')}: seed", expected="an integer from 0 to 2**63 - 1",
-                         found="null", cure="give the run a seed: its bits depend on it")
     return recipe
 
 

@@ -27,6 +27,7 @@ STEP_CACHED = "step.cached/v1"
 STEP_FAILED = "step.failed/v1"
 STEP_PAUSED = "step.paused/v1"
 STEP_PREEMPTED = "step.preempted/v1"
+SEED_DRAWN = "seed.drawn/v1"
 TRAIN_STARTED = "train.started/v1"
 TRAIN_SEGMENT = "train.segment/v1"
 CHECKPOINT_SAVED = "checkpoint.saved/v1"
@@ -73,7 +74,7 @@ class Continues(Body, frozen=True):
 
 class RunStarted(Body, frozen=True, omit_defaults=True):
     """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
-    ``continues``: this run is a phase. ``seed_drawn``: the recipe said ``seed: null``, and this one was drawn.
+    ``continues``: this run is a phase.
     ``experiment`` is the digest of the newest registration that has this recipe and seed as an arm, or ""."""
 
     run: str
@@ -84,7 +85,6 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     code: Json
     environment: Json
     continues: Continues | None = None
-    seed_drawn: bool = False
     experiment: str = ""
 
 
@@ -95,6 +95,13 @@ class StepPaused(Body, frozen=True):
     step: str
     identity: Digest
     where: str
+
+
+class SeedDrawn(Body, frozen=True):
+    """A seed was drawn from the system for a recipe that left it open; ``recipe`` is its digest with the seed null."""
+
+    recipe: Digest
+    seed: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")]
 
 
 class StepStarted(Body, frozen=True):
@@ -413,6 +420,7 @@ BODIES: dict[str, type[Body]] = {
     STEP_FAILED: StepFailed,
     STEP_PAUSED: StepPaused,
     STEP_PREEMPTED: StepPreempted,
+    SEED_DRAWN: SeedDrawn,
     TRAIN_STARTED: TrainStarted,
     TRAIN_SEGMENT: TrainSegment,
     CHECKPOINT_SAVED: CheckpointSaved,

@@ -42,6 +42,7 @@ from marin.recipe import Execution, Recipe, digest, recorded
 from marin.root import Root
 from marin.running import running
 from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
+from marin.seeds import settled
 from marin.settling import Settled, Settling, pointer_of
 from marin.steps import PREVIOUS, StepDefinition, Task
 
@@ -102,6 +103,7 @@ def run_stage(
     """
     step = plan.step(name)
     root.check_writable()  # a missing or wrong key is said before hours of work, not after
+    recipe = settled(root, recipe)
     if project is not None:
         _warn_of_other_code(project)
     stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))

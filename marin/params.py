@@ -61,8 +61,4 @@ def load_params(path: Path) -> Recipe:
         problem = getattr(error, "problem", None) or "a syntax error"
         raise UsageError("parameters are not YAML", where=at, expected="a mapping of sections", found=problem,
                          cure="correct that line, or compose the file again with `dvc exp run`") from None
-    recipe = from_mapping(data, where=where)
-    if recipe.seed is None:
-        raise UsageError("no seed", where=f"{where}: seed", expected="an integer from 0 to 2**63 - 1", found="null",
-                         cure="give the run a seed: its bits depend on it")
-    return recipe
+    return from_mapping(data, where=where)

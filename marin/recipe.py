@@ -26,7 +26,7 @@ from marin.errors import UsageError
 from marin.mixture import block_counts
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset({"mixture", "phase", "packing"})
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind"})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -188,10 +188,13 @@ class Arithmetic(Section, frozen=True):
 
     The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
     compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
-    binary tree. ``profile`` names the environment in which the same bits are promised.
+    binary tree. ``profile`` names the environment in which the same bits are promised: ``portable-cpu`` any x86-64-v3 processor,
+    ``gpu`` and ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
+    about the host's processor, which draws the initial state and the order of the data in every profile.
     """
 
     profile: Literal["portable-cpu", "gpu", "tpu"] = "portable-cpu"
+    device_kind: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
     microbatch_size: Positive = 1
     reduction: Literal["binary-tree"] = "binary-tree"
@@ -445,6 +448,29 @@ def check(recipe: Recipe, *, where: str) -> None:
                          expected="hidden_dim / num_heads to be even (rotary)",
                          found=str(model.hidden_dim // model.num_heads), cure="change model.hidden_dim or model.num_heads")
     _check_mixture(recipe, where)
+    _check_contract(arithmetic, where)
+
+
+REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "portable-cpu": Arithmetic().xla_flags,
+    "gpu": ("--xla_gpu_deterministic_ops=true", "--xla_gpu_exclude_nondeterministic_ops=true", "--xla_gpu_autotune_level=0"),
+    "tpu": (),
+}
+"""Flags without which a profile promises nothing; a recipe may have more."""
+
+
+def _check_contract(arithmetic: Arithmetic, where: str) -> None:
+    missing = [flag for flag in REQUIRED_FLAGS[arithmetic.profile] if flag not in arithmetic.xla_flags]
+    if missing:
+        raise UsageError("a flag of the profile is missing", where=f"{where}: arithmetic.xla_flags", expected=" ".join(missing),
+                         found=" ".join(arithmetic.xla_flags) or "no flags",
+                         cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml")
+    if (arithmetic.profile == "portable-cpu") != (arithmetic.device_kind is None):
+        accelerator = arithmetic.profile != "portable-cpu"
+        raise UsageError("the bits of an accelerator are those of one kind" if accelerator else
+                         "portable-cpu is not about one kind of device", where=f"{where}: arithmetic.device_kind",
+                         expected="what jax.devices()[0].device_kind says there" if accelerator else "null",
+                         found=str(arithmetic.device_kind), cure="set arithmetic.device_kind" if accelerator else "leave it out")
 
 
 def _check_mixture(recipe: Recipe, where: str) -> None:

@@ -27,14 +27,29 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     @click.option("--topology", default="", metavar="T", help="Topology of one TPU slice (4x4).")
     @click.option("--retries", type=click.IntRange(min=0), default=5, metavar="N",
                   help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]")
+    @click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
+                  help="Stop before this train step with the state recorded; without it the same command goes on from there.")
+    @click.option("--self-check", metavar="every=N", callback=_every,
+                  help="Execute every N-th train step twice and stop where the bits differ.")
     @wraps(command)
     def called(*args: Any, devices: int, runner: str, processes: int, address: str | None, accelerator_type: str,
-               topology: str, retries: int, **options: Any) -> R:
+               topology: str, retries: int, pause_at: int | None, self_check: int, **options: Any) -> R:
         execution = _execution(devices=devices, runner=runner, processes=processes, address=address,
-                               accelerator_type=accelerator_type, topology=topology, retries=retries)
+                               accelerator_type=accelerator_type, topology=topology, retries=retries, pause_at=pause_at,
+                               self_check_every=self_check)
         return command(*args, **options, execution=execution)  # type: ignore[arg-type]
 
     return called
+
+
+def _every(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+    """``every=N`` (or N alone) as N; 0 where it was not given."""
+    if value is None:
+        return 0
+    number = value.removeprefix("every=")
+    if not number.isdecimal() or int(number) < 1:
+        raise click.BadParameter("expected every=N with N of at least 1")
+    return int(number)
 
 
 def _execution(**values: Any) -> Execution:

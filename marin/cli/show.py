@@ -27,8 +27,10 @@ EVENT_PREFIX, METRIC = "event:", "metric"
 @click.argument("number", metavar="[NAME=NUMBER]", required=False)
 @click.option("--summary", is_flag=True, help="A run in a few lines, with what to try next.")
 @click.option("--recipe", is_flag=True, help="Only the recipe of the run, as it is digested.")
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="With --data: what train step N saw.")
+@click.option("--data", is_flag=True, help="The documents and tokens of the train step that --step names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(name: str, number: str | None, summary: bool, recipe: bool, as_json: bool) -> None:
+def show(name: str, number: str | None, summary: bool, recipe: bool, step: int | None, data: bool, as_json: bool) -> None:
     """Show a run, a step, an artifact, an event or the runs behind a number.
 
     ID is a run (its id, a unique beginning of it, or latest), a step of one (latest/train) or of a graph (its address,
@@ -41,12 +43,16 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, as_json: bo
     Examples:
       marin show latest
       marin show latest --recipe
+      marin show latest --step 17 --data
       marin show latest/train
       marin show metric eval/perplexity=12.3
       marin show 41 --json
       marin show artifacts/export.json
     """
     root = open_root()
+    if data != (step is not None):
+        raise UsageError("--step and --data belong together", where="marin show", expected="marin show RUN --step N --data",
+                         found="one of them", cure="give both")
     if (name == METRIC) != (number is not None):
         raise UsageError("what is to be shown?", where=" ".join(filter(None, (name, number))),
                          expected="ID, or metric NAME=NUMBER", found=number or "no name of a metric",
@@ -70,7 +76,9 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, as_json: bo
             print_results_of_graph(name, graph, as_json=as_json)
             return
         view = runs.load(root.history(), run)
-        if recipe:
+        if step is not None:
+            _show_data(root, view, step, as_json=as_json)
+        elif recipe:
             click.echo(json.dumps(view.started.body.recipe, indent=2, sort_keys=True, ensure_ascii=False))
         elif summary:
             print_summary(view, root.reader().checkpoint())
@@ -133,6 +141,23 @@ def _show_run(view: runs.RunView) -> None:
                    f"step {preempted.body.at}: {preempted.body.reason}")
     for fact in view.failures:
         click.echo(f"\nfailed at event {fact.index}: {fact.body.step}: {fact.body.error}")
+
+
+def _show_data(root: Root, view: runs.RunView, step: int, *, as_json: bool) -> None:
+    from marin.seen import batch_of
+
+    batch = batch_of(view, root.store(), step)
+    if as_json:
+        print_json({"run": view.run, **batch.describe()})
+        return
+    told = {None: "not recorded yet", batch.digest: "as recorded"}.get(batch.recorded, f"recorded was {batch.recorded}")
+    print_fields([("run", view.run), ("train step", str(step)), ("batch", f"{batch.digest} ({told})")])
+    for sequence in batch.sequences:
+        first, last = sequence.documents
+        documents = f"document {first}" if first == last else f"documents {first} to {last}"
+        click.echo(f"\n{sequence.part}, sequence {sequence.index}, {documents}, {len(sequence.tokens)} tokens")
+        click.echo(f"  ids   {' '.join(map(str, sequence.tokens))}")
+        click.echo(f"  text  {json.dumps(sequence.text, ensure_ascii=False)}")
 
 
 def _show_event(root: Root, name: str, *, as_json: bool) -> None:

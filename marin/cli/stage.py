@@ -36,19 +36,29 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     Examples:
       marin stage corpus
       marin stage train --devices 2
+      marin stage train --devices 8 --pause-at 100
+      marin stage train --devices 2 --self-check every=50
       marin stage train --runner ray --processes 2 --devices 8
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   the complete run also as an offline run of W&B, in the root's folder
     """
     from marin.cli.output import print_json
+    from marin.errors import Paused
     from marin.executor import run_stage
     from marin.params import load_params
     from marin.pipeline import PIPELINE
     from marin.root import open_root
 
     recipe, root = load_params(params), open_root()
-    outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
-                        execution=execution, force=force)
+    try:
+        outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
+                            execution=execution, force=force)
+    except Paused as pause:
+        if as_json:
+            print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
+        else:
+            click.echo(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
+        return
     if outcome.completed and outcome.action != "present" and os.environ.get("MARIN_TRACKER") == "wandb":
         _to_wandb(root, outcome.run)
     result = outcome.result

@@ -80,6 +80,7 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
         if dry_run:
             _forecast(root, composed, device, devices, as_json=as_json)
             return
+        composed = [_seeded(root, one) for one in composed]
         outcomes = _train(root, composed, devices, force=force, max_concurrent=max_concurrent or 0, runner=runner,
                           address=address)
     _print(root, outcomes, as_json=as_json, table=multirun)
@@ -117,6 +118,15 @@ def _recipe_of(root: Root, run: str) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(runs.load(history, runs.resolve(history, run)).recipe)
     values.pop("phase", None)
     return values
+
+
+def _seeded(root: Root, composed: Composed) -> Composed:
+    """The recipe with the seed that was drawn for it, where it says ``seed: null``."""
+    from dataclasses import replace
+
+    from marin.seeds import settled
+
+    return replace(composed, recipe=settled(root, composed.recipe))
 
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from marin import recipe as recipes
 from marin.arithmetic import apply
+from marin.errors import UsageError
 from marin.recipe import Recipe
 from marin.steps import StepDefinition, StepResult, Task
 
@@ -25,6 +26,9 @@ def run(task: Task) -> StepResult:
     Raises:
         Unsupported: the contract can not be honoured here.
     """
+    if task.recipe.seed is None:
+        raise UsageError("no seed", where="seed", expected="an integer from 0 to 2**63 - 1", found="null",
+                         cure="draw one with marin.seeds.settled: the bits depend on it")
     if task.execution.runner == "ray":
         from marin.runners.training import train_on_ray
 

@@ -18,9 +18,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+import jax
 import numpy as np
 
 from ledger import StateManifest, Tampered
+from marin.arithmetic import check_device
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.recipe import Execution, Recipe
 from marin.training import canary
@@ -67,15 +69,21 @@ def differing_tensors(names: Sequence[str], one: StepOutcome, other: StepOutcome
 
 class NotFinite(Diverged):
     """A train step found a loss or a gradient that is not a finite number and left the state as it was: ``state`` is the
-    one before the step, to be saved for inspection."""
+    one before the step, to be saved for inspection, and ``record`` what led there from the segment's begin."""
 
-    def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState) -> None:
+    def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, record: SegmentRecord) -> None:
         super().__init__(
             "loss or gradient is not finite", where=f"train step {number} (sequences {batch.indices.tolist()})",
             expected="finite numbers", found=f"loss {outcome.loss}, gradient norm {outcome.grad_norm}",
             cure="lower optimizer.learning_rate or raise optimizer.warmup_steps")
         self.number = number
         self.state = state
+        self.record = record
+
+    def saved_as(self, artifact: str) -> Diverged:
+        """This error for a user: with the place of the state that was saved."""
+        return Diverged(self.what, where=self.where, expected=self.expected, found=self.found,
+                        cure=f"{self.cure}; the state before this step is stored: marin store get {artifact} FOLDER")
 
 
 class StopSignal:
@@ -111,6 +119,7 @@ class Training:
     """
 
     def __init__(self, recipe: Recipe, cache: Path, vocab_size: int, execution: Execution) -> None:
+        check_device(recipe.arithmetic, jax.devices()[0].device_kind)
         canary.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
@@ -189,7 +198,7 @@ class Training:
             if earlier is not None:
                 self._check_again(number, earlier, batch, outcome)
             if not outcome.finite:
-                raise NotFinite(number, outcome, batch, state)
+                raise NotFinite(number, outcome, batch, state, self._closed(record, traces, state))
             record.losses.append(float(outcome.loss))
             record.grad_norms.append(float(outcome.grad_norm))
             record.batches.append(batch.digest)
@@ -200,9 +209,12 @@ class Training:
                 progress(number, float(outcome.loss))
             if stop is not None and stop.received is not None:
                 break
+        return state, self._closed(record, traces, state)
+
+    def _closed(self, record: SegmentRecord, traces: list[bytes], state: SlicedState) -> SegmentRecord:
         record.trace = b"".join(traces)
         record.end_state = manifest_of(self.step.collect(state))
-        return state, record
+        return record
 
     def _check_again(self, number: int, earlier: TrainState, batch: Batch, outcome: StepOutcome) -> None:
         """Execute a step once more from the state before it; raises ``Diverged`` where the bits are not the same."""

@@ -31,7 +31,7 @@ from marin.recipe import Recipe
 from marin.steps import PREVIOUS, StepResult, Task
 from marin.training import hosts
 from marin.training.compilation import use_compilation_cache
-from marin.training.loop import SegmentRecord, StopSignal, Training
+from marin.training.loop import NotFinite, SegmentRecord, StopSignal, Training
 from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
 
@@ -96,13 +96,17 @@ def train(task: Task) -> StepResult:
                              cure="run the same command without the pause: it goes on from here, on any number of devices")
             length = recipe.trainer.steps_per_segment
             end = min(last, first + ((at - first) // length + 1) * length, *([pause] if pause is not None else []))
-            state, record = training.segment(state, manifest, at, end, stop=stop,
-                                             progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"))
+            try:
+                state, record = training.segment(state, manifest, at, end, stop=stop,
+                                                 progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"))
+            except NotFinite as error:
+                raise error.saved_as(keep_last(task, training, error, folder)) from error
             save_segment(task, training, state, record, folder)
             if hosts.leader():
                 tokens = (record.end - record.start) * recipe.trainer.batch_size * recipe.model.seq_len
                 journal.record(METRICS_RECORDED, recorded(task.run, "train", record.start, {"train/grad_norm": record.grad_norms},
                                                           meter.lap(record.end - record.start, tokens)))
+            logger.info("train steps %d to %d recorded", record.start, record.end - 1)
             at, manifest = record.end, record.end_state
             if stop.received is not None and at < last:
                 raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
@@ -145,6 +149,23 @@ def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
         if checkpoint is not None and task.store.has(checkpoint.artifact):
             return body, checkpoint
     return None
+
+
+def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) -> str:
+    """Record what led to the step that failed, with the state before it; the digest of its stored checkpoint."""
+    record = error.record
+    if record.end > record.start:
+        save_segment(task, training, error.state, record, folder)
+        return task.store.put_tree(folder).digest if hosts.leader() else ""
+    shutil.rmtree(folder, ignore_errors=True)
+    training.save(error.state, folder)
+    if not hosts.leader():
+        return ""
+    artifact = task.store.put_tree(folder)
+    task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
+        run=task.run, step=record.start, state=record.end_state.digest, artifact=artifact.digest,
+        manifest=task.store.put_bytes(record.end_state.encode()).digest, size=artifact.size))
+    return artifact.digest
 
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:

@@ -12,6 +12,7 @@ from marin.arithmetic import (
     DEVICE_COUNT_FLAG,
     X86_64_V3,
     apply,
+    check_device,
     cpu_flags,
     in_force,
     settings,
@@ -19,7 +20,7 @@ from marin.arithmetic import (
     xla_flags,
 )
 from marin.errors import Unsupported, UsageError
-from marin.recipe import Arithmetic, Execution
+from marin.recipe import REQUIRED_FLAGS, Arithmetic, Execution, from_mapping
 
 CONTRACT = Arithmetic()
 pytestmark = pytest.mark.skipif(unsupported(CONTRACT) is not None,
@@ -106,3 +107,25 @@ def test_what_is_execution_is_in_no_recipe() -> None:
     different: dict[str, Any] = {name: value for name, value in one.items() if eight[name] != value}
     assert list(different) == ["XLA_FLAGS"]
     assert not any("device_count" in flag or "collective" in flag for flag in CONTRACT.xla_flags)
+
+
+@pytest.mark.parametrize(("profile", "platforms"), [("gpu", "cuda,cpu"), ("tpu", "tpu,cpu")])
+def test_an_accelerator_that_is_not_here_is_unsupported(profile: Any, platforms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = from_mapping({"arithmetic": {"profile": profile, "device_kind": "some", "xla_flags": REQUIRED_FLAGS[profile]}},
+                          where="test")
+    monkeypatch.setattr("marin.arithmetic._accelerator", lambda profile: False)
+    with pytest.raises(Unsupported, match=f"no {profile.upper()} is visible here"):
+        apply(recipe.arithmetic, Execution(), {})
+    monkeypatch.setattr("marin.arithmetic._accelerator", lambda profile: True)
+    environ: dict[str, str] = {}
+    apply(recipe.arithmetic, Execution(), environ)
+    assert environ["JAX_PLATFORMS"] == platforms and environ["XLA_FLAGS"].split() == list(REQUIRED_FLAGS[profile])
+    check_device(recipe.arithmetic, "some")
+    with pytest.raises(Unsupported, match="expected the device kind some, found other"):
+        check_device(recipe.arithmetic, "other")
+
+
+def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(Unsupported, match="the processor is aarch64"):
+        apply(CONTRACT, Execution(), {})

@@ -40,7 +40,8 @@ def test_the_default_experiment_is_the_default_recipe() -> None:
 def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_path: Path) -> None:
     group, name = choice.split("=")
     path = tmp_path / "params.yaml"
-    path.write_text(composed(choice))
+    kind = ["arithmetic.device_kind=some"] if choice in ("profile=gpu", "profile=tpu") else []
+    path.write_text(composed(choice, *kind))
     recipe = load_params(path)
     written = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
     assert isinstance(written, dict)
@@ -55,7 +56,11 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
     ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture.*one of gpt2, llama, found 'lama'"),
     ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
     ("learning_rate: 0.006", "learning_rate: -1", r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1"),
-    ("seed: 0\ntokens", "seed: null\ntokens", r"params.yaml: seed.*null"),
+    ("  - --xla_cpu_max_isa=AVX2\n", "", r"a flag of the profile is missing: params.yaml: arithmetic.xla_flags.*AVX2"),
+    ("profile: portable-cpu", "profile: tpu", r"those of one kind: params.yaml: arithmetic.device_kind.*found None"),
+    ("name: adamw", "name: muon", r"params.yaml: optimizer.name.*one of adamw, lion, found 'muon'"),
+    ("generator: threefry2x32-partitionable", "generator: rbg", r"arithmetic.generator.*threefry2x32-partitionable, found 'rbg'"),
+    ("seed: 0\ntokens", "recipe_version: 2\nseed: 0\ntokens", r"another version: params.yaml: recipe_version.*found 2"),
     ("kind: grammar", "kind: grammer", r"params.yaml: dataset.kind.*one of grammar, url, files, mixture, found 'grammer'"),
     ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
     ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),

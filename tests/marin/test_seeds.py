@@ -1,0 +1,24 @@
+"""A seed that is left open is drawn once, and found again by whoever asks next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marin.events import SEED_DRAWN
+from marin.recipe import Recipe, from_mapping
+from marin.root import create_root
+from marin.seeds import settled
+
+
+def test_a_seed_is_drawn_once_for_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    root = create_root(str(tmp_path / ".marin"))
+    open_seed = from_mapping({"seed": None}, where="test")
+    first = settled(root, open_seed)
+    assert first.seed is not None and settled(root, open_seed) == first
+    other = settled(root, from_mapping({"seed": None, "tokenizer": {"vocab_size": 300}}, where="test"))
+    assert other.seed not in (None, first.seed)
+    assert settled(root, Recipe(seed=3)).seed == 3
+    assert len(list(root.history().events(type=SEED_DRAWN))) == 2

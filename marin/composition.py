@@ -212,7 +212,7 @@ def _composed(conf: Path, compose_groups: Groups, base: Mapping[str, Any] | None
         values = composed
     else:  # the sections that the picked groups fill
         values = copy.deepcopy(dict(base))
-        values |= {section: composed[section] for section in (section_of(conf, *pick) for pick in picked.items())}
+        values |= {section: composed[section] for pick in picked.items() for section in sections_of(conf, *pick)}
     sources: dict[str, str] = {}
     for key, value in given.items():
         if not (key in members and isinstance(value, str)):
@@ -243,10 +243,15 @@ def _from_groups(conf: Path, picked: frozenset[tuple[str, str]]) -> Mapping[str,
     return {str(key): value for key, value in plain.items()}
 
 
-def section_of(conf: Path, group: str, name: str) -> str:
-    """The section of a recipe that a member of a group fills: the group's name, or what its first line says."""
-    first = (conf / group / f"{name}.yaml").read_text("utf-8").partition("\n")[0]
-    return first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
+def sections_of(conf: Path, group: str, name: str) -> list[str]:
+    """The sections of a recipe that a member of a group fills: the group's name, what its first line says, or all that
+    stand in it."""
+    import yaml
+
+    text = (conf / group / f"{name}.yaml").read_text("utf-8")
+    first = text.partition("\n")[0]
+    package = first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
+    return sorted(yaml.safe_load(text)) if package == "_global_" else [package]
 
 
 def _set(values: dict[str, Any], path: str, value: Any, source: str, sources: dict[str, str], *, merge: bool = False) -> None:
@@ -254,7 +259,9 @@ def _set(values: dict[str, Any], path: str, value: Any, source: str, sources: di
     *parents, name = path.split(".")
     node: Any = values
     for depth, parent in enumerate(parents):
-        node = node.setdefault(parent, {})
+        if node.get(parent) is None:
+            node[parent] = {}
+        node = node[parent]
         if not isinstance(node, dict):
             raise UsageError("not a section", where=f"{source}: {path}", expected=f"{'.'.join(parents[: depth + 1])}=VALUE",
                              found=f"{'.'.join(parents[: depth + 1])} is {node!r}", cure="leave out what follows it")

@@ -126,7 +126,8 @@ def test_a_project_may_have_groups_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overrides", [
     [], ["model=gpt2-medium"], ["dataset=babylm_10M", "tokenizer=bpe-16k", "seed=3"],
-    ["trainer=smoke", "optimizer.learning_rate=0.001"], ["profile=portable-cpu", "arithmetic.threads=4"],
+    ["trainer=smoke", "optimizer.learning_rate=0.001"], ["dataset=mixture", "mixture.weights.grammar=0.25"],
+    ["profile=portable-cpu", "arithmetic.threads=4"],
 ])
 def test_dvc_composes_what_marin_train_composes(overrides: list[str], tmp_path: Path) -> None:
     """`dvc exp run -S`, by the function of DVC that writes params.yaml."""
@@ -158,3 +159,15 @@ def test_a_run_takes_the_place_of_the_defaults() -> None:
     assert (recipe.optimizer.learning_rate, recipe.optimizer.beta1) == (0.5, 0.5)
     assert recipe.trainer == one("trainer=smoke").trainer
     assert compose(["profile=portable-cpu"], base=base, conf=CONF).recipe.arithmetic == one().arithmetic
+
+
+def test_a_mixture_is_a_group_and_its_weights_are_values() -> None:
+    recipe = one("dataset=mixture", "mixture.weights={grammar: 0.2, shakespeare: 0.8}")
+    assert recipe.mixture is not None and recipe.mixture.weights == {"grammar": 0.2, "shakespeare": 0.8}
+    with pytest.raises(UsageError, match=r"mixture.weights.*found shakespear"):
+        one("dataset=mixture", "mixture.weights={grammar: 0.2, shakespear: 0.8}")
+    import msgspec
+
+    base = msgspec.to_builtins(one("seed=4"))
+    continued = compose(["dataset=mixture"], base=base, conf=CONF).recipe
+    assert continued.mixture == one("dataset=mixture").mixture and continued.seed == 4

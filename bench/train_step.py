@@ -1,25 +1,31 @@
-"""The fixed-shard train step against Levanter's plain one: paired in one process, alternating, ratios of medians.
+"""The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
-    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--pairs 9]
+    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pairs 9]
 
-Both take the same model, optimizer, batch and XLA flags. The plain step is what everybody writes: one jitted program
-of loss, gradient and update, parameters replicated, batch sharded over the devices. `recording` is what a step pays for
-its record: fingerprint, batch digest, digest of the outcome, and its share of the state digest at segment ends.
-Each (size, devices) runs in a process of its own, for jax reads the number of devices once.
+`stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over the
+devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding axis of
+parameters and moments over the devices. Ours always has its state sharded. Model sizes, batch, optimizer and precision are
+the same. A pair is one step of each, one after the other, in processes that both stay: so what else the machine does falls on
+both. `noise` is half the distance of the quartiles of the pairs' ratios.
+
+`peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for its
+record: fingerprint, batch digest, digest of the outcome, and its share of the state digest and of appending the segment's
+events at segment ends (a log on this disk, fsync and all).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
-import resource
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from marin.arithmetic import apply
@@ -27,25 +33,12 @@ from marin.recipe import Arithmetic, Execution, Model, Recipe, Trainer
 
 SIZES = {
     "1M": Model(),
-    "25M": Model(hidden_dim=512, intermediate_dim=1376, num_layers=6, num_heads=8, num_kv_heads=8),
+    "25M": Model(hidden_dim=512, intermediate_dim=1376, num_layers=7, num_heads=8, num_kv_heads=8),
 }
 VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
-ROW = "{size:>5} {parameters:>11} {devices:>7} {plain:>9} {fixed:>9} {ratio:>6} {recording:>9} {memory:>9}"
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Medians in seconds; ``ratio`` is the median of the pairs' ratios."""
-
-    parameters: int
-    plain: float
-    fixed: float
-    ratio: float
-    recording: float
-    peak_mib: int
+WARM = 2
+ROW = "{size:>5} {parameters:>11} {devices:>7} {peer:>8} {theirs:>9} {ours:>9} {ratio:>6} {noise:>6} {peak:>13} {recording:>9}"
 
 
 def recipe_of(size: str) -> Recipe:
@@ -53,60 +46,39 @@ def recipe_of(size: str) -> Recipe:
     return Recipe(model=SIZES[size], trainer=Trainer(batch_size=BATCH), arithmetic=Arithmetic(microbatch_size=BATCH // 8))
 
 
-def timed(call: Callable[[], Any]) -> float:
-    """Seconds until what ``call`` returns is computed."""
-    import jax
-
-    began = time.perf_counter()
-    jax.block_until_ready(call())
-    return time.perf_counter() - began
+# -- in a process of its own ------------------------------------------------------------------------------------------
 
 
-def plain_step(recipe: Recipe, state: Any, mesh: Any) -> Callable[[Any, Any], Callable[[], Any]]:
-    """Levanter's model and optimizer in one jitted, donating program, data parallel over ``mesh``."""
-    import equinox as eqx
-    import haliax as hax
-    import jax
-    import optax
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec as P
-    from levanter.layers.attention import AttentionMask
-    from levanter.models.lm_model import LmExample
-    from levanter.optim.config import AdamConfig
-
-    config = recipe.optimizer
-    chain = AdamConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay, beta1=config.beta1,
-                       beta2=config.beta2, epsilon=config.epsilon, warmup=config.warmup_steps,
-                       max_grad_norm=config.max_grad_norm).build(recipe.trainer.num_steps)
-    arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
-    everywhere = NamedSharding(mesh, P())
-    held = jax.device_put((arrays, chain.init(arrays)), everywhere)
-
-    def loss_of(arrays: Any, tokens: Any, weights: Any) -> Any:
-        axes = (hax.Axis("batch", tokens.shape[0]), hax.Axis("position", tokens.shape[1]))
-        example = LmExample(hax.named(tokens, axes), hax.named(weights, axes), AttentionMask.causal())
-        return eqx.combine(arrays, static).compute_next_token_loss(example).array
-
-    def step(held: Any, tokens: Any, weights: Any) -> Any:
-        loss, grads = jax.value_and_grad(loss_of)(held[0], tokens, weights)
-        updates, moments = chain.update(grads, held[1], held[0])
-        return (optax.apply_updates(held[0], updates), moments), loss
-
-    program = jax.jit(step, donate_argnums=0, out_shardings=everywhere)
-
-    def bound(tokens: Any, weights: Any) -> Callable[[], Any]:
-        def call() -> Any:
-            nonlocal held
-            held, loss = program(held, tokens, weights)
-            return held, loss
-
-        return call
-
-    return bound
+def serve(what: str, size: str, devices: int) -> None:
+    """Compile, say what was made, and step whenever a line comes."""
+    step, record, parameters = ours(size, devices) if what == "ours" else levanters(size, devices, sharded=what == "sharded")
+    for _ in range(WARM):
+        step()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from here
+    say({"parameters": parameters})
+    for line in sys.stdin:
+        match line.strip():
+            case "step":
+                began = time.perf_counter()
+                step()
+                say({"seconds": time.perf_counter() - began})
+            case "record":
+                say({"seconds": record()})
+            case "peak":
+                status = Path("/proc/self/status").read_text()
+                say({"mib": int(status.partition("VmHWM:")[2].split()[0]) // 1024})
 
 
-def measure(size: str, devices: int, pairs: int) -> Measured:
-    """In this process: apply the contract, compile both, alternate them."""
+def say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+Served = tuple[Callable[[], None], Callable[[], float], int]
+
+
+def ours(size: str, devices: int) -> Served:
+    """The product's step under its contract."""
     recipe = recipe_of(size)
     apply(recipe.arithmetic, Execution(devices=devices))
     import jax
@@ -116,71 +88,211 @@ def measure(size: str, devices: int, pairs: int) -> Measured:
     from marin.training.data import batch_digest
     from marin.training.loop import step_fingerprint
     from marin.training.state import initial_state, manifest_of
-    from marin.training.step import TrainStep, mesh_of
+    from marin.training.step import StepOutcome, TrainStep, mesh_of
 
     first = initial_state(recipe, VOCABULARY)
-    mesh = mesh_of(devices)
-    train = TrainStep(recipe, mesh, first)
+    train = TrainStep(recipe, mesh_of(devices), first)
     state = train.place(first)
-    generator = np.random.default_rng(0)
-    tokens = train.batch(generator.integers(0, VOCABULARY, (BATCH, recipe.model.seq_len), dtype=np.int32))
-    weights = train.batch(np.ones(tokens.shape, np.float32))
-    plain = plain_step(recipe, first, mesh)(tokens, weights)
-    outcome = None
+    tokens_here, weights_here = numbers(recipe)
+    tokens, weights = train.batch(tokens_here), train.batch(weights_here)
+    outcome: StepOutcome | None = None
 
-    def fixed() -> Any:
+    def step() -> None:
         nonlocal state, outcome
         state, outcome = train.run(state, tokens, weights)
-        return state.params, state.moments
+        jax.block_until_ready((state.params, state.moments))
 
-    timed(fixed), timed(plain), timed(fixed), timed(plain)
-    times = [(timed(fixed), timed(plain)) for _ in range(pairs)]
     alone = jax.jit(fingerprint.program)
-    leaves = [jax.numpy.asarray(x) for piece in (*state.params, *state.moments) for x in piece]
-    jax.block_until_ready(alone(leaves))
-    whole = train.collect(state)
+    parameters = sum(x.size for x in jax.tree.leaves(train.layout.named))
 
-    def record() -> Any:
+    def record() -> float:
         assert outcome is not None
-        batch_digest(np.arange(BATCH), tokens)
-        step_fingerprint(outcome)
-        return alone(leaves)
+        leaves = [jax.numpy.asarray(x) for piece in (*state.params, *state.moments) for x in piece]
+        jax.block_until_ready(alone(leaves))
+        whole = train.collect(state)
 
-    recording = statistics.median(timed(record) for _ in range(7))
-    digest = statistics.median(timed(lambda: manifest_of(whole).digest and ()) for _ in range(3))
-    fixed_time = statistics.median(pair[0] for pair in times)
-    return Measured(
-        parameters=sum(x.size for x in jax.tree.leaves(train.layout.named)),
-        plain=statistics.median(pair[1] for pair in times), fixed=fixed_time,
-        ratio=statistics.median(pair[0] / pair[1] for pair in times),
-        recording=(recording + digest / recipe.trainer.steps_per_segment) / fixed_time,
-        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        def each() -> None:
+            batch_digest(np.arange(BATCH), tokens)
+            assert outcome is not None
+            step_fingerprint(outcome)
+            jax.block_until_ready(alone(leaves))
+
+        rare = median(lambda: manifest_of(whole).digest, 3) + appended(recipe.trainer.steps_per_segment)
+        return median(each, 7) + rare / recipe.trainer.steps_per_segment
+
+    del first
+    return step, record, parameters
+
+
+def appended(steps: int) -> float:
+    """Seconds to append the two events that end a segment, each durable before the next."""
+    from ledger import Draft, digest_bytes
+    from marin.events import CHECKPOINT_SAVED, TRAIN_SEGMENT, CheckpointSaved, TrainSegment, write
+    from marin.root import create_root
+
+    digest = digest_bytes(b"")
+    segment = TrainSegment(run="r", start=0, end=steps, losses=[(1 / 3).hex()] * steps, batches=[digest] * steps,
+                           fingerprints=[digest] * steps, start_state=digest, end_state=digest, trace=digest)
+    saved = CheckpointSaved(run="r", step=steps, state=digest, artifact=digest, manifest=digest, size=1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CONFIG_HOME"] = folder
+        root = create_root(str(Path(folder) / "root"))
+
+        def append() -> None:
+            root.append([Draft(CHECKPOINT_SAVED, "run/r", write(saved))])
+            root.append([Draft(TRAIN_SEGMENT, "run/r", write(segment))])
+
+        return median(append, 5)
+
+
+def levanters(size: str, devices: int, *, sharded: bool) -> Served:
+    """Levanter's Trainer as it comes."""
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    recipe = recipe_of(size)
+    import haliax as hax
+    import jax
+    from levanter.checkpoint import CheckpointerConfig
+    from levanter.distributed import DistributedConfig
+    from levanter.layers.attention import AttentionMask
+    from levanter.models.llama import LlamaConfig
+    from levanter.models.lm_model import LmExample
+    from levanter.optim.config import AdamConfig
+    from levanter.tracker.tracker import NoopConfig
+    from levanter.trainer import Trainer as LevanterTrainer
+    from levanter.trainer import TrainerConfig
+    from levanter.utils.mesh import MeshConfig
+
+    model, chosen = recipe.model, recipe.optimizer
+    config = LlamaConfig(
+        max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, intermediate_dim=model.intermediate_dim,
+        num_layers=model.num_layers, num_heads=model.num_heads, num_kv_heads=model.num_kv_heads,
+        gradient_checkpointing=model.gradient_checkpointing)
+    optimizer = AdamConfig(
+        learning_rate=chosen.learning_rate, weight_decay=chosen.weight_decay, beta1=chosen.beta1, beta2=chosen.beta2,
+        epsilon=chosen.epsilon, warmup=chosen.warmup_steps, max_grad_norm=chosen.max_grad_norm).build(recipe.trainer.num_steps)
+    folder = tempfile.mkdtemp(prefix="bench-")
+    trainer = LevanterTrainer(TrainerConfig(
+        id="bench", require_accelerator=False, distributed=DistributedConfig(initialize_jax_distributed=False),
+        tracker=NoopConfig(), train_batch_size=BATCH, num_train_steps=recipe.trainer.num_steps, log_jaxprs=False,
+        log_xla_hlo=False, load_checkpoint=False, checkpointer=CheckpointerConfig(base_path=folder), log_dir=Path(folder),
+        mesh=MeshConfig() if sharded else MeshConfig(param_mapping={})),
+        optimizer, lambda model, example, key=None: model.compute_next_token_loss(example, key=key), add_default_hooks=False)
+    trainer.__enter__()
+    Vocab = hax.Axis("vocab", VOCABULARY)
+    state = trainer.initial_state(jax.random.PRNGKey(0), model_init=lambda: config.build(Vocab, key=jax.random.PRNGKey(1)))
+    parameters = sum(x.size for x in jax.tree.leaves(state.trainable_model))
+    tokens, weights = numbers(recipe)
+    axes = (hax.Axis("batch", BATCH), hax.Axis("position", model.seq_len))
+    example = hax.shard(LmExample(hax.named(tokens, axes), hax.named(weights, axes), AttentionMask.causal()),
+                        trainer.compute_axis_mapping)
+
+    def step() -> None:
+        nonlocal state
+        state = trainer.train_step(state, example).state
+        jax.block_until_ready(jax.tree.leaves(state.trainable_model))
+
+    return step, lambda: 0.0, parameters
+
+
+def numbers(recipe: Recipe) -> tuple[Any, Any]:
+    """Tokens int32[batch, seq_len] and weights of one."""
+    import numpy as np
+
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, recipe.model.seq_len), dtype=np.int32)
+    return tokens, np.ones(tokens.shape, np.float32)
+
+
+def median(call: Callable[[], object], times: int) -> float:
+    """Median seconds of ``call``."""
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
+# -- the one that asks ------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """One of the processes."""
+
+    def __init__(self, what: str, size: str, devices: int) -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.parameters = int(self._heard()["parameters"])
+
+    def ask(self, question: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(question + "\n")
+        self._process.stdin.flush()
+        return self._heard()
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _heard(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise RuntimeError(f"the process ended with status {self._process.wait()}")
+
+
+@contextmanager
+def both(peer: str, size: str, devices: int) -> Iterator[tuple[Peer, Peer]]:
+    """Ours and the other, compiled."""
+    mine = Peer("ours", size, devices)
+    theirs = Peer(peer, size, devices)
+    try:
+        yield mine, theirs
+    finally:
+        mine.end()
+        theirs.end()
+
+
+def compare(peer: str, size: str, devices: int, pairs: int) -> str:
+    """One row."""
+    with both(peer, size, devices) as (mine, theirs):
+        times = [(mine.ask("step")["seconds"], theirs.ask("step")["seconds"]) for _ in range(pairs)]
+        peak = f"{mine.ask('peak')['mib']}/{theirs.ask('peak')['mib']}"
+        recording = mine.ask("record")["seconds"]
+    ratios = [ours / other for ours, other in times]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    ours_median = statistics.median(ours for ours, _ in times)
+    return ROW.format(size=size, parameters=mine.parameters, devices=devices, peer=peer,
+                      theirs=f"{statistics.median(other for _, other in times) * 1e3:.0f}", ours=f"{ours_median * 1e3:.0f}",
+                      ratio=f"{statistics.median(ratios):.2f}", noise=f"{(high - low) / 2:.2f}", peak=peak,
+                      recording=f"{recording / ours_median:.2%}")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print one row per size and device count."""
+    """Print one row per size, device count and peer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1M,25M")
     parser.add_argument("--devices", default="1,2")
+    parser.add_argument("--peers", default="stock,sharded")
     parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.child:
-        size, devices = options.child.split(":")
-        sys.stdout.write(json.dumps(vars(measure(size, int(devices), options.pairs))) + "\n")
+    if options.serve:
+        what, size, devices = options.serve.split(":")
+        serve(what, size, int(devices))
         return 0
-    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", plain="plain ms", fixed="fixed ms",
-                                ratio="ratio", recording="recording", memory="peak MiB") + "\n")
+    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", theirs="peer ms",
+                                ours="ours ms", ratio="ratio", noise="noise", peak="peak MiB o/p", recording="recording") + "\n")
     for size in options.sizes.split(","):
-        for devices in options.devices.split(","):
-            command = [sys.executable, "-m", "bench.train_step", "--child", f"{size}:{devices}", "--pairs", str(options.pairs)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            row = Measured(**json.loads(done.stdout.splitlines()[-1]))
-            sys.stdout.write(ROW.format(
-                size=size, parameters=row.parameters, devices=devices, plain=f"{row.plain * 1e3:.0f}",
-                fixed=f"{row.fixed * 1e3:.0f}", ratio=f"{row.ratio:.2f}", recording=f"{row.recording:.2%}",
-                memory=row.peak_mib) + "\n")
-            sys.stdout.flush()
+        for devices in map(int, options.devices.split(",")):
+            for peer in options.peers.split(","):
+                if peer == "sharded" and devices == 1:
+                    continue
+                sys.stdout.write(compare(peer, size, devices, options.pairs) + "\n")
+                sys.stdout.flush()
     return 0
 
 

@@ -115,8 +115,13 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
 
     Raises:
         Unsupported: the processor can not honour the contract.
-        UsageError: jax is already loaded under other settings, or the user's environment contradicts the contract.
+        UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the user's
+            environment contradicts the contract.
     """
+    if arithmetic.logical_shards % execution.devices:
+        raise UsageError("logical shards do not divide over the devices", where="--devices",
+                         expected=f"a divisor of arithmetic.logical_shards ({arithmetic.logical_shards})",
+                         found=str(execution.devices), cure="use a power of two up to the number of logical shards")
     reason = unsupported(arithmetic)
     if reason:
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,

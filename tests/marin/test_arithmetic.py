@@ -71,12 +71,12 @@ def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> Non
 
 
 def test_a_child_takes_what_its_parent_put_in_force_with_as_many_devices() -> None:
-    parent = applied({}, devices=8)
+    parent = applied({}, devices=2)
     before = dict(parent)
-    applied(parent, devices=2)
+    applied(parent, devices=1)
     assert parent == before
-    applied(parent, devices=16)
-    assert f"{DEVICE_COUNT_FLAG}=16" in parent["XLA_FLAGS"]
+    applied(parent, devices=8)
+    assert f"{DEVICE_COUNT_FLAG}=8" in parent["XLA_FLAGS"]
 
 
 def test_after_jax_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +129,11 @@ def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(Unsupported, match="the processor is aarch64"):
         apply(CONTRACT, Execution(), {})
+
+
+@pytest.mark.parametrize("devices", [3, 16])
+def test_devices_that_do_not_divide_the_shards_are_refused_before_jax_starts(devices: int) -> None:
+    environ: dict[str, str] = {}
+    with pytest.raises(UsageError, match=rf"logical shards do not divide over the devices: --devices: .*found {devices}"):
+        apply(CONTRACT, Execution(devices=devices), environ)
+    assert environ == {}

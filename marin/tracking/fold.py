@@ -500,6 +500,8 @@ def pages_of(record: RunRecord) -> tuple[str, ...]:
         found += ["loss.png", "data_order.html"]
     if record.steps:
         found.append("lineage.html")
+    if record.replays:
+        found.append("verification.html")
     return tuple(found)
 
 

@@ -26,6 +26,10 @@ def draw(root: Root, run: str, name: str) -> bytes:
             from marin.tracking.order import order_page
 
             return order_page(record, origin)
+        case "verification.html":
+            from marin.tracking.verification import verification_page  # here: the replay's own classes
+
+            return verification_page(root, run)
     raise MissingEvidence("the run has no such page", where=f"run {run}: {name}", expected="a page that its shelf lists")
 
 

@@ -21,8 +21,10 @@ from marin.tracking.fold import Fold
 from marin.tracking.graph import graph_of, layers
 from marin.tracking.lineage import Samples, lineage_page, read_samples
 from marin.tracking.markup import element
+from marin.tracking.order import order_digest, order_page
 from marin.tracking.page import run_page
 from marin.tracking.record import RunRecord
+from marin.tracking.verification import report_of
 
 from .roots import HOSTILE, make_artifacts, make_root
 from .story import ORIGIN, Log, begin_step, digest, replay, start, whole_run
@@ -196,3 +198,21 @@ def test_the_curve_is_the_same_bytes_for_the_same_numbers():
 @pytest.mark.parametrize("losses", [{0: 1.0}, {0: math.nan}, {0: 1.0, 1: math.inf, 2: 2.0}])
 def test_a_curve_of_odd_numbers_is_drawn(losses: dict[int, float]):
     assert size_of(loss_curve(losses, title="odd", seams=[])) == (800, 450)
+
+
+def test_the_verification_is_the_page_of_marin_verify_made_from_the_event():
+    body = types.ReplayCompleted(
+        run="abcd2345", verdicts={"ledger": "PASS", "training": "FAIL", "model": HOSTILE},
+        training={"mode": "full", "seconds": 1.5},
+        first_divergence={"step": 7, "tensors": [HOSTILE], "expected": "a", "found": "b", "explanation": HOSTILE},
+        log_checkpoint={"origin": ORIGIN, "size": 9, "root": "r"}, details={"training": [HOSTILE]}, environment={})
+    report = report_of(body, 12)
+    assert [report.verdicts[name].outcome for name in ("ledger", "artifacts", "training", "model")] == [
+        "PASS", "NOT_RUN", "FAIL", "NOT_RUN"]
+    assert (report.divergence.step if report.divergence else None, report.training.mode, report.event) == (7, "full", 12)
+
+
+def test_the_data_order_names_every_batch(record: RunRecord):
+    shown = safe(order_page(record, ORIGIN)).text
+    assert order_digest(record) in shown
+    assert "Train steps 30 to 59" in shown

@@ -1,0 +1,52 @@
+"""Tables on a terminal: they fit, and colour stays away where it is not wanted."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from marin.cli.output import print_table
+from marin.progress import bar
+
+ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_table_fits_the_terminal_and_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_table(("run", "digest", "remark"), ROWS, empty="")
+    shown = screen.getvalue()
+    assert not re.search(r"\x1b\[(3|4|9)\d", shown)  # bold may be, colours may not
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, plain.splitlines())) <= width
+    assert plain.count("a") >= 32
+
+
+def test_a_pipe_gets_plain_columns(capsys: pytest.CaptureFixture[str]):
+    print_table(("run", "digest", "remark"), ROWS, empty="")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.splitlines()[1].split()[1] == "sha256:" + "ab" * 32
+
+
+def test_nothing_goes_to_stderr(capsys: pytest.CaptureFixture[str]):
+    print_table(("run",), [], empty="no runs yet")
+    assert capsys.readouterr() == ("", "no runs yet\n")
+
+
+def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]):
+    with bar("train", 10) as report:
+        report(5, "loss 2.0")
+    assert capsys.readouterr() == ("", "")

@@ -76,7 +76,9 @@ def graph_of(records: Iterable[RunRecord]) -> LineageGraph:
                 graph.edges[source, key] = None
             if step.output is not None:
                 made = f"artifact:{step.output.digest}"
-                graph.nodes[made] = _artifact(made, record, step, verified)
+                known = graph.nodes.get(made)
+                if known is None or not known.run or known.colour == "none":  # one run that was verified speaks for the bytes
+                    graph.nodes[made] = _artifact(made, record, step, verified)
                 if (made, key) not in graph.edges:  # a step may give back what it was given
                     graph.edges[key, made] = None
     return graph

@@ -18,7 +18,7 @@ from marin.tracking.samples import Samples, SeenSequence, SeenStep, read_samples
 
 __all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
 
-COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 216, 66, 168, 48, 14
+COLUMN, ROW, WIDTH, HEIGHT, MARGIN, LIFT = 216, 66, 168, 48, 14, 34
 
 LINEAGE_STYLE = """
 .graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
@@ -80,10 +80,12 @@ def _tools() -> Html:
 
 def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[str, str]) -> Html:
     tallest = max((len(row) for row in rows), default=0)
-    place = {key: (MARGIN + x * COLUMN, MARGIN + y * ROW + (tallest - len(row)) * ROW // 2)
-             for x, row in enumerate(rows) for y, key in enumerate(row)}
     layer = {key: x for x, row in enumerate(rows) for key in row}
-    width, height = len(rows) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + 2 * MARGIN
+    span = max((layer[target] - layer[source] for source, target in graph.edges), default=1)
+    head = MARGIN + LIFT * min(span - 1, 4)
+    place = {key: (MARGIN + x * COLUMN, head + y * ROW + (tallest - len(row)) * ROW // 2)
+             for x, row in enumerate(rows) for y, key in enumerate(row)}
+    width, height = len(rows) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + head + MARGIN
     edges = [_edge(place[source], place[target], numbers[source], numbers[target]) for source, target in graph.edges]
     nodes = [_node(graph.nodes[key], *place[key], number, layer[key]) for key, number in numbers.items()]
     return element("svg", edges, nodes, width=max(width, 1), height=max(height, 1),
@@ -92,8 +94,11 @@ def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[
 
 def _edge(source: tuple[int, int], target: tuple[int, int], from_: str, to: str) -> Html:
     x, y, u, v = source[0] + WIDTH, source[1] + HEIGHT // 2, target[0], target[1] + HEIGHT // 2
-    bend = max(24, (u - x) // 3)
-    return element("path", d=f"M{x} {y}C{x + bend} {y} {u - bend} {v} {u} {v}", class_="edge", data_from=from_, data_to=to)
+    bend = max(24, (u - x) // 4)
+    # What passes a column rises over the nodes in it.
+    lift = LIFT * min(max(0, (target[0] - source[0]) // COLUMN - 1), 4) * 4 // 3
+    return element("path", d=f"M{x} {y}C{x + bend} {y - lift} {u - bend} {v - lift} {u} {v}", class_="edge", data_from=from_,
+                   data_to=to)
 
 
 def _node(node: Node, x: int, y: int, number: str, layer: int) -> Html:
@@ -112,7 +117,7 @@ def _panel(graph: LineageGraph, key: str, numbers: Mapping[str, str], beside: tu
     body = element("tbody", [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in rows])
     searched = " ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600]
     record = records.get(node.run)
-    return element("section", element("h2", f"{node.kind} {node.name}"), element("div", element("table", body), class_="wide"),
+    return element("section", element("h2", f"{node.kind} {node.name}"), element("table", body),
                    list(_shown(node, record, samples.get(node.run, Samples()))) if record is not None else None,
                    id=numbers[key], data_search=searched)
 

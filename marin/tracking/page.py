@@ -81,7 +81,8 @@ def table(head: tuple[str, ...], rows: list[tuple[Child, ...]]) -> Html | None:
         return None
     titles = element("thead", element("tr", (element("th", title, scope="col") for title in head))) if any(head) else None
     body = element("tbody", (element("tr", (element("td", cell) for cell in row)) for row in rows))
-    return element("div", element("table", titles, body), class_="wide")
+    # Focusable, because what scrolls sideways has to be scrolled by keyboard too.
+    return element("div", element("table", titles, body), class_="wide", tabindex=0, role="group", aria_label=head[0] or "facts")
 
 
 def _verdict_line(record: RunRecord) -> Html:

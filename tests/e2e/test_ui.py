@@ -309,7 +309,7 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(pages_in(served)["lineage"])
     page.screenshot(path=shots / "lineage.png")
-    page.get_by_label("find", exact=True).fill("made by export")
+    page.get_by_label("find", exact=True).fill("export of run")
     page.get_by_label("find", exact=True).press("Enter")
     walked = [page.evaluate("document.activeElement.getAttribute('aria-label')")]
     while not walked[-1].startswith("artifact corpus") and len(walked) < 20:

@@ -103,6 +103,11 @@ def test_a_mistake_in_json_is_said_of_the_json(text: str, message: str) -> None:
         one(config_json=text)
 
 
+def test_a_seed_may_be_left_open() -> None:
+    """It is drawn and recorded when the recipe is run."""
+    assert one("seed=null").seed is None
+
+
 def test_a_list_of_globs_and_a_deleted_value() -> None:
     recipe = one("dataset=files", "dataset.globs=[a/*.txt,'b c.txt']")
     assert isinstance(recipe.dataset, FilesDataset) and recipe.dataset.globs == ("a/*.txt", "b c.txt")

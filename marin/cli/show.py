@@ -97,6 +97,7 @@ def whole(view: runs.RunView) -> dict[str, object]:
         "recipe": started.recipe,
         "code": started.code,
         "environment": started.environment,
+        "continues": msgspec.to_builtins(started.continues),
         "events": {"first": view.started.index, "last": view.last_index},
         "steps": {name: msgspec.to_builtins(step) | {"attempts": view.attempts.get(name, 0)}
                   for name, step in view.steps.items()},
@@ -119,6 +120,8 @@ def _show_run(view: runs.RunView) -> None:
         ("recipe", started.recipe_digest),
         ("plan", view.plan),
         ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
+        *([("continues", f"run {started.continues.run} before train step {started.continues.step}")]
+          if started.continues is not None else []),
         ("events", f"{view.started.index} to {view.last_index}"),
         ("verified", verdict(view)),
         *([("registered", started.experiment)] if started.experiment else []),

@@ -33,7 +33,7 @@ Verdict = Literal["confirmatory", "exploratory", "incomplete"]
 @dataclass(frozen=True)
 class Result:
     """One run of an arm: its metrics as ``step.name``, and since which event each could be known. ``seconds`` and ``flops``
-    are of the steps that it executed itself."""
+    are of the steps that it executed itself; ``code`` digests by step, and the lock."""
 
     run: str
     arm: str
@@ -42,7 +42,7 @@ class Result:
     recorded: Mapping[str, int]
     status: str
     seconds: float
-    code: str
+    code: Mapping[str, str]
     cites: str
     failure: str = ""
     flops: float = 0.0
@@ -114,10 +114,10 @@ def _result(view: RunView, arm: str, seed: int) -> Result:
     )
 
 
-def _code(view: RunView) -> str:
+def _code(view: RunView) -> dict[str, str]:
     steps = view.started.body.code.get("steps", {})
-    lock = view.started.body.environment.get("lock", "")
-    return "|".join([*(f"{name}={value}" for name, value in sorted(steps.items())), str(lock)])
+    lock = str(view.started.body.environment.get("lock", ""))
+    return {"lock": lock} | {str(name): str(value) for name, value in steps.items()}
 
 
 def analyse(known: Sequence[Fact[ExperimentRegistered]], results: Iterable[Result]) -> Findings:
@@ -194,11 +194,13 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
 
 
 def _code_differs(counted: Iterable[Result]) -> list[str]:
-    versions = Counter(result.code for result in counted)
-    if len(versions) <= 1:
-        return []
-    shares = ", ".join(str(count) for _, count in versions.most_common())
-    return [f"the runs executed {len(versions)} versions of the code ({shares} runs): arms may differ by it"]
+    """Steps that the runs executed in several versions; a step that a run has not is no version."""
+    versions: dict[str, Counter[str]] = {}
+    for result in counted:
+        for step, digest in result.code.items():
+            versions.setdefault(step, Counter())[digest] += 1
+    return [f"{step}: the runs executed {len(found)} versions of the code ({', '.join(map(str, sorted(found.values())))} runs): "
+            "arms may differ by it" for step, found in sorted(versions.items()) if len(found) > 1]
 
 
 def spent(results: Sequence[Result]) -> dict[str, float]:

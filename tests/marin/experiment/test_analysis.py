@@ -38,7 +38,7 @@ def result(arm: str, seed: int, loss: float | None, *, at: int = 100, run: str =
     metrics: Mapping[str, float] = {} if loss is None else {LOSS: loss}
     values: dict[str, Any] = {
         "run": run or f"{arm}{seed}", "arm": arm, "seed": seed, "metrics": metrics, "recorded": dict.fromkeys(metrics, at),
-        "status": "completed", "seconds": 1.0, "code": "c", "cites": fact().body.registration,
+        "status": "completed", "seconds": 1.0, "code": {"train": "c"}, "cites": fact().body.registration,
     }
     return Result(**(values | changes))
 
@@ -107,10 +107,10 @@ def test_a_registration_after_the_results_of_an_earlier_one() -> None:
 
 def test_other_code_and_a_passed_cap_are_deviations() -> None:
     results = whole()
-    results[0] = result("small", 1, results[0].metrics[LOSS], code="other", seconds=2000.0)
+    results[0] = result("small", 1, results[0].metrics[LOSS], code={"train": "other", "export": "e"}, seconds=2000.0)
     findings = analyse([fact()], results)
     assert findings.verdict == "exploratory" and len(findings.deviations) == 2
-    assert "2 versions of the code" in findings.deviations[0]
+    assert "train: the runs executed 2 versions of the code (1, 11 runs)" in findings.deviations[0]
     assert "cost cap of 1000 seconds was passed: 2011 were executed" in findings.deviations[1]
 
 

@@ -45,18 +45,16 @@ def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) ->
     assert project.marin("log", "--json").stdout == before, "the published log is left alone"
     mine = [json.loads(line) for line in project.marin("--root", "mine", "log", "--json").stdout.splitlines()]
     assert [event["type"] for event in mine] == ["replay.segment/v1", "replay.completed/v1"]
-    status, report = project.verify("--only", "training", "--record-in", "mine")
+    status, report = project.verify("--only", "training", "--record-in", "mine", "--html", "report.html")
     assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
     assert report["training"] | {"seconds": 0} == {
         "mode": "full", "segments_total": 2, "segments_replayed": 1, "workers": 1, "seconds": 0}
     assert report["segments_taken"] == 1
-    status, report = project.verify("--only", "training", "--record-in", "mine", "--since", "last", "--html", "report.html")
-    assert (status, report["training"]["segments_replayed"], report["segments_taken"]) == (0, 0, 0), report
-    status, report = project.verify("--only", "training", "--record-in", "mine", "--fresh", "--html", "report.html")
-    assert (report["training"]["segments_replayed"], report["segments_taken"]) == (2, 0)
     page = (project.folder / "report.html").read_text("utf-8")
-    assert "6 replayed here, 6 with the same bits" in page
+    assert "3 replayed here, 3 with the same bits" in page
     assert "<script" not in page
+    status, report = project.verify("--only", "training", "--record-in", "mine", "--since", "last", "--fresh")
+    assert (status, report["training"]["segments_replayed"], report["segments_taken"]) == (0, 0, 0), report
 
 
 def test_a_forged_state_is_flagged_without_replay(project: Project) -> None:

@@ -61,6 +61,7 @@ def main() -> int:
     parser.add_argument("--row", type=int, help="this row only")
     parser.add_argument("--kinds", help="some kinds, by commas")
     parser.add_argument("--folder", type=Path, help="keep the honest run here, and take it from here again")
+    parser.add_argument("--rows", type=Path, help="keep rows here as JSON lines; those there and good are not executed again")
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
@@ -68,11 +69,16 @@ def main() -> int:
     apply(recipe().arithmetic, EXECUTION)
     base = Path(options.folder or tempfile.mkdtemp(prefix="marin-faults-"))
     os.environ.setdefault("MARIN_CACHE", str(base / "cache"))
-    began = time.monotonic()
+    known = earlier(options.rows) if options.rows else {}
+    rows = list(known.values())
     try:
-        rows = []
-        for row in run(base, options.seed, options.per_kind, options.row, options.kinds.split(",") if options.kinds else None):
+        wanted = [item for item in plan(options.per_kind) if item[0] not in known and options.row in (None, item[0])
+                  and (options.kinds is None or item[1] in options.kinds.split(","))]
+        for row in run(base, options.seed, wanted):
             rows.append(row)
+            if options.rows:
+                with options.rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
             said = json.dumps(asdict(row)) if options.json else (
                 f"{row.row:4} {row.kind:18} {'ok  ' if row.good else 'BAD '} {row.seconds:5.1f} s  {row.what} | {row.said}")
             sys.stdout.write(said + "\n")
@@ -81,7 +87,7 @@ def main() -> int:
         if options.folder is None:
             shutil.rmtree(base, ignore_errors=True)
     if options.table is not None:
-        write_table(options.table, table(rows, options.seed, options.per_kind, time.monotonic() - began))
+        write_table(options.table, table(sorted(rows, key=lambda row: row.row), options.seed, options.per_kind))
     return 0 if all(row.good for row in rows) else 1
 
 
@@ -92,22 +98,30 @@ def plan(per_kind: int) -> list[tuple[int, str, int]]:
     return [(i * per_kind + j, kind, j) for i, kind in enumerate([*KINDS, CLEAN]) for j in range(per_kind)]
 
 
-def run(base: Path, seed: int, per_kind: int, only: int | None = None, kinds: Sequence[str] | None = None) -> Iterator[Row]:
-    """Execute the rows."""
+def earlier(path: Path) -> dict[int, Row]:
+    """Good rows of an earlier call."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {row.row: row for line in lines if (row := Row(**json.loads(line))).good}
+
+
+def run(base: Path, seed: int, rows: Sequence[tuple[int, str, int]]) -> Iterator[Row]:
+    """Execute the rows. A fault that can not be made is a bad row, not the end."""
     from bench.faults.kinds import KINDS, clean
     from bench.faults.world import World
 
     world = World.make(base)
-    for number, kind, within in plan(per_kind):
-        if (only is not None and number != only) or (kinds is not None and kind not in kinds):
-            continue
+    for number, kind, within in rows:
         root = world.fork()
         began = time.monotonic()
         draw = clean if kind == CLEAN else KINDS[kind]
-        fault = draw(generator(seed, kind, within), world, root, within)
-        report = world.verify(root)
-        found, located, said = judge(fault, report)
-        yield Row(number, kind, fault.what, found, located, said, time.monotonic() - began)
+        try:
+            fault = draw(generator(seed, kind, within), world, root, within)
+            found, located, said = judge(fault, world.verify(root))
+            yield Row(number, kind, fault.what, found, located, said, time.monotonic() - began)
+        except Exception as error:  # the bench's own, or verification's: both are to be seen
+            logging.exception("row %d", number)
+            failure = f"{type(error).__name__}: {error}"[:200]
+            yield Row(number, kind, "not judged", kind == CLEAN, False, failure, time.monotonic() - began)
         world.discard(root)
 
 
@@ -138,7 +152,7 @@ def judge(fault: Fault, report: Report) -> tuple[bool, bool, str]:
     return bool(failed), located, said or "PASS"
 
 
-def table(rows: Sequence[Row], seed: int, per_kind: int, seconds: float) -> str:
+def table(rows: Sequence[Row], seed: int, per_kind: int) -> str:
     """The summary by kind, as Markdown, with one example of each."""
     kinds = list(dict.fromkeys(row.kind for row in rows))
     lines = ["| kind | rows | faults | found | located | an example, and what was said of it |",
@@ -154,7 +168,7 @@ def table(rows: Sequence[Row], seed: int, per_kind: int, seconds: float) -> str:
     clean = [row for row in rows if row.kind == CLEAN]
     lines += ["", f"{len(faults)} faults with seed {seed}: {sum(row.found for row in faults)} found, "
               f"{sum(row.found and row.located for row in faults)} located; {len(clean)} clean runs: "
-              f"{sum(row.found for row in clean)} reported. {seconds:.0f} s. A row again: "
+              f"{sum(row.found for row in clean)} reported. {sum(row.seconds for row in rows) / 60:.0f} minutes. A row again: "
               f"`python -m bench.faults --seed {seed} --per-kind {per_kind} --row N`."]
     return "\n".join(lines) + "\n"
 

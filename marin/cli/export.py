@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Store
+from ledger import Store, digest_bytes
 from marin.cli.output import print_json
 from marin.errors import UsageError
 from marin.root import open_root
@@ -29,10 +29,12 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.option("--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521).")
 @click.option("--wandb", "weights", type=Folder, metavar="DEST",
               help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.")
+@click.option("--in-toto", "statements", type=File, metavar="FILE",
+              help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signature: Path | None,
-           signing_key: Path | None, weights: Path | None, as_json: bool) -> None:
-    """Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures, W&B.
+           signing_key: Path | None, weights: Path | None, statements: Path | None, as_json: bool) -> None:
+    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
@@ -41,11 +43,12 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
       marin export --hf model/
       marin export latest --dvc for-dvc/
       marin export latest --wandb for-wandb/
+      marin export latest --in-toto run.intoto.jsonl
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
     """
-    if not any((hf, dvc, oci, signature, weights)):
-        raise UsageError("nothing to export", where="marin export", expected="--hf, --dvc, --oci, --model-signing or --wandb",
-                         found="none", cure="say which")
+    if not any((hf, dvc, oci, signature, weights, statements)):
+        raise UsageError("nothing to export", where="marin export", found="none", cure="say which",
+                         expected="--hf, --dvc, --oci, --model-signing, --wandb or --in-toto")
     if signature is not None and signing_key is None:
         raise UsageError("a signature needs a key", where="--model-signing", expected="--signing-key KEY.pem", found="none",
                          cure="make one: openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem")
@@ -72,6 +75,12 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
         from marin.tracking.wandb_export import export_wandb
 
         _say("wandb", export_wandb(root, view.run, weights), view.started.body.recipe_digest, as_json)
+    if statements is not None:
+        from marin.replay.attestation import bundle
+
+        text = bundle(view, root.signer())
+        statements.write_text(text, "utf-8")
+        _say("in-toto", statements, digest_bytes(text.encode()), as_json)
 
 
 def _export_dvc(view: RunView, store: Store, dest: Path, as_json: bool) -> None:

@@ -51,7 +51,7 @@ COMMANDS: dict[str, Lazy] = {
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
     "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, push, pull, verify, collect."),
-    "export": Lazy("marin.cli.export", "Write what a run made for other tools: Hugging Face, DVC, OCI, model signatures, W&B."),
+    "export": Lazy("marin.cli.export", "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto."),
     "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
     "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),

@@ -75,3 +75,12 @@ def test_the_same_recipe_twice_is_one() -> None:
     recipe = compose(["model=nano"]).recipe
     graph, addresses = pipeline_graph([recipe, recipe])
     assert len(graph.nodes) == 6 and addresses[0] == addresses[1]
+
+
+def test_a_run_that_fails_says_at_which_step_and_why(marin: Marin, root: Path) -> None:
+    Path("bad.txt").write_bytes(b"caf\xe9\n")
+    ended = marin("train", "model=nano", "dataset=files", "dataset.globs=[bad.txt]", "--json")
+    assert ended.status == 1 and "text is not UTF-8" in ended.err
+    assert ended.json["failed"].startswith("corpus/files-") and "0xe9" in ended.json["error"]
+    (run,) = marin("ls", "--json").json
+    assert run["status"] == "failed" and run["run"] == ended.json["run"]

@@ -38,13 +38,15 @@ class RayJobs:
         self._exit = ExitStack()
         self._software = software()
         self._ray: Any = None
+        self._writer: Any = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._ray = stack.enter_context(connected(self._address, cpus=self._cpus, gpus=self._gpus))
             self._beside = stack.enter_context(LocalJobs(cpus=math.inf))
             if self._root is not None:
-                start_writer(self._ray, open_root(self._root), self._root)
+                # Held: Ray ends an actor, named or not, when nobody holds it any more.
+                self._writer = start_writer(self._ray, open_root(self._root), self._root)
             self._task = self._ray.remote(max_retries=0, max_calls=1)(_work)
             self._exit = stack.pop_all()
         return self

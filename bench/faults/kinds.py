@@ -188,20 +188,20 @@ def tokenizer(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     return _publish(world, root, claims, fault, honest_end=False)
 
 
-UNPROVEN = {
-    kinds.RUN_STARTED: ("run", "code", "environment", "recipe"),
-    kinds.STEP_STARTED: ("run", "step", "attempt", "config"),
-    kinds.STEP_COMPLETED: ("run", "step", "seconds"),
-    kinds.TRAIN_STARTED: ("run", "program", "seeds", "devices", "attempt", "first_step"),
-    kinds.TRAIN_SEGMENT: ("run", "start", "end"),
-    kinds.CHECKPOINT_SAVED: ("run", "step"),
-    kinds.EVAL_COMPLETED: ("run",),
-    kinds.MODEL_EXPORTED: ("run",),
-    kinds.RUN_COMPLETED: ("run",),
+PROVEN = {
+    kinds.RUN_STARTED: ("pipeline", "plan", "recipe_digest"),
+    kinds.STEP_STARTED: ("identity", "config_digest", "inputs", "code", "lock"),
+    kinds.STEP_COMPLETED: ("identity", "inputs", "output", "metrics", "tables"),
+    kinds.TRAIN_STARTED: ("num_steps", "state", "manifest"),
+    kinds.TRAIN_SEGMENT: ("losses", "batches", "fingerprints", "start_state", "end_state", "trace"),
+    kinds.CHECKPOINT_SAVED: ("state", "artifact", "manifest", "size"),
+    kinds.EVAL_COMPLETED: ("model", "metrics"),
+    kinds.MODEL_EXPORTED: ("format", "model", "output"),
+    kinds.RUN_COMPLETED: ("outputs", "metrics"),
 }
-"""Fields that are not drawn here: names, which decide what an event is about at all; claims that nothing depends on (times,
-attempts, devices, the description of the machine and of the commit, the digests of the compiled program, which a replay
-compares and tells without judging); and the recipe, which is a kind of its own."""
+"""Fields that are drawn here. The others are names, which decide what an event is about at all; claims that nothing depends on
+(times, attempts, devices, the description of the machine and of the commit, measurements, the digests of the compiled program,
+which a replay compares and tells without judging); and the recipe, which is a kind of its own."""
 
 
 def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -217,7 +217,7 @@ def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
         return Fault(f"bit {bit} of {relative}", "ledger", names=relative)
     drafts = operator.rebuild(world, Claims())
     places = [(i, path) for i, draft in enumerate(drafts)
-              for path in _leaves(draft.body) if path and path[0] not in UNPROVEN.get(draft.type, ("",))]
+              for path in _leaves(draft.body) if path and path[0] in PROVEN.get(draft.type, ())]
     at, path = places[rng.randrange(len(places))]
     kind = drafts[at].type
     body = json.loads(json.dumps(drafts[at].body))
@@ -257,6 +257,8 @@ def _altered(rng: random.Random, value: Any, root: Root, path: tuple[Any, ...]) 
     if value.startswith("sha256:"):
         if path[-1] in ("artifact", "trace", "manifest") or path[0] == "tables":
             store = root.store()
+            if store.kind(value) == "tree":
+                return rng.choice(sorted(digest for digest, kind in store.digests() if kind == "tree" and digest != value))
             if store.kind(value) == "blob":
                 data = bytearray(store.read(value))
                 data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -317,7 +319,7 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("optimizer", "epsilon", 2e-8), ("optimizer", "weight_decay", 0.11), ("optimizer", "max_grad_norm", 0.5),
     ("optimizer", "warmup_steps", 3), ("optimizer", "min_lr_ratio", 0.125), ("optimizer", "schedule", "linear"),
     ("model", "initializer_range", 0.021), ("model", "layer_norm_epsilon", 1e-4), ("", "seed", 4),
-    ("dataset", "seed", 1), ("dataset", "train_bytes", 60_064), ("tokenizer", "min_frequency", 40),
+    ("dataset", "seed", 1), ("dataset", "train_bytes", 62_000), ("tokenizer", "vocab_size", 401),
     ("evaluation", "max_sequences", 7),
 )
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from ledger import (
     Draft,
     LedgerError,
+    Malformed,
     Manifest,
     NotFound,
     StateManifest,
@@ -272,6 +273,10 @@ class Verification:
         if result.divergence is not None:
             return Verdict("FAIL", (*result.divergence.lines(), *programs))
         steps = sum(segment.end - segment.start for segment in segments)
+        from marin.training.screening import mislabelled
+
+        if wrong := mislabelled(self.run, self.store):
+            return Verdict("FAIL", (*wrong, *programs))
         return Verdict("PASS", (f"{steps} train steps in {len(segments)} segments executed again "
                                 f"on {self.execution.devices} device(s), same bits", *programs))
 
@@ -409,14 +414,21 @@ class Verification:
         """Stored things that are whole, and are not what the events call them."""
         lists = [(fact.body.state, fact.body.manifest, f"step {fact.body.step}") for fact in self.run.checkpoints]
         lists += [(fact.body.state, fact.body.manifest, f"step {fact.body.first_step}") for fact in self.run.training]
-        wrong = [f"list of tensors of {where}: expected that of state {state}, found {found}" for state, manifest, where in lists
-                 if (found := StateManifest.parse(self.store.read(manifest)).digest) != state]
+        wrong = [f"training: list of tensors of {where}: expected that of state {state}, found {found}"
+                 for state, manifest, where in lists if (found := self._listed(manifest)) != state]
         wrong += [f"training checkpoint of step {fact.body.step}: recorded {fact.body.size} bytes, found {size}"
                   for fact in self.run.checkpoints if (size := self.store.manifest(fact.body.artifact).size) != fact.body.size]
         loss = self.run.steps["train"].tables.get("loss") if "train" in self.run.steps else None
         if loss is not None and self.store.read(loss) != loss_table(self.run):
             wrong.append("table loss of train: not the losses that the segments record")
         return wrong
+
+    def _listed(self, manifest: str) -> str:
+        """The digest of the state whose tensors a stored blob lists, or what is wrong with it."""
+        try:
+            return StateManifest.parse(self.store.read(manifest)).digest
+        except Malformed as error:
+            return str(error)
 
     def _screen(self) -> None:
         """Look at the recorded states; whatever stops it is no verdict."""

@@ -59,6 +59,25 @@ def screen_run(run: RunView, store: Store) -> Screening:
     return Screening(looked, len(run.segments), time.monotonic() - began, tuple(findings))
 
 
+def mislabelled(run: RunView, store: Store) -> list[str]:
+    """Stored states that are whole and not the ones that they are recorded as; those that are gone or damaged, which a replay
+    in order does without, are left to the verdict on artifacts."""
+    recipe, vocab = run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"])
+    wrong = []
+    for fact in run.checkpoints:
+        with TemporaryDirectory(prefix="marin-state-") as base:
+            folder, what = Path(base) / "checkpoint", f"training checkpoint of step {fact.body.step}"
+            try:
+                store.checkout(fact.body.artifact, folder)
+            except LedgerError:
+                continue
+            try:
+                load(folder, recipe, vocab, fact.body.state, where=what)
+            except Tampered as error:
+                wrong.append(str(error))
+    return wrong
+
+
 def _stored(run: RunView, store: Store, state: str, recipe: Recipe, vocab: int) -> Arrays | None:
     saved = next((fact.body for fact in run.checkpoints if fact.body.state == state), None)
     if saved is None:

@@ -47,6 +47,18 @@ def test_the_overview_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name].help == (command.help or "").strip().splitlines()[0]
 
 
+WITHOUT_DATA = {
+    "marin ledger proof": "prints a tlog-proof, a format of its own", "marin store get": "writes the bytes themselves",
+    "marin store pin": "prints nothing", "marin store unpin": "prints nothing", "marin ui": "prints its address",
+    "marin completion": "prints a script",
+}
+
+
+def test_every_command_that_prints_data_prints_json_too() -> None:
+    without = {path for path, command in WORKING.items() if not any("--json" in param.opts for param in command.params)}
+    assert without == WITHOUT_DATA.keys()
+
+
 def test_every_command_takes_root() -> None:
     without = [path for path, command in WORKING.items() if not any("--root" in param.opts for param in command.params)]
     assert without == []

@@ -1,0 +1,83 @@
+"""`python -m bench.pictures ROOT RUN`: the three pictures in README, taken of a real run in a headless Chromium.
+
+Writes docs/images/runs.webp, run.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from marin.root import open_root
+from marin.tracking.fold import Fold
+
+FOLDER = Path(__file__).parents[1] / "docs" / "images"
+BYTES, WIDTH = 60_000, 1000
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def keep(page: Page, name: str) -> None:
+    """A picture of what the page shows, as small as it has to be."""
+    picture = Image.open(io.BytesIO(page.screenshot()))
+    picture = picture.resize((WIDTH, picture.height * WIDTH // picture.width), Image.Resampling.LANCZOS)
+    for quality in range(80, 10, -10):
+        data = io.BytesIO()
+        picture.save(data, "WEBP", quality=quality, method=6)
+        if len(data.getvalue()) < BYTES:
+            break
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.webp").write_bytes(data.getvalue())
+    sys.stdout.write(f"{FOLDER / name}.webp  {len(data.getvalue())} bytes\n")
+
+
+def main() -> None:
+    """Serve the root, look, keep."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pictures", description=__doc__)
+    parser.add_argument("root")
+    parser.add_argument("run")
+    options = parser.parse_args()
+    os.environ["MARIN_ROOT"] = options.root
+    run = Fold(open_root().verifier.name).run_id(options.run)
+    marin = [sys.executable, "-m", "marin.cli.main"]
+    with tempfile.TemporaryDirectory(prefix="marin-pictures-") as folder, sync_playwright() as play, \
+            subprocess.Popen([*marin, "ui", "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+        lineage = Path(folder) / "lineage.html"
+        subprocess.run([*marin, "lineage", options.run, "--html", str(lineage)], check=True, stdout=subprocess.DEVNULL)
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            page = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS).new_page(
+                viewport={"width": 1400, "height": 850})
+            page.set_default_timeout(90_000)
+            page.goto(f"{address}/api/2.0/mlflow/runs/get?run_id={run}")
+            while "experiment_id" not in (told := page.inner_text("body")):
+                page.reload()
+            experiment = json.loads(told)["run"]["info"]["experiment_id"]
+            page.goto(f"{address}/#/experiments/{experiment}/runs")
+            page.get_by_role("link", name=options.run, exact=True).wait_for()
+            keep(page, "runs")
+            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/artifacts")
+            page.get_by_text("loss.png", exact=True).first.click()
+            page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 800)")
+            keep(page, "run")
+            page.goto(lineage.as_uri())
+            page.locator("a.node").nth(4).focus()
+            keep(page, "lineage")
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+
+
+if __name__ == "__main__":
+    main()

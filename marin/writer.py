@@ -11,7 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ledger import Draft, EventTypes, Locked, Log, LogClient, Receipt, Refused, Signer, Storage, Unavailable
+from ledger import (
+    Draft,
+    EventTypes,
+    LedgerError,
+    Locked,
+    Log,
+    LogClient,
+    Receipt,
+    Refused,
+    Signer,
+    Storage,
+    Unavailable,
+)
 
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
@@ -34,17 +46,24 @@ class RootWriter:
         Raises:
             Locked: another writer, which is no service, has held the log for a minute.
         """
+        (outcome,) = self.append_each([drafts])
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        """Several atomic batches in one commit, each with its own outcome; raises as :meth:`append` does."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             client = self._connect()
             if client is not None:
                 try:
-                    return client.append(drafts)
+                    return client.append_each(requests)
                 except Unavailable:
                     self.close()  # it ended: what it had committed is found by the ids
             try:
                 with Log.open(self._storage, self._signer(), types=self._types, wait=_TURN_SECONDS) as log:
-                    return log.append(drafts)
+                    return log.append_each(requests)
             except Locked:
                 if time.monotonic() > deadline:
                     raise

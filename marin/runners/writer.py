@@ -16,14 +16,14 @@ import shutil
 import threading
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from ledger import Draft, GroupCommit, LedgerError, Locked, Log, LogCheckpoint, Receipt, Spool, Unavailable
+from ledger import Draft, GroupCommit, LedgerError, Locked, LogCheckpoint, Receipt, Spool, Unavailable
 from marin import events
 from marin.events import Body
-from marin.root import Root, event_types, open_root
+from marin.root import Root, open_root
 from marin.runners.cluster import NAMESPACE
 from marin.runners.jobs import error_of, parts_of
 from marin.runs import stream_of
@@ -39,7 +39,7 @@ Answer = tuple[list[Receipt], list[str]]
 
 
 class Commits:
-    """What :class:`ledger.GroupCommit` appends to: the root's log, opened for each commit."""
+    """What :class:`ledger.GroupCommit` appends to: the root's log, opened for each commit or through its append service."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -50,9 +50,9 @@ class Commits:
         return self._root.reader().checkpoint()
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
-        """Several atomic batches under one lock, each with its own outcome."""
-        with Log.open(self._root.storage, self._root.signer(), types=event_types(), wait=LOCK_SECONDS) as log:
-            return log.append_each(requests)
+        """Several atomic batches in one commit, each with its own outcome."""
+        with closing(self._root.writer()) as writer:
+            return writer.append_each(requests)
 
 
 class LedgerWriter:

@@ -34,7 +34,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     @wraps(command)
     def called(*args: Any, devices: int, runner: str, processes: int, address: str | None, accelerator_type: str,
                topology: str, retries: int, pause_at: int | None, self_check: int, **options: Any) -> R:
-        execution = _execution(devices=devices, runner=runner, processes=processes, address=address,
+        execution = execution_of(devices=devices, runner=runner, processes=processes, address=address,
                                accelerator_type=accelerator_type, topology=topology, retries=retries, pause_at=pause_at,
                                self_check_every=self_check)
         return command(*args, **options, execution=execution)  # type: ignore[arg-type]
@@ -52,7 +52,12 @@ def _every(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     return int(number)
 
 
-def _execution(**values: Any) -> Execution:
+def execution_of(**values: Any) -> Execution:
+    """The checked :class:`marin.recipe.Execution` of a command line.
+
+    Raises:
+        UsageError: the values contradict each other.
+    """
     from marin.errors import UsageError
     from marin.recipe import Execution
 

@@ -15,6 +15,7 @@ from marin.root import Root, open_root
 if TYPE_CHECKING:
     from marin.composition import Composed
     from marin.forecast import Forecast
+    from marin.recipe import Execution
     from marin.runs import RunView
 
 
@@ -43,12 +44,15 @@ class Trained:
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N processes at a time.")
 @click.option("--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
               help="Processes of this machine, or of a Ray.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, metavar="P",
+              help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]")
 @click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
 @click.option("--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing.")
 @click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
 def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, previous: str | None,
-          max_concurrent: int | None, runner: str, address: str | None, dry_run: bool, device: str, as_json: bool) -> None:
+          max_concurrent: int | None, runner: str, processes: int, address: str | None, dry_run: bool, device: str,
+          as_json: bool) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before it
@@ -69,8 +73,10 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
+    from marin.cli.execution import execution_of
     from marin.composition import sweep
 
+    execution = execution_of(devices=devices, processes=processes, runner=runner, address=address)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
     composed = list(sweep(overrides, config_json=config_json, base=base, several=multirun))
@@ -81,8 +87,7 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
             _forecast(root, composed, device, devices, as_json=as_json)
             return
         composed = [_seeded(root, one) for one in composed]
-        outcomes = _train(root, composed, devices, force=force, max_concurrent=max_concurrent or 0, runner=runner,
-                          address=address)
+        outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
     _print(root, outcomes, as_json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:
@@ -138,17 +143,18 @@ def _continued(root: Root, run: str, composed: Composed) -> Composed:
     return replace(composed, recipe=next_phase(root, run, composed.recipe))
 
 
-def _train(root: Root, composed: Sequence[Composed], devices: int, *, force: bool, max_concurrent: int, runner: str,
-           address: str | None) -> list[Trained]:
+def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, force: bool,
+           max_concurrent: int) -> list[Trained]:
     """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
     from marin import runs
     from marin.graph.execute import Options, execute_graph
     from marin.graph.recipes import pipeline_graph
     from marin.recipe import digest
 
-    graph, addresses = pipeline_graph([one.recipe for one in composed], devices=devices)
-    outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent, address=address,
-                                                         runner="ray" if runner == "ray" else "local"))
+    graph, addresses = pipeline_graph([one.recipe for one in composed], devices=execution.devices,
+                                      processes=execution.processes)
+    outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent,
+                                                         address=execution.address, runner=execution.runner))
     history = root.history()
     newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
     trained = []

@@ -19,7 +19,7 @@ from marin.steps import StepDefinition
 DEVICE_STEPS = ("train", "evaluate")
 
 
-def pipeline_graph(recipes: Sequence[Recipe], *, devices: int = 1) -> tuple[Graph, list[dict[str, str]]]:
+def pipeline_graph(recipes: Sequence[Recipe], *, devices: int = 1, processes: int = 1) -> tuple[Graph, list[dict[str, str]]]:
     """The graph of all ``recipes``, and for each of them the address of each of its steps, by the step's name."""
     known: dict[str, Step] = {}
     addresses: list[dict[str, str]] = []
@@ -27,20 +27,22 @@ def pipeline_graph(recipes: Sequence[Recipe], *, devices: int = 1) -> tuple[Grap
     for recipe in recipes:
         steps: dict[str, Step] = {}
         for definition in PIPELINE.steps:
-            step = _step(definition, recipe, {name: steps[name] for name in definition.inputs}, devices)
+            step = _step(definition, recipe, {name: steps[name] for name in definition.inputs}, devices, processes)
             steps[definition.name] = known.setdefault(step.name, step)
         addresses.append({name: step.name for name, step in steps.items()})
         ends += [steps[name] for name in ("evaluate", "export")]
     return Graph.of(PIPELINE.name, list(dict.fromkeys(ends))), addresses
 
 
-def _step(definition: StepDefinition, recipe: Recipe, inputs: Mapping[str, Step], devices: int) -> Step:
+def _step(definition: StepDefinition, recipe: Recipe, inputs: Mapping[str, Step], devices: int,
+          processes: int) -> Step:
     what = canonical_digest({"config": step_config(definition, recipe),
                              "inputs": {name: step.name for name, step in inputs.items()}})
     cpus = recipe.arithmetic.threads if definition.name in DEVICE_STEPS else 1
     address = f"{definition.name}/{_label(definition.name, recipe)}-{what.removeprefix('sha256:')[:10]}"
+    trains = definition.name == "train"
     return Step(address, definition, recipe, inputs,
-                Resources(cpus=cpus, devices=devices if definition.name == "train" else 1))
+                Resources(cpus=cpus, devices=devices if trains else 1, processes=processes if trains else 1))
 
 
 def _label(step: str, recipe: Recipe) -> str:

@@ -176,8 +176,9 @@ class StepPreempted(Body, frozen=True):
 
 class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is compiled:
-    digests of the StableHLO of each function, XLA flags, versions; ``devices`` and ``processes`` are how it is executed.
-    ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
+    digests of the StableHLO of each function, XLA flags, versions; ``devices`` and ``processes`` are how it is executed,
+    ``device`` what each of them is (platform, kind, place in the topology where there is one). ``manifest`` is the stored
+    list of the state's tensors. ``num_steps``: the number after the last train step (of this
     phase)."""
 
     run: str
@@ -190,6 +191,7 @@ class TrainStarted(Body, frozen=True):
     devices: int
     attempt: int
     processes: int = 1
+    device: Json = {}
 
 
 class TrainSegment(Body, frozen=True):

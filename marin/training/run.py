@@ -11,6 +11,8 @@ import shutil
 from importlib.metadata import version
 from pathlib import Path
 
+from jax.sharding import Mesh
+
 from marin.cache import compilation_cache
 from marin.errors import Interrupted, Paused
 from marin.events import (
@@ -62,6 +64,15 @@ def _data_keys(recipe: Recipe) -> list[str]:
     return ["data"] if recipe.mixture is None else [f"data/{name}" for name in sorted(recipe.mixture.weights)]
 
 
+def described(mesh: Mesh) -> Json:
+    """Platform and kind of the devices that train, the process of each, and its coordinates where the platform has some."""
+    devices = mesh.devices.ravel().tolist()
+    found: Json = {"platform": devices[0].platform, "kind": devices[0].device_kind,
+                   "processes": [device.process_index for device in devices]}
+    places = [list(device.coords) for device in devices if getattr(device, "coords", None) is not None]
+    return found | {"coordinates": places} if places else found
+
+
 def train(task: Task) -> StepResult:
     """Execute or resume the training of ``task.recipe``; the final state lands in ``task.out``."""
     recipe, journal = task.recipe, task.journal
@@ -86,7 +97,8 @@ def train(task: Task) -> StepResult:
         journal.record(TRAIN_STARTED, TrainStarted(
             run=task.run, first_step=at, num_steps=last, state=manifest.digest,
             manifest=task.store.put_bytes(manifest.encode()).digest, program=program, seeds=seeds_of(recipe),
-            devices=task.execution.devices, processes=hosts.processes(), attempt=task.attempt))
+            devices=task.execution.devices, processes=hosts.processes(), attempt=task.attempt,
+            device=described(training.mesh)))
     folder = task.work / "checkpoint"
     meter = Meter()
     with StopSignal() as stop, bar("train", last - first, at - first) as progress:

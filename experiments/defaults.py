@@ -20,6 +20,7 @@ from marin.recipe import (
     Dataset,
     Evaluation,
     Export,
+    FilesDataset,
     Mixture,
     Model,
     Optimizer,
@@ -65,6 +66,19 @@ def default_train(name: str, tokens: Step, *, model: Model, seed: int, trainer: 
     check(recipe, where=f"step train/{name}")
     return Step(f"train/{name}", TRAIN, recipe, {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]},
                 resources or Resources(cpus=recipe.arithmetic.threads), apart=apart)
+
+
+def default_sft(name: str, base: Step, *, globs: tuple[str, ...], trainer: Trainer | None = None,
+                optimizer: Optimizer | None = None, resources: Resources | None = None) -> Step:
+    """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, in which only what the
+    assistant says is learned. Otherwise it is training, with another data set and another configuration.
+
+    Raises:
+        UsageError: a change that the state does not survive.
+    """
+    chat = FilesDataset(name="chat", globs=globs, chat=True)
+    return default_continue(name, base, dataset=chat, trainer=trainer,
+                            optimizer=optimizer or Optimizer(learning_rate=1e-3, warmup_steps=2), resources=resources)
 
 
 def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:

@@ -26,7 +26,7 @@ from marin.errors import UsageError
 from marin.mixture import block_counts
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind"})
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat"})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -77,6 +77,8 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     minimal_pairs: str | None = None
+    chat: bool | None = None
+    """True: the lines hold conversations (``messages``), of which only what the assistant says is learned."""
 
 
 SingleDataset = GrammarDataset | UrlDataset | FilesDataset

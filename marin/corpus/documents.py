@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
 
+from marin.corpus.chat import Span
 from marin.errors import DataError
 
 TRAIN, VALIDATION = "train.jsonl", "validation.jsonl"
@@ -40,6 +41,8 @@ class Document:
     text: str
     source: str
     metadata: Mapping[str, str | int]
+    learned: tuple[Span, ...] = ()
+    """Of a chat document, the stretches that are learned; of a plain text nothing is said, and all of it is."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class SplitWriter:
             "metadata": dict(document.metadata),
             "source": document.source,
             "text": document.text,
-        }
+        } | ({"learned": [list(span) for span in document.learned]} if document.learned else {})
         line = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         self._file.write(line.encode("utf-8") + b"\n")
         self._documents += 1
@@ -149,7 +152,8 @@ def read_documents(path: Path) -> Iterator[Document]:
         for number, line in enumerate(file, start=1):
             try:
                 record = json.loads(line)
-                yield Document(record["text"], record["source"], record["metadata"])
+                learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
+                yield Document(record["text"], record["source"], record["metadata"], learned)
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
                     "not a document",

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from marin.corpus.chat import render
 from marin.corpus.documents import Document
 from marin.corpus.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing
@@ -122,14 +123,18 @@ def read_file(
     split: Split,
     paragraphs_per_document: int,
     expected_digest: str,
+    chat: bool = False,
 ) -> Iterator[Document]:
-    """The documents of one file, hashed as they are read.
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
     """
     with file.path.open("rb") as raw:
         hashing = _Hashing(raw)
+        if file.path.name.endswith(_TEXT) and chat:
+            raise DataError("not a chat document", where=str(file.path), expected="JSON lines with 'messages'",
+                            found="plain text", cure="leave dataset.chat out for plain text")
         if file.path.name.endswith(_TEXT):
             texts = split_text(lines(hashing, where=str(file.path)), split, paragraphs_per_document)
             for number, text in enumerate(texts):
@@ -140,7 +145,7 @@ def read_file(
                 if file.path.name.endswith(".gz")
                 else hashing
             )
-            yield from _json_documents(stream, file, source, text_field)
+            yield from _chat_documents(stream, file, source) if chat else _json_documents(stream, file, source, text_field)
         found = hashing.finish()
     if found != expected_digest:
         raise DataError(
@@ -260,6 +265,12 @@ def _json_documents(stream: Iterable[bytes], file: SourceFile, source: str, fiel
         text = text_of(value, field, f"{file.path}:{number}")
         if text.strip():
             yield Document(text, source, {"file": file.name, "line": number})
+
+
+def _chat_documents(stream: Iterable[bytes], file: SourceFile, source: str) -> Iterator[Document]:
+    for number, value in json_objects(stream, str(file.path)):
+        text, learned = render(value.get("messages"), f"{file.path}:{number}")
+        yield Document(text, source, {"file": file.name, "line": number}, learned)
 
 
 def read_pairs(files: Iterable[SourceFile]) -> Iterator[dict[str, str]]:

@@ -20,7 +20,7 @@ from marin.corpus.documents import TRAIN, VALIDATION, read_texts
 from marin.events import Json, Output
 from marin.pipeline import PIPELINE
 from marin.progress import Report
-from marin.recipe import Execution, from_plain
+from marin.recipe import Execution, FilesDataset, from_plain
 from marin.replay.sandbox import Sandbox
 from marin.replay.verdict import Outcome, outcome_of
 from marin.runners import Work
@@ -108,7 +108,9 @@ def replay_data(run: RunView, root: str, store: Store, workers: int, report: Rep
         for name in ("corpus", "tokenizer"):
             store.checkout(run.output(name).artifact, inputs / name)
         setup = DataSetup(place, run.run, run.started.body.recipe, str(inputs), str(outputs))
-        whole = not all((inputs / "corpus" / file).is_file() for file in SPLITS.values())  # a mixture: one cache per part
+        dataset = run.recipe.dataset
+        chat = isinstance(dataset, FilesDataset) and bool(dataset.chat)  # has loss masks beside its tokens
+        whole = chat or not all((inputs / "corpus" / file).is_file() for file in SPLITS.values())  # a mixture: a cache per part
         parts = [DataJob("tokens")] if whole else [
             job for split, file in SPLITS.items() for job in shards(inputs / "corpus" / file, split, workers)]
         jobs = [DataJob("corpus"), DataJob("tokenizer"), *parts]

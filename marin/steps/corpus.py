@@ -168,6 +168,7 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
                 split=dataset.split,
                 paragraphs_per_document=dataset.paragraphs_per_document,
                 expected_digest=sources[file.name],
+                chat=bool(dataset.chat),
             )
 
     train, validation = write_divided(

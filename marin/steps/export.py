@@ -38,6 +38,7 @@ EXPORT = StepDefinition(
         "marin/training/model.py",
         "marin/training/products.py",
         "marin/training/state.py",
+        "marin/training/loss_mask.py",
         "marin/training/token_cache.py",
     ),
     run=run,

@@ -26,7 +26,8 @@ TOKENS = StepDefinition(
     name="tokens",
     inputs=("corpus", "tokenizer"),
     config=config,
-    code=("marin/steps/tokens.py", "marin/steps/tokenizer.py", "marin/training/token_cache.py", "marin/corpus",
+    code=("marin/steps/tokens.py", "marin/steps/tokenizer.py", "marin/training/loss_mask.py",
+          "marin/training/token_cache.py", "marin/corpus",
           "marin/mixture.py", "marin/recipe.py"),
     run=run,
 )

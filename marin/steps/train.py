@@ -60,6 +60,7 @@ TRAIN = StepDefinition(
         "marin/training/slices.py",
         "marin/training/state.py",
         "marin/training/step.py",
+        "marin/training/loss_mask.py",
         "marin/training/token_cache.py",
     ),
     run=run,

@@ -34,6 +34,7 @@ from marin.errors import DataError
 from marin.mixture import Interleave
 from marin.recipe import Recipe, parts
 from marin.training import hosts
+from marin.training.loss_mask import MaskedSequences, read_mask
 from marin.training.state import DATA, named_key
 from marin.training.token_cache import document_of, open_cache, read_tokens
 
@@ -144,7 +145,9 @@ def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], i
         raise DataError("not enough tokens for one sequence", where=f"token cache {cache.name}",
                         expected=f"at least model.seq_len = {seq_len} tokens", found="fewer",
                         cure="use more text or a smaller model.seq_len")
-    return NamedLmDataset(CausalLmDataset(sequences, Pos, block_cross_document_attention=False), Pos), length
+    mask = read_mask(cache)
+    examples = sequences if mask is None else MaskedSequences(sequences, mask, seq_len)
+    return NamedLmDataset(CausalLmDataset(examples, Pos, block_cross_document_attention=False), Pos), length
 
 
 def streams(recipe: Recipe, cache: Path) -> dict[str, Path]:

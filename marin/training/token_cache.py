@@ -15,6 +15,8 @@ digest of a state with two tensors per split,
     <split>/tokens    int32[n]    token ids of all documents, one after another
     <split>/offsets   int64[d+1]  where each document begins; the last is n
 
+    <split>/loss_mask   uint8[n]  of chat documents only: which tokens are learned (:mod:`marin.training.loss_mask`)
+
 The parts of a mixture are splits of their own, ``train/<part>``.
 """
 
@@ -37,6 +39,7 @@ from marin.errors import DataError
 from marin.progress import bar
 from marin.steps import StepResult, Task
 from marin.steps.tokenizer import END_OF_TEXT
+from marin.training import loss_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +81,8 @@ def build_caches(task: Task) -> StepResult:
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
-        written = write_cache(folder, encoded(tokenizer, path, task.recipe.tokens.append_eos))
+        masked = loss_mask.has_mask(path)
+        written = _write(folder, tokenizer, path, task.recipe.tokens.append_eos, masked=masked)
         content = digest_cache(folder)
         if (content.tokens, content.documents) != written:
             raise DataError(
@@ -97,6 +101,9 @@ def build_caches(task: Task) -> StepResult:
                 cure="give the corpus more text",
             )
         tensors |= content.tensors(split)
+        if masked:
+            tensors[f"{split}/{loss_mask.TENSOR}"] = loss_mask.mask_digest(folder, content.tokens)
+            size += content.tokens
         side = split.partition("/")[0]
         for what, number in ((f"{side}_tokens", content.tokens), (f"{side}_documents", content.documents)):
             totals[what] = totals.get(what, 0) + number
@@ -109,8 +116,22 @@ def content_digest(folder: Path) -> str:
     """The digest of the step's output, found again from the caches in ``folder``."""
     tensors: dict[str, str] = {}
     for split in cached_splits(folder):
-        tensors |= digest_cache(folder / split).tensors(split)
+        content = digest_cache(folder / split)
+        tensors |= content.tensors(split)
+        if (folder / split / loss_mask.FILE).exists():
+            tensors[f"{split}/{loss_mask.TENSOR}"] = loss_mask.mask_digest(folder / split, content.tokens)
     return state_digest(tensors)
+
+
+def _write(folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, masked: bool) -> tuple[int, int]:
+    """The cache of a split; of chat documents with the mask of what is learned beside it."""
+    if not masked:
+        return write_cache(folder, encoded(tokenizer, path, append_eos))
+    beside = folder.with_name(f"{folder.name}.mask")
+    with beside.open("wb") as mask:
+        written = write_cache(folder, loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask))
+    beside.rename(folder / loss_mask.FILE)
+    return written
 
 
 def split_files(corpus: Path) -> dict[str, Path]:

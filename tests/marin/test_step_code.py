@@ -25,7 +25,7 @@ NEUTRAL = {
 }
 ELSEWHERE = PROJECT / "marin" / "runners"
 """How a training is started on other machines; what it executes there is the same list."""
-READS_CACHES = {"marin/corpus/documents.py", "marin/steps/tokenizer.py"}
+READS_CACHES = {"marin/corpus/chat.py", "marin/corpus/documents.py", "marin/steps/tokenizer.py"}
 """Imported through marin/training/token_cache.py, which builds caches with them; train, evaluate and export only read."""
 
 

@@ -1,0 +1,132 @@
+"""Steps of the pipeline in graphs: one identity with `marin stage`, one run for each recipe, phases that continue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from experiments.defaults import (
+    default_continue,
+    default_corpus,
+    default_eval,
+    default_sft,
+    default_tokenize,
+    default_train,
+)
+from marin import runs
+from marin.errors import UsageError
+from marin.executor import run_stage
+from marin.graph import Step
+from marin.graph.arms import arms_of, bound
+from marin.graph.execute import execute_graph
+from marin.graph.files import load_graph
+from marin.graph.graph import Graph
+from marin.pipeline import PIPELINE
+from marin.recipe import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
+from marin.root import Root
+from marin.steps.tokenizer import TOKENIZER
+
+PROJECT = Path(__file__).resolve().parents[3]
+DATASET = GrammarDataset(train_bytes=20_000, validation_bytes=2_000, minimal_pairs=3)
+MODEL = Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32)
+TRAINER = Trainer(num_steps=4, batch_size=8, steps_per_segment=2)
+
+
+def light() -> Graph:
+    """Corpus and tokenizer: the steps that need no jax."""
+    corpus = default_corpus("small", DATASET)
+    recipe = replace(corpus.config, tokenizer=Tokenizer(vocab_size=300))
+    return Graph.of("exp_light", [Step("tokenizer/small", TOKENIZER, recipe, {"corpus": corpus})])
+
+
+def full(seed: int = 1) -> tuple[Step, Step]:
+    tokens = default_tokenize("small", default_corpus("small", DATASET), vocab_size=300)
+    return tokens, default_train(f"seed{seed}", tokens, model=MODEL, seed=seed, trainer=TRAINER)
+
+
+def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Root, tmp_path: Path) -> None:
+    recipe = Recipe(dataset=DATASET, tokenizer=Tokenizer(vocab_size=300))
+    project = tmp_path / "project"
+    project.mkdir()
+    by_stage = run_stage("corpus", plan=PIPELINE, recipe=recipe, root=root, project=project)
+    outcome = execute_graph(light(), root)
+    assert outcome.failures == {}
+    assert [(name, item.action) for name, item in outcome.settled.items()] == [
+        ("corpus/small", "cached"), ("tokenizer/small", "executed")]
+    assert outcome.settled["corpus/small"].completed_at == by_stage.result.completed_at
+    again = run_stage("tokenizer", plan=PIPELINE, recipe=recipe, root=root, project=project)
+    assert again.action == "cached"
+    assert again.result.completed_at == outcome.settled["tokenizer/small"].completed_at
+    assert list((project / "artifacts").glob("*.json")), "the stage left its files, the graph none"
+
+
+def test_an_arm_is_an_ordinary_run(root: Root) -> None:
+    outcome = execute_graph(light(), root)
+    (view,) = runs.load_all(root.history())
+    assert view.started.body.pipeline == "exp_light"
+    assert view.completed is not None
+    assert set(view.steps) == {"corpus", "tokenizer"}
+    assert outcome.settled["tokenizer/small"].run == view.run
+
+
+def test_steps_that_are_shared_are_executed_in_the_first_arm() -> None:
+    tokens, first = full(1)
+    second = default_train("seed2", tokens, model=MODEL, seed=2, trainer=TRAINER)
+    arms = arms_of(Graph.of("exp", [default_eval(first), default_eval(second)]))
+    assert arms["corpus/small"] is arms["train/seed1"] is arms["evaluate/seed1"]
+    assert arms["train/seed2"].recipe.seed == 2
+    assert [step.name for step in arms["train/seed2"].plan.steps] == ["corpus", "tokenizer", "tokens", "train", "evaluate"]
+
+
+def test_two_executions_of_one_recipe_are_two_arms_if_that_is_said() -> None:
+    tokens, first = full(1)
+    twice = default_train("again", tokens, model=MODEL, seed=1, trainer=TRAINER, apart="again")
+    arms = arms_of(Graph.of("exp", [first, twice]))
+    assert arms["train/seed1"].recipe == arms["train/again"].recipe
+    assert (arms["train/seed1"].plan.name, arms["train/again"].plan.name) == ("exp", "exp.again")
+
+
+def test_a_step_that_feeds_another_recipe_is_refused() -> None:
+    tokens, _ = full()
+    other = replace(tokens.config, tokenizer=Tokenizer(vocab_size=400))
+    inputs = {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]}
+    from marin.steps.train import TRAIN
+
+    with pytest.raises(UsageError, match="different recipes"):
+        arms_of(Graph.of("exp", [Step("train/x", TRAIN, replace(other, model=MODEL, trainer=TRAINER), inputs)]))
+
+
+def test_a_phase_is_complete_when_the_training_before_it_is_done() -> None:
+    _, first = full()
+    phase = default_continue("more", first, trainer=TRAINER)
+    arms = arms_of(Graph.of("exp", [phase]))
+    arm = arms["train/more"]
+    assert (arm.previous, arm.kept) == ("train/seed1", "tokenizer/small")
+    assert arms["train/seed1"].previous == ""
+    state, tokenizer = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+    whole = bound(arm.recipe, state=state, tokenizer=tokenizer).phase
+    assert whole is not None
+    assert (whole.first_step, whole.state, whole.tokenizer) == (4, state, tokenizer)
+
+
+def test_fine_tuning_is_a_phase_on_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chats").mkdir()
+    (tmp_path / "chats" / "a.jsonl").write_text('{"messages": [{"role": "assistant", "content": "Hello."}]}')
+    _, first = full()
+    tuned = default_sft("chat", first, globs=("chats/*.jsonl",), trainer=TRAINER)
+    assert tuned.config.dataset == FilesDataset(name="chat", globs=("chats/*.jsonl",), chat=True)
+    assert tuned.config.phase.first_step == 4
+    assert tuned.config.model == MODEL
+    assert arms_of(Graph.of("exp", [default_eval(tuned)]))["evaluate/chat"].previous == "train/seed1"
+
+
+@pytest.mark.parametrize("file", sorted((PROJECT / "experiments").glob("exp*.py")), ids=lambda file: file.stem)
+def test_the_experiments_of_this_repository_are_graphs(file: Path) -> None:
+    graph = load_graph(file)
+    assert graph.ends == tuple(address for address in graph.ends if address.startswith("report/"))
+    assert set(arms_of(graph)) == {address for address in graph.nodes if not address.startswith("report/")}
+    text = file.read_text()
+    assert all(word in text.split('"""')[1] for word in ("Question.", "Hypothesis.", "Definition of done."))

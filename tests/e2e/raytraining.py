@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,16 @@ def processes(project: Project, title: str = "") -> dict[int, str]:
                 if title in line and not select.select([descriptor], [], [], 0)[0]:
                     found[int(folder.name)] = line
     return found
+
+
+def listening(numbers: Iterable[int]) -> set[str]:
+    """The addresses at which these processes listen, as /proc/net writes them (7F000001 backwards is the loopback one)."""
+    sockets = set()
+    for number in numbers:
+        with suppress(OSError):
+            sockets |= {os.readlink(link) for link in Path(f"/proc/{number}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
 
 
 @dataclass

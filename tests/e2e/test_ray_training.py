@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from raytraining import WORKER, bodies, longer, nothing_left, trained_digest, training, twin
+from raytraining import WORKER, bodies, listening, longer, nothing_left, processes, trained_digest, training, twin
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
@@ -22,6 +22,9 @@ def test_a_worker_is_killed_and_the_bits_are_those_of_one_process(project: Proje
     alone = twin(project, tmp_path / "alone")
     with training(project) as run:
         assert run.until_recorded("train.segment/v1", len(bodies(alone, "train.segment/v1")) + 1)
+        # Workers apart: the collectives of JAX on processors listen where the machine's own name leads to.
+        addresses = listening(set(processes(project)) - set(processes(project, WORKER)))
+        assert addresses and all(address.endswith("0100007F") for address in addresses), addresses
         assert run.kill(WORKER), "there is a worker to kill"
         done = alone.marin("stage", "train")
         assert done.returncode == 0, done.stderr

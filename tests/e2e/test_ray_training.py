@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from raytraining import WORKER, bodies, listening, longer, nothing_left, processes, trained_digest, training, twin
+from raytraining import (
+    WORKER,
+    bodies,
+    listening,
+    longer,
+    nothing_left,
+    processes,
+    trained_digest,
+    training,
+    twin,
+)
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -1,6 +1,7 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
+# make faults   every system call of an append failing; sixteen processes killed for a minute (minutes);
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
@@ -23,10 +24,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser faults determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,9p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,10p'
 
 environment:
 	@./.ci/environment
@@ -64,6 +65,9 @@ verify-bench: environment
 
 browser: environment
 	$(PYTEST) -m browser tests/e2e
+
+faults: environment
+	$(PYTEST) -m faults tests/fault
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from ledger import (
     Draft,
+    Event,
     LedgerError,
     Malformed,
     Manifest,
@@ -33,6 +34,7 @@ from marin.arithmetic import apply
 from marin.code import code_folder, lock_digest
 from marin.errors import MarinError, UsageError
 from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, TrainSegment, read, write
+from marin.evidence import ANCHORED, gather
 from marin.pipeline import PIPELINE
 from marin.progress import bar
 from marin.recipe import Execution
@@ -186,12 +188,17 @@ class Verification:
         """Signatures, every tile and entry, sequences, consistency with what this user has seen before, and events that
         agree with one another."""
         checkpoint = self.reader.checkpoint()
-        findings = check(self.root.storage, self.trusted)
+        anchored: list[tuple[int, Event]] = []
+        findings = check(self.root.storage, self.trusted, of_type={ANCHORED: anchored})
         if findings:
             return Verdict("FAIL", tuple(str(finding) for finding in findings))
+        outside = gather(self.root.storage, self.reader, self.trusted, anchored)
+        if outside.findings:
+            return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
         lines = [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}"]
         if self.pins is not None:
             lines.append(self.pins.check(checkpoint, self.reader))
+        lines += [*map(str, outside.vouched), *outside.undecided]
         events = list(self.history.events(stream=stream_of(self.run.run)))
         if found := contradictions(self.run, events, PIPELINE):
             return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))

@@ -1,0 +1,92 @@
+"""One proof of one event for every released type of event: kept for ever, so that old logs stay readable.
+
+    python tests/golden/event_types.py      writes the files of types that have none; never touches one that is there
+
+Each file is a C2SP tlog-proof that stands alone: the entry, its place, and a checkpoint signed with a fixed key.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import inspect
+
+from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
+from marin.events import BODIES
+
+FOLDER = Path(__file__).parent / "events"
+SIGNER = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))))
+VKEY = SIGNER.verifier
+
+
+def path_of(kind: str) -> Path:
+    return FOLDER / f"{kind.replace('/', '.')}.tlog-proof"
+
+
+def sample(kind: inspect.Type) -> Any:
+    """Some value of a type: the smallest that says something."""
+    match kind:
+        case inspect.StructType(fields=fields):
+            return {field.encode_name: sample(field.type) for field in fields}
+        case inspect.StrType(pattern=pattern):
+            shapes = ("sha256:" + "0" * 64, "0x1.8000000000000p+1", "0123456789abcdef", "2026-11-21T10:00:00.000000Z", "text")
+            return next(text for text in shapes if pattern is None or re.search(pattern, text))
+        case inspect.DictType(key_type=key, value_type=value):
+            return {sample(key): sample(value)}
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return [sample(item)]
+        case inspect.TupleType(item_types=items):
+            return [sample(item) for item in items]
+        case inspect.UnionType(types=types):
+            return sample(next(item for item in types if not isinstance(item, inspect.NoneType)))
+        case inspect.LiteralType(values=values):
+            return values[0]
+        case inspect.EnumType(cls=cls):
+            return next(iter(cls)).value
+        case inspect.BoolType():
+            return True
+        case inspect.IntType(ge=least):
+            return max(7, least or 0)
+        case inspect.FloatType():
+            return 1.5
+        case inspect.AnyType():
+            return "anything"
+    raise TypeError(f"no sample of {kind}")
+
+
+def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every type that this product writes, with a body."""
+    for kind, body in BODIES.items():
+        yield kind, msgspec.to_builtins(msgspec.convert(sample(inspect.type_info(body)), body))
+    vkeys = {"vkeys": [str(VKEY)], "by": [str(VKEY)]}
+    yield "log.key-rotated/v1", vkeys
+    yield "log.key-retired/v1", vkeys
+    yield "log.anchored/v1", {"authority": "https://tsa.example", "checkpoint": "log.example/events\n0\n\n", "kind": "rfc3161",
+                              "time": "2026-11-21T10:00:00.000000Z", "token": "AAAA"}
+
+
+def proof_of(kind: str, body: dict[str, Any]) -> bytes:
+    storage = MemoryStorage()
+    Log.create(storage, SIGNER)
+    draft = Draft(kind, "golden/1", body, id="golden", actor="golden@example", time="2026-11-21T10:00:00.000000Z")
+    with Log.open(storage, SIGNER) as log:
+        log.append_key_event(draft) if kind.startswith("log.key-") else log.append([draft])
+    return str(make_proof(LogReader(storage, [VKEY]), 0)).encode()
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for kind, body in bodies():
+        if not path_of(kind).exists():
+            path_of(kind).write_bytes(proof_of(kind, body))
+            sys.stdout.write(f"{path_of(kind).name}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -105,6 +105,7 @@ class DataUsed:
     profile: Mapping[str, object]
     kind: str = "marin"
     source: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True)

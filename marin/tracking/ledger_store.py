@@ -130,7 +130,8 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         experiment = self.get_experiment(run.info.experiment_id).name
         for some in datasets or []:
             data, context = some.dataset, {tag.key: tag.value for tag in some.tags}.get("mlflow.data.context", "")
-            described = DatasetValues(data.name, data.digest, data.source_type, data.source, context, data.profile or "{}")
+            described = DatasetValues(data.name, data.digest, data.source_type, data.source, context,
+                                      (data.schema or "")[:LETTERS_PER_EVENT], (data.profile or "")[:LETTERS_PER_EVENT // 2])
             self._recorder.record(run_id, ("data", DataValues(experiment, [described])))
 
     def log_outputs(self, run_id: str, models: Any) -> None:

@@ -7,7 +7,7 @@
     log          metrics [[key, value, time, step]…], params, tags, untagged [key…]
     state        status, ended, name                             a field that is None stays as it is
     lifecycle    stage                                           deleted (put away) or active
-    data         experiment, datasets [{name, digest, kind, source, context, profile}…]
+    data         experiment, datasets [{name, digest, kind, source, …}…]
     artifact     path, artifact, size                            a file that went into the store; the artifact repository
                                                                  reads these from the ledger itself
     model        model, experiment, name, kind, step, tags, params
@@ -96,7 +96,8 @@ class DatasetValues(msgspec.Struct, frozen=True):
     kind: str
     source: str
     context: str = ""
-    profile: str = "{}"
+    schema: str = ""
+    profile: str = ""
 
 
 class DataValues(msgspec.Struct, frozen=True):
@@ -221,8 +222,8 @@ class LoggedFold:
                 yield Lifecycle(run, values.stage, time)
             case DataValues():
                 for item in values.datasets:
-                    yield DataUsed(run, values.experiment, item.name, item.digest, "", item.context, {}, kind=item.kind,
-                                   source=item.source)
+                    yield DataUsed(run, values.experiment, item.name, item.digest, "", item.context, _object(item.profile),
+                                   kind=item.kind, source=item.source, schema=item.schema or None)
             case ModelValues():
                 yield OpenExperiment(values.experiment, time)
                 yield ModelMade(values.model, run, values.experiment, values.name, values.kind, time, values.step,
@@ -232,6 +233,15 @@ class LoggedFold:
                                       {"marin.event": str(index), **values.tags})
             case AliasValues():
                 yield AliasSet(values.name, values.alias, values.model)
+
+
+def _object(text: str) -> dict[str, object]:
+    """A JSON object from text that anybody may have written; what is none is kept as text."""
+    try:
+        found = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        found = None
+    return found if isinstance(found, dict) else {"profile": text}
 
 
 def _gist(values: msgspec.Struct) -> str:

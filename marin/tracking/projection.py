@@ -24,7 +24,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger import Event, LedgerError, Locked
-from marin.tracking.database import dispose
+from marin.tracking.database import damaged, dispose
 from marin.tracking.fold import Fold
 from marin.tracking.record import milliseconds
 from marin.tracking.shelf import Shelves
@@ -104,6 +104,13 @@ class MlflowProjection:
                              expected=f"to be alone within {LOCK_SECONDS:.0f} s",
                              cure="stop the other marin sync or marin ui") from None
             try:
+                return self._catch_up(position, limit)
+            except sqlite3.DatabaseError as error:
+                self.close()
+                if not damaged(error):
+                    raise
+                _log.warning("the MLflow projection is folded anew: %s", error)
+                self._remove()
                 return self._catch_up(position, limit)
             except BaseException:
                 self.close()  # what was gathered of a broken round is dropped with it; the cursor says where to go on

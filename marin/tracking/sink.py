@@ -263,7 +263,7 @@ class Sink:
         dataset = mlflow_id("dataset", str(number), intent.name, digest)
         used = mlflow_id("data", intent.run, intent.name, intent.digest)
         source = json.dumps({"uri": artifact_uri(intent.artifact)}) if intent.source is None else intent.source
-        self._add("datasets", [(dataset, number, intent.name, digest, intent.kind, source,
+        self._add("datasets", [(dataset, number, intent.name, digest, intent.kind, source, intent.schema,
                                 json.dumps(intent.profile, sort_keys=True))])
         self._add("inputs", [(used, "DATASET", dataset, "RUN", intent.run, 0)])
         tags = {"mlflow.data.context": intent.context, "marin.digest": intent.digest, "marin.artifact": intent.artifact}

@@ -190,6 +190,16 @@ def test_a_damaged_projection_is_folded_anew(
     assert caught_up(folder, short) == expected
 
 
+def test_damage_inside_of_a_large_database_is_found_when_it_is_met(
+    tmp_path: Path, short: Log, expected: dict[str, object], built: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database_module, "CHECKED_WHOLE", 0)
+    folder = Path(shutil.copytree(built, tmp_path / "mlflow"))
+    data = (folder / "mlflow.db").read_bytes()
+    (folder / "mlflow.db").write_bytes(data[:40960] + bytes(len(data) - 40960))
+    assert caught_up(folder, short) == expected
+
+
 def test_the_folder_may_vanish_under_a_living_projection(tmp_path: Path, log: Log):
     folder = tmp_path / "mlflow"
     projection = MlflowProjection(folder, log)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from marin.cli.execution import takes_execution
+from marin.cli.tracker import after_run, split
 
 if TYPE_CHECKING:
     from marin.recipe import Execution
-    from marin.root import Root
 
 STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
@@ -49,6 +48,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.pipeline import PIPELINE
     from marin.root import open_root
 
+    _, tracker = split(())
     recipe, root = load_params(params), open_root()
     try:
         outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
@@ -59,8 +59,8 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         else:
             click.echo(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
         return
-    if outcome.completed and outcome.action != "present" and os.environ.get("MARIN_TRACKER") == "wandb":
-        _to_wandb(root, outcome.run)
+    if outcome.completed and outcome.action != "present":
+        after_run(root, outcome.run, tracker)
     result = outcome.result
     if as_json:
         print_json({
@@ -75,13 +75,3 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     click.echo(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
     if outcome.completed and outcome.action != "present":
         click.echo(f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`", err=True)
-
-
-def _to_wandb(root: Root, run: str) -> None:
-    """The run is complete: W&B gets it too, offline. A failure there takes nothing from the run."""
-    from marin.tracking.wandb_export import export_wandb
-
-    try:
-        click.echo(f"for `wandb sync`: {export_wandb(root, run, root.local / 'projections')}", err=True)
-    except Exception as error:  # a library's own; the run is recorded already
-        click.echo(f"not written for W&B: {error}", err=True)

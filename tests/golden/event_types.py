@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis.strategies import from_regex
 from msgspec import inspect
 
 from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
@@ -36,7 +37,8 @@ def sample(kind: inspect.Type) -> Any:
             return {field.encode_name: sample(field.type) for field in fields}
         case inspect.StrType(pattern=pattern):
             shapes = ("sha256:" + "0" * 64, "0x1.8000000000000p+1", "0123456789abcdef", "2026-11-21T10:00:00.000000Z", "text")
-            return next(text for text in shapes if pattern is None or re.search(pattern, text))
+            found = [text for text in shapes if pattern is None or re.search(pattern, text)]
+            return found[0] if found else from_regex(pattern or "", fullmatch=True).example()
         case inspect.DictType(key_type=key, value_type=value):
             return {sample(key): sample(value)}
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
@@ -60,15 +62,28 @@ def sample(kind: inspect.Type) -> Any:
     raise TypeError(f"no sample of {kind}")
 
 
-def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every type that this product writes, with a body."""
-    for kind, body in BODIES.items():
-        yield kind, msgspec.to_builtins(msgspec.convert(sample(inspect.type_info(body)), body))
-    vkeys = {"vkeys": [str(VKEY)], "by": [str(VKEY)]}
-    yield "log.key-rotated/v1", vkeys
-    yield "log.key-retired/v1", vkeys
-    yield "log.anchored/v1", {"authority": "https://tsa.example", "checkpoint": "log.example/events\n0\n\n", "kind": "rfc3161",
-                              "time": "2026-11-21T10:00:00.000000Z", "token": "AAAA"}
+_KEYS = {"vkeys": [str(VKEY)], "by": [str(VKEY)]}
+OURS: dict[str, dict[str, Any]] = {
+    "log.key-rotated/v1": _KEYS,
+    "log.key-retired/v1": _KEYS,
+    "log.anchored/v1": {"authority": "https://tsa.example", "checkpoint": "log.example/events\n0\n\n", "kind": "rfc3161",
+                        "time": "2026-11-21T10:00:00.000000Z", "token": "AAAA"},
+}
+"""The types that the log itself gives a meaning to."""
+
+
+def kinds() -> Iterator[str]:
+    """Every type that this product writes."""
+    yield from BODIES
+    yield from OURS
+
+
+def body_of(kind: str) -> dict[str, Any]:
+    if kind in OURS:
+        return OURS[kind]
+    body = msgspec.to_builtins(msgspec.convert(sample(inspect.type_info(BODIES[kind])), BODIES[kind]))
+    assert isinstance(body, dict)
+    return body
 
 
 def proof_of(kind: str, body: dict[str, Any]) -> bytes:
@@ -82,9 +97,9 @@ def proof_of(kind: str, body: dict[str, Any]) -> bytes:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for kind, body in bodies():
+    for kind in kinds():
         if not path_of(kind).exists():
-            path_of(kind).write_bytes(proof_of(kind, body))
+            path_of(kind).write_bytes(proof_of(kind, body_of(kind)))
             sys.stdout.write(f"{path_of(kind).name}\n")
 
 

@@ -29,7 +29,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
                   help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]")
     @click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
                   help="Stop before this train step with the state recorded; without it the same command goes on from there.")
-    @click.option("--self-check", metavar="every=N", callback=_every,
+    @click.option("--self-check", metavar="every=N", callback=every_n,
                   help="Execute every N-th train step twice and stop where the bits differ.")
     @wraps(command)
     def called(*args: Any, devices: int, runner: str, processes: int, address: str | None, accelerator_type: str,
@@ -42,7 +42,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     return called
 
 
-def _every(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+def every_n(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
     """``every=N`` (or N alone) as N; 0 where it was not given."""
     if value is None:
         return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from marin.cli.execution import every_n, execution_of
 from marin.cli.output import print_json, print_table
 from marin.cli.tracker import after_run, split
 from marin.root import Root, open_root
@@ -48,12 +49,14 @@ class Trained:
 @click.option("--processes", type=click.IntRange(min=1), default=1, metavar="P",
               help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]")
 @click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
+@click.option("--self-check", metavar="every=N", callback=every_n,
+              help="Execute every N-th train step twice and stop where the bits differ.")
 @click.option("--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing.")
 @click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
 def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, previous: str | None,
-          max_concurrent: int | None, runner: str, processes: int, address: str | None, dry_run: bool, device: str,
-          as_json: bool) -> None:
+          max_concurrent: int | None, runner: str, processes: int, address: str | None, self_check: int,
+          dry_run: bool, device: str, as_json: bool) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before it
@@ -76,10 +79,10 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
-    from marin.cli.execution import execution_of
     from marin.composition import sweep
 
-    execution = execution_of(devices=devices, processes=processes, runner=runner, address=address)
+    execution = execution_of(devices=devices, processes=processes, runner=runner, address=address,
+                             self_check_every=self_check)
     overrides, tracker = split(overrides)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
@@ -161,7 +164,8 @@ def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, fo
     graph, addresses = pipeline_graph([one.recipe for one in composed], devices=execution.devices,
                                       processes=execution.processes)
     outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent,
-                                                         address=execution.address, runner=execution.runner))
+                                                         address=execution.address, runner=execution.runner,
+                                                         self_check_every=execution.self_check_every))
     history = root.history()
     newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
     trained = []

@@ -301,7 +301,8 @@ class _Execution:
                 force=self.options.force or bool(step.apart) or work.expected is not None,
                 devices=devices, pause_at=pause_at, experiment=self.options.experiment,
                 continues=self.planner.settled[arm.previous].run if arm.previous else None,
-                processes=needs.processes if trains else 1, runner="ray" if trains else "local")
+                processes=needs.processes if trains else 1, runner="ray" if trains else "local",
+                self_check_every=self.options.self_check_every)
             job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, launches=trains)
         else:
             assert self.file is not None, "without a file, functions are called here"

@@ -36,7 +36,8 @@ class Options:
 
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
     ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0: as
-    resources allow). ``experiment``: digest of a registration that the runs cite.
+    resources allow). ``experiment``: digest of a registration that the runs cite. ``self_check_every``: trainings execute
+    every so many train steps twice (0: never).
     """
 
     force: bool = False
@@ -46,6 +47,7 @@ class Options:
     runner: RunnerName = "local"
     address: str | None = None
     experiment: str = ""
+    self_check_every: int = 0
 
 
 @dataclass(frozen=True)

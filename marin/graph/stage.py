@@ -20,12 +20,13 @@ from marin.runners.jobs import RunnerName
 
 
 def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
-                  continues: str | None, experiment: str, processes: int = 1, runner: RunnerName = "local") -> bytes:
+                  continues: str | None, experiment: str, processes: int = 1, runner: RunnerName = "local",
+                  self_check_every: int = 0) -> bytes:
     """What :func:`execute_stage` is given. The last words but ``force`` are those of :class:`marin.recipe.Execution`."""
     return json.dumps({
         "root": root.absolute, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps], "recipe": plain(recipe),
         "stage": stage, "force": force, "devices": devices, "processes": processes, "runner": runner, "pause_at": pause_at,
-        "continues": continues, "experiment": experiment}).encode()
+        "continues": continues, "experiment": experiment, "self_check_every": self_check_every}).encode()
 
 
 def execute_stage(payload: bytes) -> bytes:
@@ -33,7 +34,7 @@ def execute_stage(payload: bytes) -> bytes:
     task = json.loads(payload)
     plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
     execution = Execution(devices=task["devices"], pause_at=task["pause_at"], continues=task["continues"],
-                          processes=task["processes"], runner=task["runner"])
+                          processes=task["processes"], runner=task["runner"], self_check_every=task["self_check_every"])
     try:
         outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
                             root=open_root(task["root"]), project=None, execution=execution, force=task["force"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -92,7 +92,7 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
     if at_commit and verification.surroundings.reasons(STEPS):
         from marin.replay.worktree import verify_at_commit
 
-        ctx.exit(verify_at_commit(verification.surroundings, root.location, run, forwarded(ctx.params),
+        ctx.exit(verify_at_commit(verification.surroundings, root.location, run, forwarded(ctx),
                                   agreed=yes or (lambda text: click.confirm(text, err=True))))
     report = verification.report(wanted)
     if explain:
@@ -125,12 +125,13 @@ def own_root(verified: Root, given: str | None) -> Root | None:
     return None
 
 
-def forwarded(params: Mapping[str, Any]) -> list[str]:
-    """The options of this call for the same command elsewhere, without those that led there."""
+def forwarded(ctx: click.Context) -> list[str]:
+    """The options that were given on this command line, for the same command elsewhere, without those that led there."""
     arguments = []
-    for name, value in params.items():
+    for name, value in ctx.params.items():
         option = {"as_json": "--json", "settings": "--setting"}.get(name, "--" + name.replace("_", "-"))
-        if name in ("run", "at_commit", "yes") or value is None or value is False or value == ():
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if name in ("run", "at_commit", "yes") or not given or value is False:
             continue
         for item in value if isinstance(value, tuple) else (value,):
             arguments += [option] if item is True else [option, str(item)]

@@ -295,7 +295,7 @@ class Verification:
         """The chosen segments, each on its own, suspicious ones first; the chain of all was checked before."""
         chosen = self.selection
         if not chosen.positions:
-            return Verdict("PASS", ("none of the train steps that were asked for is this run's",))
+            return Verdict("PASS", ("none of the segments that were asked for is this run's",))
         suspicious = self.screening.suspicious if self.screening is not None else ()
         extra = [i for i in suspicious[: len(chosen.positions)] if i not in chosen.positions]
         order = [i for i in (*suspicious, *chosen.positions) if i in {*chosen.positions, *extra} and i not in taken]

@@ -74,6 +74,7 @@ def main() -> int:
     try:
         wanted = [item for item in plan(options.per_kind) if item[0] not in known and options.row in (None, item[0])
                   and (options.kinds is None or item[1] in options.kinds.split(","))]
+        wanted.sort(key=lambda item: item[2])  # one of each kind first: whoever breaks it off has seen all kinds
         for row in run(base, options.seed, wanted):
             rows.append(row)
             if options.rows:

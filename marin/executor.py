@@ -90,6 +90,7 @@ def run_stage(
     project: Path | None,
     execution: Execution | None = None,
     force: bool = False,
+    pinned: Mapping[str, int] | None = None,
 ) -> StageOutcome:
     """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
 
@@ -97,6 +98,7 @@ def run_stage(
         project: the folder whose artifacts/ hold the pointers; None for a step of an experiment file, whose inputs the
             ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
+        pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
@@ -106,10 +108,22 @@ def run_stage(
     recipe = settled(root, recipe)
     if project is not None:
         _warn_of_other_code(project)
-    stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()))
+    stage = _Stage(step, plan, recipe, root, project, execution or Execution(), force, code_identity(plan, code_folder()),
+                   pinned=_pins(root, pinned or {}))
     identity = stage.read().identity
     with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
         return stage.bring()
+
+
+def _pins(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
+    if not pinned:
+        return {}
+    reader = root.reader()
+    found = {}
+    for name, index in pinned.items():
+        event = reader.event(index)
+        found[name] = step_view(Fact(index, event.time, events.read(events.StepCompleted, event.body, where=f"event {index}")))
+    return found
 
 
 @dataclass(frozen=True)
@@ -142,6 +156,7 @@ class _Stage:
     force: bool
     code: CodeIdentity
     whole: set[str] = field(default_factory=set)
+    pinned: Mapping[str, StepView] = field(default_factory=dict)
 
     def read(self) -> _Situation:
         """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
@@ -179,7 +194,8 @@ class _Stage:
         return None
 
     def _situation(self, history: History, run: RunView | None) -> _Situation:
-        settling = Settling(self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole)
+        settling = Settling(self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole,
+                            self.pinned)
         inputs = settling.upstream(self.step.name)
         run_id = run.run if run is not None else _new_id()
         return _Situation(settling, run_id, inputs, settling.identity(self.step, inputs))

@@ -47,6 +47,8 @@ class Settling:
     history: History
     run: RunView | None
     whole: set[str] = field(default_factory=set)
+    pinned: Mapping[str, StepView] = field(default_factory=dict)
+    """Results that stand for steps of the plan whatever their identity: an experiment file said so."""
 
     def identity(self, step: StepDefinition, settled: Mapping[str, Settled]) -> str:
         """The identity of ``step`` over the inputs as they are settled."""
@@ -62,7 +64,7 @@ class Settling:
         """
         settled: dict[str, Settled] = {}
         for step in self.plan.before(name):
-            settled[step.name] = self._input(step, self.identity(step, settled))
+            settled[step.name] = self._pin(step.name) or self._input(step, self.identity(step, settled))
         return settled
 
     def hit(self, step: StepDefinition, identity: str) -> Settled | None:
@@ -80,6 +82,9 @@ class Settling:
         for step in self.plan.steps:
             if step.name in known or any(name not in known for name in step.inputs):
                 continue
+            if (pin := self._pin(step.name)) is not None:
+                known[step.name] = pin
+                continue
             found = self._quietly(step, self.identity(step, known))
             if found is not None:
                 known[step.name] = found
@@ -96,6 +101,13 @@ class Settling:
                 return str(findings[0])
             self.whole.add(digest)
         return None
+
+    def _pin(self, name: str) -> Settled | None:
+        view = self.pinned.get(name)
+        if view is None:
+            return None
+        own = self.run.steps.get(name) if self.run is not None else None
+        return self._whole(name, [Settled(view, fresh=own is None or own.output != view.output)])
 
     def _candidates(self, name: str, identity: str) -> Iterator[Settled]:
         """Results of this identity: the run's own first, then the newest recorded."""

@@ -11,7 +11,7 @@ read: the recipe is completed (:func:`bound`) when the earlier training is done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -27,12 +27,14 @@ from marin.steps import StepDefinition
 @dataclass(frozen=True)
 class Arm:
     """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the training
-    that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning."""
+    that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning.
+    ``pinned`` are steps whose output is pinned, with their addresses."""
 
     plan: Plan
     recipe: Recipe
     previous: str = ""
     kept: str = ""
+    pinned: Mapping[str, str] = field(default_factory=dict)
 
 
 def arms_of(graph: Graph) -> Mapping[str, Arm]:
@@ -58,11 +60,14 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
             assert isinstance(definition, StepDefinition), "members are steps of the pipeline"
             _check_agreement(address, definition, stages[address].step.config, recipe)
             definitions[definition.name] = definition
-        plan = Plan(f"{graph.name}.{label}" if label else graph.name,
-                    tuple(item for item in PIPELINE.steps if item.name in definitions))
+        pins = [override.digest[-8:] for address in members if (override := stages[address].step.override) is not None]
+        name = ".".join([graph.name, *([label] if label else []), *(f"pinned-{pin}" for pin in pins)])
+        plan = Plan(name, tuple(item for item in PIPELINE.steps if item.name in definitions))
         previous = next((stages[address].inputs[PREVIOUS][0] for address in members if PREVIOUS in stages[address].inputs), "")
         kept = stages[previous].inputs["tokenizer"][0] if previous else ""
-        arm = Arm(plan, recipe, previous, kept)
+        overridden = {definition.name: address for address in members if stages[address].step.override is not None
+                      and isinstance(definition := stages[address].step.fn, StepDefinition)}
+        arm = Arm(plan, recipe, previous, kept, overridden)
         for address in members:
             found.setdefault(address, arm)
     return found

@@ -302,7 +302,9 @@ class _Execution:
                 devices=devices, pause_at=pause_at, experiment=self.options.experiment,
                 continues=self.planner.settled[arm.previous].run if arm.previous else None,
                 processes=needs.processes if trains else 1, runner="ray" if trains else "local",
-                self_check_every=self.options.self_check_every)
+                self_check_every=self.options.self_check_every,
+                pinned={name: self.planner.settled[pin].completed_at for name, pin in arm.pinned.items()
+                        if pin in self.planner.settled})
             job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, launches=trains)
         else:
             assert self.file is not None, "without a file, functions are called here"

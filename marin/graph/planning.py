@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -159,6 +159,15 @@ class Planner:
         if findings:
             raise MissingEvidence(f"a step is {action}, and its artifact is not whole", where=f"step {node.address}",
                                   expected=wanted.digest, found=str(findings[0]), cure="put it into the store again")
+        if action == "pinned":
+            for facts in self.memory.results.values():
+                for fact in facts:
+                    if fact.body.step == identity.step and wanted.digest in (fact.body.output.artifact, fact.body.output.digest):
+                        return replace(Settled.of(node.address, action, fact), identity=identity.digest)
+            if isinstance(node.step.fn, StepDefinition):
+                raise MissingEvidence("a step of the pipeline is pinned to something else", where=f"step {node.address}",
+                                      expected=f"the stored output of a recorded step {identity.step}", found=wanted.digest,
+                                      cure="name an artifact that `marin ls artifacts` shows for that step")
         output = Output(kind=wanted.kind, digest=wanted.digest, size=artifact.size, artifact=wanted.digest)
         return Settled(node.address, identity.step, action, identity.digest, output, {}, "", -1)
 

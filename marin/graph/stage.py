@@ -8,6 +8,7 @@ attempt stopped.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from marin.errors import Paused
 from marin.executor import StageOutcome, run_stage
@@ -21,12 +22,14 @@ from marin.runners.jobs import RunnerName
 
 def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
                   continues: str | None, experiment: str, processes: int = 1, runner: RunnerName = "local",
-                  self_check_every: int = 0) -> bytes:
-    """What :func:`execute_stage` is given. The last words but ``force`` are those of :class:`marin.recipe.Execution`."""
+                  self_check_every: int = 0, pinned: Mapping[str, int] | None = None) -> bytes:
+    """What :func:`execute_stage` is given. ``pinned`` is that of :func:`marin.executor.run_stage`, the other last words but
+    ``force`` are those of :class:`marin.recipe.Execution`."""
     return json.dumps({
         "root": root.absolute, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps], "recipe": plain(recipe),
         "stage": stage, "force": force, "devices": devices, "processes": processes, "runner": runner, "pause_at": pause_at,
-        "continues": continues, "experiment": experiment, "self_check_every": self_check_every}).encode()
+        "continues": continues, "experiment": experiment, "self_check_every": self_check_every,
+        "pinned": dict(pinned or {})}).encode()
 
 
 def execute_stage(payload: bytes) -> bytes:
@@ -37,7 +40,8 @@ def execute_stage(payload: bytes) -> bytes:
                           processes=task["processes"], runner=task["runner"], self_check_every=task["self_check_every"])
     try:
         outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
-                            root=open_root(task["root"]), project=None, execution=execution, force=task["force"])
+                            root=open_root(task["root"]), project=None, execution=execution, force=task["force"],
+                            pinned=task["pinned"])
     except Paused as pause:
         return json.dumps({"paused": pause.where}).encode()
     return _answer(outcome)

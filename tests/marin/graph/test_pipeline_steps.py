@@ -17,10 +17,11 @@ from experiments.defaults import (
 )
 from marin import runs
 from marin.errors import UsageError
+from marin.events import STEP_CHECKED
 from marin.executor import run_stage
-from marin.graph import Step
+from marin.graph import Step, override_output
 from marin.graph.arms import arms_of, bound
-from marin.graph.execute import execute_graph
+from marin.graph.execute import Options, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
 from marin.pipeline import PIPELINE
@@ -121,6 +122,31 @@ def test_fine_tuning_is_a_phase_on_conversations(tmp_path: Path, monkeypatch: py
     assert tuned.config.phase.first_step == 4
     assert tuned.config.model == MODEL
     assert arms_of(Graph.of("exp", [default_eval(tuned)]))["evaluate/chat"].previous == "train/seed1"
+
+
+def test_a_pinned_output_stands_for_a_step_of_the_pipeline(root: Root) -> None:
+    made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).settled["corpus/small"]
+    other = default_corpus("other", replace(DATASET, seed=5))
+    recipe = replace(other.config, tokenizer=Tokenizer(vocab_size=300))
+    pinned = override_output(other, made.output.artifact)
+    outcome = execute_graph(Graph.of("exp", [Step("tokenizer/x", TOKENIZER, recipe, {"corpus": pinned})]), root)
+    assert outcome.failures == {}
+    assert {name: item.action for name, item in outcome.settled.items()} == {"corpus/other": "pinned", "tokenizer/x": "executed"}
+    plain = execute_graph(light(), root).settled["tokenizer/small"]
+    assert (plain.action, plain.output) == ("cached", outcome.settled["tokenizer/x"].output), "equal inputs, equal identity"
+    stranger = root.store().put_bytes(b"no corpus").digest
+    wrong = execute_graph(Graph.of("exp", [override_output(other, stranger)]), root)
+    assert "pinned to something else" in wrong.failures["corpus/other"].error
+
+
+def test_steps_of_the_pipeline_are_checked_by_a_run_of_their_own(root: Root) -> None:
+    outcome = execute_graph(light(), root, options=Options(check=True))
+    assert outcome.unsteady == []
+    checked = [event.body for _, event in root.reader().events() if event.type == STEP_CHECKED]
+    assert [(item["address"], item["deterministic"]) for item in checked] == [("corpus/small", True), ("tokenizer/small", True)]
+    assert [view.started.body.pipeline for view in runs.load_all(root.history())] == [
+        "exp_light", "exp_light.check", "exp_light.check"]
+    assert all(view.completed for view in runs.load_all(root.history()))
 
 
 @pytest.mark.parametrize("file", sorted((PROJECT / "experiments").glob("exp*.py")), ids=lambda file: file.stem)

@@ -7,19 +7,21 @@ wrong, and, given a remote that has the bytes, puts the good ones in place of th
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ledger.canonical import canonical_bytes, parse_canonical
-from ledger.errors import LedgerError, NotFound
+from ledger.errors import LedgerError, NotFound, StorageFailed
 from ledger.finding import Finding
 from ledger.store import Store
 from ledger.storelayout import BLOBS, PACKED, SCRUB_CURSOR, TREES, digest_of
 from ledger.transfer import copy_artifacts
 
 _SAVE_SECONDS: Final = 5.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +108,9 @@ def _load(store: Store) -> str:
 
 
 def _save(store: Store, after: str) -> None:
-    if store.storage.writable:
+    if not store.storage.writable:
+        return
+    try:
         store.storage.replace(SCRUB_CURSOR, canonical_bytes({"after": after, "version": 1}))
+    except StorageFailed as error:
+        _log.warning("the next scrub begins where this one did: %s", error)

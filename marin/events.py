@@ -41,6 +41,7 @@ GRAPH_STARTED = "graph.started/v1"
 GRAPH_COMPLETED = "graph.completed/v1"
 STEP_CHECKED = "step.checked/v1"
 ARTIFACT_ADOPTED = "artifact.adopted/v1"
+STORE_SCRUBBED = "store.scrubbed/v1"
 LEASE_TAKEN = "lease.taken/v1"
 LEASE_RENEWED = "lease.renewed/v1"
 LEASE_RELEASED = "lease.released/v1"
@@ -385,6 +386,17 @@ class ArtifactAdopted(Body, frozen=True):
     note: str
 
 
+class StoreScrubbed(Body, frozen=True):
+    """A portion of the store was hashed again. ``findings`` are lines for people, the first hundred of them, in which
+    digests are words and name nothing; ``repaired``: names in the store that are whole again; ``finished``: to the end."""
+
+    checked: int
+    size: int
+    findings: list[str]
+    repaired: list[str]
+    finished: bool
+
+
 class LeaseTaken(Body, frozen=True):
     """An executor claims steps, by identity; ``until`` is when the claim ends if nothing is heard of it. ``host``,
     ``pid`` and ``born`` say which process that is, so that its death is seen at once where it can be. ``over`` are the
@@ -436,6 +448,7 @@ BODIES: dict[str, type[Body]] = {
     GRAPH_COMPLETED: GraphCompleted,
     STEP_CHECKED: StepChecked,
     ARTIFACT_ADOPTED: ArtifactAdopted,
+    STORE_SCRUBBED: StoreScrubbed,
     LEASE_TAKEN: LeaseTaken,
     LEASE_RENEWED: LeaseRenewed,
     LEASE_RELEASED: LeaseReleased,

@@ -14,6 +14,7 @@ import click
 
 from ledger import (
     Artifact,
+    Draft,
     Finding,
     Store,
     collect_garbage,
@@ -29,6 +30,7 @@ from marin.audit import absent_files
 from marin.cli.output import describe_finding, human_size, print_json, print_table
 from marin.cli.transfer import pull, push, remote_store
 from marin.errors import UsageError
+from marin.events import STORE_SCRUBBED, StoreScrubbed, write
 from marin.needs import needs_of
 from marin.root import open_root
 
@@ -291,23 +293,37 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
 @click.option("--most", type=click.FloatRange(min=0), metavar="GB", help="Stop after so much; the next scrub goes on there.")
 @click.option("--rate", type=click.FloatRange(min=0.001), metavar="MB", help="Read at most so much a second.")
 @click.option("--restart", is_flag=True, help="Begin at the beginning.")
+@click.option("--remote", metavar="REMOTE", help="Take what is damaged from there: gs://, s3://, https:// or a folder.")
+@click.option("--event/--no-event", default=True, help="Record the result in the ledger.  [default: event]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def scrub(most: float | None, rate: float | None, restart: bool, as_json: bool) -> None:
+def scrub(most: float | None, rate: float | None, restart: bool, remote: str | None, event: bool, as_json: bool) -> None:
     """Hash the whole store again, a little at a time; exit status 1 with a line per finding.
+
+    With --remote what is damaged is replaced, and the exit status is 0 if all of it was.
 
     \b
     Examples:
       marin store scrub
       marin store scrub --most 10 --rate 50      a nightly job
+      marin store scrub --remote gs://bucket/marin
     """
-    done = scrub_store(open_root().store(), bytes_per_second=rate * 1e6 if rate else None,
-                       most_bytes=int(most * 1e9) if most is not None else None, restart=restart)
+    root = open_root()
+    if event:
+        root.check_writable()  # a missing key is said before the hours of work
+    done = scrub_store(root.store(), bytes_per_second=rate * 1e6 if rate else None,
+                       most_bytes=int(most * 1e9) if most is not None else None, restart=restart,
+                       remote=remote_store(remote, readonly=True) if remote else None)
+    if event:
+        body = StoreScrubbed(checked=done.checked, size=done.size, findings=[str(found) for found in done.findings[:100]],
+                             repaired=list(done.repaired), finished=done.finished)
+        root.append([Draft(STORE_SCRUBBED, "store", write(body))])
     if as_json:
-        print_json({"checked": done.checked, "size": done.size, "finished": done.finished,
+        print_json({"checked": done.checked, "size": done.size, "finished": done.finished, "repaired": list(done.repaired),
                     "findings": [describe_finding(finding) for finding in done.findings]})
     else:
         report_findings(done.findings, as_json=False)
         where = "to the end" if done.finished else "and the next scrub goes on"
-        click.echo(f"{done.checked} files, {human_size(done.size)}, {where}")
-    if done.findings:
+        mended = f", {len(done.repaired)} repaired" if done.repaired else ""
+        click.echo(f"{done.checked} files, {human_size(done.size)}, {where}{mended}")
+    if len(done.findings) > len(done.repaired):
         click.get_current_context().exit(1)

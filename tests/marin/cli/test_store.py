@@ -195,3 +195,21 @@ def test_workplaces_that_nobody_came_back_to_are_swept(marin: Marin, root: Path)
         assert sweep_abandoned(root, 7 * 86400, now=later) == planned
     assert sorted(path.name for path in (root / "work").iterdir()) == ["locks", "spool", names[1]]
     assert marin("store", "gc", "--dry-run", "--json").json["abandoned"] == []
+
+
+def test_scrub_repairs_from_a_remote_and_is_an_event(marin: Marin, root: Path, folder: Path, tmp_path: Path) -> None:
+    marin("store", "put", folder)
+    digest = marin("store", "put", folder / "a.txt").out.strip()
+    tree = next(line["digest"] for line in marin("store", "ls", "--json").lines if line["kind"] == "tree")
+    assert marin("store", "push", tmp_path / "remote", tree).status == 0
+    path = next(file for file in blobs(root) if digest.endswith(file.name))
+    path.chmod(0o644)
+    path.write_bytes(b"broken")
+    broken = marin("store", "scrub", "--json")
+    assert (broken.status, len(broken.json["findings"]), broken.json["repaired"]) == (1, 1, [])
+    mended = marin("store", "scrub", "--remote", tmp_path / "remote")
+    assert (mended.status, mended.out.splitlines()[-1].endswith("1 repaired")) == (0, True)
+    assert marin("store", "verify", "--all").status == 0
+    assert marin("store", "scrub", "--no-event").status == 0
+    events = [line for line in marin("log", "--json").lines if line["type"] == "store.scrubbed/v1"]
+    assert [(len(event["body"]["findings"]), len(event["body"]["repaired"])) for event in events] == [(1, 0), (1, 1)]

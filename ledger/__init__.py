@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ledger.reader import LogReader
     from ledger.scrub import Scrubbed, scrub_store
     from ledger.service import GroupCommit, LogService
-    from ledger.statepack import load_state, packed_size, put_state
+    from ledger.statepack import is_state, load_state, packed_size, put_state, read_state
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
     from ledger.tensors import (
@@ -141,6 +141,7 @@ __all__ = [
     "digest_stream",
     "follow_keys",
     "format_time",
+    "is_state",
     "lease",
     "list_leases",
     "list_pins",
@@ -158,6 +159,7 @@ __all__ = [
     "pem_bytes",
     "pin",
     "put_state",
+    "read_state",
     "retire_key",
     "rotate_key",
     "scrub_store",
@@ -192,7 +194,7 @@ _ROOMS = {
     "service": "GroupCommit LogService",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",
-    "statepack": "load_state packed_size put_state",
+    "statepack": "is_state load_state packed_size put_state read_state",
     "pins": "Pin list_pins pin unpin",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
     "treescan": "describe_tree",

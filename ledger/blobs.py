@@ -182,6 +182,12 @@ class Blobs:
 
         return present
 
+    def all_present(self, digests: bytes) -> bool:
+        """Whether all of these blobs (32 bytes of digest each, one after the other) are there."""
+        present = self.presence()
+        spread = digests.hex()
+        return all(present(f"sha256:{spread[start : start + 64]}") for start in range(0, len(spread), 64))
+
     def has_name(self, name: str) -> bool:
         """As `has`, for anything in the store."""
         there = self._storage.exists(name) if self._base is None else os.path.isfile(self._base + name)

@@ -15,7 +15,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,9 @@ from typing import Final
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SCHEMA: Final = """
 create table if not exists tree (listing text primary key, digest text not null) without rowid;
+create table if not exists folder (
+    path text primary key, state text not null, digests blob not null, tree text not null, size integer not null
+) without rowid;
 create table if not exists seen (
     path text primary key, device integer, inode integer, size integer, mtime integer, ctime integer,
     digest text not null, parts text
@@ -67,6 +70,16 @@ class Seen:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A folder that was put: the state of all its files in one hash, the 32 bytes of each file's digest, and its tree."""
+
+    state: str
+    digests: bytes
+    tree: str
+    size: int
+
+
 class StatCache:
     """The cache in one SQLite file; None stands for a store that has no local disk."""
 
@@ -83,6 +96,30 @@ class StatCache:
             return {path: Seen(*fields) for path, *fields in found}
 
         return self._use(rows, {})
+
+    def snapshot(self, folder: str) -> Snapshot | None:
+        """What is known of a folder as a whole."""
+
+        def row(database: sqlite3.Connection) -> Snapshot | None:
+            found = database.execute("select * from folder where path = ?", (folder,)).fetchone()
+            return Snapshot(*found[1:]) if found else None
+
+        return self._use(row, None)
+
+    def remember_snapshot(
+        self, folder: str, snapshot: Snapshot, statuses: Iterable[os.stat_result], hashed_at: int
+    ) -> None:
+        """Keep a folder as a whole, if none of its files could have changed without its times showing it."""
+        latest = min(hashed_at, time.time_ns()) - _SETTLED_NANOSECONDS
+        if self._path is None or any(s.st_mtime_ns > latest or s.st_ctime_ns > latest for s in statuses):
+            return
+        row = (folder, snapshot.state, snapshot.digests, snapshot.tree, snapshot.size)
+
+        def insert(database: sqlite3.Connection) -> None:
+            with database:
+                database.execute("insert or replace into folder values (?, ?, ?, ?, ?)", row)
+
+        self._use(insert, None)
 
     def of(self, path: str) -> Seen | None:
         """What is known of one file."""

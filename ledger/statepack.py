@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ledger.errors import Tampered
+from ledger.errors import NotFound, Tampered
 from ledger.manifest import Manifest, ManifestEntry
 from ledger.packing import MAX_DEPTH, Planes, compress_planes
 from ledger.parts import hash_stream
@@ -61,6 +62,30 @@ def load_state(store: Store, tree: str) -> dict[str, NDArray[Any]]:
                            expected=info.digest, found=found, cure="put the state again, or pull it from a remote")
         arrays[info.path] = array
     return arrays
+
+
+def read_state(folder: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a state that was checked out to a folder, by path.
+
+    Raises:
+        ValueError, OSError, LedgerError: the folder holds no state.
+    """
+    import numpy as np
+
+    arrays = {}
+    for index, info in enumerate(StateManifest.parse((folder / STATE).read_bytes()).tensors):
+        data = (folder / "tensors" / f"{index:05d}").read_bytes()
+        arrays[info.path] = np.frombuffer(data, dtype=_dtype(info.dtype)).reshape(info.shape)
+    return arrays
+
+
+def is_state(store: Store, tree: str) -> bool:
+    """Whether an artifact here is a state that `put_state` made."""
+    try:
+        paths = {entry.path for entry in store.manifest(tree)}
+    except NotFound:
+        return False
+    return STATE in paths and paths - {STATE} == {f"tensors/{index:05d}" for index in range(len(paths) - 1)}
 
 
 def _state(store: Store, tree: str) -> StateManifest:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ledger.errors import NotFound, Refused, StorageFailed
 from ledger.manifest import Manifest, ManifestEntry
@@ -20,9 +20,8 @@ from ledger.parts import hash_stream
 from ledger.storage.port import TEMPORARY
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file in a folder: its path in the tree, where it lies, and what the system says of it."""
+class Found(NamedTuple):
+    """A file in a folder: its path in the tree, where it lies, and what the system says of it. A tuple, for 100,000 of them."""
 
     path: str
     location: str

@@ -273,6 +273,8 @@ class Execution(Section, frozen=True):
     """How many deaths in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0
     """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
+    pack_checkpoints: bool = False
+    """Keep training checkpoints tensor by tensor, as what changed since the one before: exact, smaller, slower to read."""
     pause_at: Positive | None = None
     """Stop before this train step with the state recorded; the same call without it goes on from there."""
     continues: str | None = None

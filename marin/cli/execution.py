@@ -29,14 +29,17 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
                   help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]")
     @click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
                   help="Stop before this train step with the state recorded; without it the same command goes on from there.")
+    @click.option("--pack-checkpoints", is_flag=True,
+                  help="Keep training checkpoints as what changed since the one before: exact, smaller, slower to read.")
     @click.option("--self-check", metavar="every=N", callback=every_n,
                   help="Execute every N-th train step twice and stop where the bits differ.")
     @wraps(command)
     def called(*args: Any, devices: int, runner: str, processes: int, address: str | None, accelerator_type: str,
-               topology: str, retries: int, pause_at: int | None, self_check: int, **options: Any) -> R:
+               topology: str, retries: int, pause_at: int | None, pack_checkpoints: bool, self_check: int,
+               **options: Any) -> R:
         execution = execution_of(devices=devices, runner=runner, processes=processes, address=address,
                                accelerator_type=accelerator_type, topology=topology, retries=retries, pause_at=pause_at,
-                               self_check_every=self_check)
+                               self_check_every=self_check, pack_checkpoints=pack_checkpoints)
         return command(*args, **options, execution=execution)  # type: ignore[arg-type]
 
     return called

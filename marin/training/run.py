@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jax.sharding import Mesh
 
+from ledger import Artifact, is_state, put_state
 from marin.cache import compilation_cache
 from marin.errors import Interrupted, Paused
 from marin.events import (
@@ -36,6 +37,7 @@ from marin.training.compilation import use_compilation_cache
 from marin.training.loop import NotFinite, SegmentRecord, StopSignal, Training
 from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
+from marin.training.state import arrays_of
 
 logger = logging.getLogger(__name__)
 
@@ -182,17 +184,32 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:
     """Bytes first, then the events that name them. All processes take part in saving; the leader records."""
-    shutil.rmtree(folder, ignore_errors=True)
-    training.save(state, folder)
-    if not hosts.leader():
+    artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
+    if artifact is None:
         return
-    artifact = task.store.put_tree(folder)
     manifest = task.store.put_bytes(record.end_state.encode())
     trace = task.store.put_bytes(record.trace)
     task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
         run=task.run, step=record.end, state=record.end_state.digest, artifact=artifact.digest,
         manifest=manifest.digest, size=artifact.size))
     task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
+
+
+def _save(task: Task, training: Training, state: SlicedState, folder: Path) -> Artifact | None:
+    """The checkpoint as Levanter writes it; None in a process that does not lead."""
+    shutil.rmtree(folder, ignore_errors=True)
+    training.save(state, folder)
+    return task.store.put_tree(folder) if hosts.leader() else None
+
+
+def _pack(task: Task, training: Training, state: SlicedState) -> Artifact | None:
+    """The checkpoint tensor by tensor, as what changed since the last one that is here (``ledger.put_state``)."""
+    collected = training.step.collect(state)
+    if not hosts.leader():
+        return None
+    saved = [body.artifact for body in task.journal.history(CHECKPOINT_SAVED) if isinstance(body, CheckpointSaved)]
+    base = saved[-1] if saved and is_state(task.store, saved[-1]) else None
+    return put_state(task.store, arrays_of(collected), base)
 
 
 def segment_event(run: str, record: SegmentRecord, trace: str) -> TrainSegment:

@@ -26,7 +26,7 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
-from ledger import StateManifest, Tampered, TensorInfo, describe_state
+from ledger import LedgerError, StateManifest, Tampered, TensorInfo, describe_state, read_state
 from marin.recipe import Recipe
 from marin.training.model import model_config, optimizer
 
@@ -116,7 +116,12 @@ def local(array: jax.Array) -> np.ndarray:
 
 def manifest_of(state: TrainState) -> StateManifest:
     """Digest of every tensor of ``state`` (sha256 over fixed tiles), and of the whole."""
-    return describe_state({path: local(value) for path, value in leaves(state)})
+    return describe_state(arrays_of(state))
+
+
+def arrays_of(state: TrainState) -> dict[str, np.ndarray]:
+    """The state's tensors by path, on the host."""
+    return {path: local(value) for path, value in leaves(state)}
 
 
 def save(state: TrainState, folder: Path) -> None:
@@ -140,19 +145,10 @@ def load(
         Tampered: files are damaged, or the tensors are not those that were recorded (those of another recipe, say).
     """
     shape = state_shape(recipe, vocab_size)
-    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    exemplar = jax.tree.map(
-        lambda x: (
-            jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device)
-            if isinstance(x, jax.ShapeDtypeStruct)
-            else x
-        ),
-        shape,
-    )
-    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",))
     try:
-        state = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+        state = _unpacked(folder, shape) if (folder / "tensors").is_dir() else _restored(folder, shape)
     except (
+        LedgerError,
         ValueError,
         KeyError,
         TypeError,
@@ -176,6 +172,39 @@ def load(
             cure="fetch the checkpoint again, or resume from an earlier one",
         )
     return state, manifest
+
+
+def _restored(folder: Path, shape: TrainState) -> TrainState:
+    """What Levanter's writer left in a folder."""
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    exemplar = jax.tree.map(
+        lambda x: (
+            jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device)
+            if isinstance(x, jax.ShapeDtypeStruct)
+            else x
+        ),
+        shape,
+    )
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",))
+    restored: TrainState = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+    return restored
+
+
+def _unpacked(folder: Path, shape: TrainState) -> TrainState:
+    """What `ledger.put_state` kept of a state, checked out to a folder."""
+    arrays, rest = eqx.partition(shape, is_jax_array_like)
+    structure = jax.tree.structure(arrays)
+    found = read_state(folder)
+    values = []
+    for path, expected in leaves(shape):
+        value = found.pop(path)
+        if value.shape != expected.shape or value.dtype != expected.dtype:
+            raise ValueError(f"{path} is {value.dtype}{list(value.shape)}, not {expected.dtype}{list(expected.shape)}")
+        values.append(jax.device_put(value, jax.local_devices()[0]))
+    if found:
+        raise ValueError(f"tensors that the state has not: {', '.join(sorted(found))}")
+    unpacked: TrainState = eqx.combine(jax.tree.unflatten(structure, values), rest)
+    return unpacked
 
 
 def differing(expected: StateManifest, found: StateManifest) -> list[TensorInfo]:

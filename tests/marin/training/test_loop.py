@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledger import StateManifest
+from ledger import PosixStorage, StateManifest, Store, Tampered, is_state, packed_size, put_state
 from marin.errors import Diverged, Unsupported
 from marin.recipe import Execution
 from marin.training import canary, loop
 from marin.training.data import batch_digest, batches, seen_at
 from marin.training.loop import NotFinite, Training, differing_tensors, step_fingerprint
 from marin.training.slices import SlicedState
+from marin.training.state import arrays_of
 from marin.training.step import StepOutcome, TrainStep, mesh_of
 from marin.training.token_cache import write_cache
 
@@ -123,3 +124,24 @@ def test_differences_are_named() -> None:
     assert differing_tensors(["a", "b"], one, other) == ["gradient norm", "b"]
     assert differing_tensors(["a", "b"], one, one) == []
     assert step_fingerprint(one) != step_fingerprint(other)
+
+
+def test_a_packed_checkpoint_is_the_same_state(start: Any, tmp_path: Path) -> None:
+    """What `--pack-checkpoints` keeps resumes as what Levanter's writer keeps: bit for bit, and smaller the second time."""
+    training, state, manifest = start()
+    store = Store(PosixStorage(tmp_path / "root"))
+    before = put_state(store, arrays_of(training.step.collect(state))).digest
+    at, first = training.segment(state, manifest, 0, 3)
+    tree = put_state(store, arrays_of(training.step.collect(at)), before).digest
+    assert is_state(store, tree)
+    store.checkout(tree, tmp_path / "packed")
+    training.save(at, tmp_path / "plain")
+    packed, found = training.resume(tmp_path / "packed", first.end_state.digest, where="step 3")
+    plain, same = training.resume(tmp_path / "plain", first.end_state.digest, where="step 3")
+    assert found == same == first.end_state
+    assert training.segment(packed, found, 3, 5)[1] == training.segment(plain, same, 3, 5)[1]
+    assert packed_size(store, tree) < sum(array.nbytes for array in arrays_of(training.step.collect(at)).values())
+    (tmp_path / "packed" / "tensors" / "00000").chmod(0o644)
+    (tmp_path / "packed" / "tensors" / "00000").write_bytes(b"short")
+    with pytest.raises(Tampered, match="can not be read"):
+        training.resume(tmp_path / "packed", first.end_state.digest, where="step 3")

@@ -15,6 +15,7 @@ Sources: "Naming Files, Paths, and Namespaces" (Microsoft Learn); Unicode TR 15 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -24,7 +25,7 @@ from ledger.errors import Refused
 MAX_NAME_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 1024
 
-_FORBIDDEN: Final = frozenset('<>:"|?*\\')
+_FORBIDDEN: Final = re.compile(r'[<>:"|?*\\\x00-\x1f\x7f]')
 _DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{n}" for port in ("com", "lpt") for n in "123456789¹²³"}
@@ -91,9 +92,9 @@ def _check_name(name: str, path: str) -> None:
         raise _refused(path, "names between single slashes", f"{name!r}, which could leave the tree")
     if len(_utf8(name)) > MAX_NAME_BYTES:
         raise _refused(path[:60] + "…", f"names of at most {MAX_NAME_BYTES} bytes", f"{len(_utf8(name))}")
-    bad = next((c for c in name if c in _FORBIDDEN or ord(c) < 32 or ord(c) == 127), None)
+    bad = _FORBIDDEN.search(name)
     if bad is not None:
-        raise _refused(path, "characters that every file system takes", f"{bad!r}")
+        raise _refused(path, "characters that every file system takes", f"{bad[0]!r}")
     if name[-1] in ". ":
         raise _refused(path, "a name that does not end in a dot or a space", f"{name!r}")
     folded = fold(name)

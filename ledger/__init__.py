@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ledger.reader import LogReader
     from ledger.scrub import Scrubbed, scrub_store
     from ledger.service import GroupCommit, LogService
+    from ledger.shards import PartialTensor, hash_shards, merge_shards
     from ledger.statepack import is_state, load_state, packed_size, put_state, read_state
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
     from ledger.store import Artifact, Store
@@ -99,6 +100,7 @@ __all__ = [
     "MemoryStorage",
     "Mirrored",
     "NotFound",
+    "PartialTensor",
     "Pin",
     "PolicyWitness",
     "PosixStorage",
@@ -141,6 +143,7 @@ __all__ = [
     "digest_stream",
     "follow_keys",
     "format_time",
+    "hash_shards",
     "is_state",
     "lease",
     "list_leases",
@@ -149,6 +152,7 @@ __all__ = [
     "load_signer",
     "load_state",
     "make_proof",
+    "merge_shards",
     "mirror_log",
     "named_digests",
     "open_storage",
@@ -194,6 +198,7 @@ _ROOMS = {
     "service": "GroupCommit LogService",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store": "Artifact Store",
+    "shards": "PartialTensor hash_shards merge_shards",
     "statepack": "is_state load_state packed_size put_state read_state",
     "pins": "Pin list_pins pin unpin",
     "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",

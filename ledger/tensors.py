@@ -26,7 +26,7 @@ import hashlib
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -232,6 +232,16 @@ def item_size(dtype: str) -> int:
             cure="convert it; for a JAX key array digest jax.random.key_data(key)",
         )
     return size
+
+
+def root_digest(dtype: str, shape: Sequence[int], leaves: Sequence[bytes]) -> str:
+    """The digest of an array from the leaf hashes of its tiles, in order."""
+    return _bind(dtype, tuple(shape), list(leaves))
+
+
+def little_endian_bytes(values: NDArray[Any]) -> memoryview:
+    """The elements in C order, little-endian; copied only where they do not lie so."""
+    return _bytes_of(values, 0, values.nbytes)
 
 
 def _describe(pool: ThreadPoolExecutor, path: str, array: Any) -> TensorInfo:

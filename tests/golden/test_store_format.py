@@ -13,6 +13,7 @@ import pytest
 
 import ledger
 from ledger import MemoryStorage, PosixStorage, Store, describe_state, state_digest, tensor_digest
+from ledger.packing import Chunks, Planes
 
 SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()
 SECTION = SPEC[SPEC.index("## Artifact store") :]
@@ -94,3 +95,24 @@ def test_a_kept_store_stays_readable(tmp_path: Path) -> None:
     store.checkout(tree, tmp_path / "out")
     assert (tmp_path / "out" / "docs" / "note.txt").read_bytes() == b"A note that stays.\n"
     assert (tmp_path / "out" / "run.sh").stat().st_mode & 0o100
+
+
+def test_packed_blobs_written_once_stay_readable() -> None:
+    """The bytes of SPEC.md's example: a compressor of tomorrow may write others, and must read these."""
+    store = Store(MemoryStorage())
+    base = bytes(range(16)) + b"xz"
+    data = bytes(byte ^ (index % 4 == 0) for index, byte in enumerate(range(16))) + b"xy"
+    planes = bytes.fromhex("28b52ffd20126500003001010101000301001cd002")
+    named = {name: f"sha256:{sha256(value)}" for name, value in
+             {"base": base, "data": data, "planes": planes, "both": b"alphabeta", "alpha": b"alpha", "beta": b"beta"}.items()}
+    for value in (base, planes, b"alpha", b"beta"):
+        store.put_bytes(value)
+    records = [Planes(named["data"], 18, named["planes"], 4, named["base"], 1),
+               Chunks(named["both"], 9, ((named["alpha"], 5), (named["beta"], 4)))]
+    for record in records:
+        store.blobs.put_packed(record)
+        assert shown(record.encode().decode())
+    assert shown(planes.hex())
+    assert store.read(named["data"]) == data
+    assert store.read(named["both"]) == b"alphabeta"
+    assert list(store.verify_all()) == []

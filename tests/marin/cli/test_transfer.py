@@ -79,3 +79,15 @@ def test_what_is_nowhere_and_what_is_wrong(marin: Marin, named: str, gcs: Bucket
     checked = marin("store", "push", gcs.url, "--check", "--json")
     assert checked.status == 1
     assert [line["what"] for line in checked.lines[1:]] == ["a blob's bytes differ from its digest"] * 2
+
+
+def test_an_edited_corpus_goes_up_by_what_changed(marin: Marin, root: Path, gcs: Bucket, tmp_path: Path) -> None:
+    text = b"".join(b"%d %s\n" % (n, digest_bytes(b"%d" % n).encode()) for n in range(60_000))
+    (tmp_path / "corpus").write_bytes(text)
+    first = marin("store", "put", "--chunked", tmp_path / "corpus").out.strip()
+    assert first == digest_bytes(text)
+    assert marin("store", "push", gcs.url, first, "--json").json["size"] == len(text), "packed here, it travels packed"
+    (tmp_path / "corpus").write_bytes(text[:1_000_000] + b"one line more\n" + text[1_000_000:])
+    second = marin("store", "put", tmp_path / "corpus").out.strip()
+    assert marin("store", "push", gcs.url, second, "--cut", "content", "--check", "--json").json["size"] < 1_500_000
+    assert len(marin("store", "get", second).data) == len(text) + 14

@@ -146,7 +146,8 @@ def load(
     """
     shape = state_shape(recipe, vocab_size)
     try:
-        state = _unpacked(folder, shape) if (folder / "tensors").is_dir() else _restored(folder, shape)
+        packed = (folder / "tensors").is_dir() and (folder / "state.json").is_file()
+        state = _unpacked(folder, shape) if packed else _restored(folder, shape)
     except (
         LedgerError,
         ValueError,

@@ -103,7 +103,7 @@ def test_killed_at_random_moments(undisturbed: tuple[Project, str], project: Pro
         with training(project) as run:
             while victims and moment(run, chosen):
                 victim = victims.pop()
-                acknowledged = len(events(project))
+                acknowledged, deaths = len(events(project)), len(bodies(project, "step.preempted/v1"))
                 if victim == "driver":
                     run.process.kill()
                     run.process.wait()
@@ -114,8 +114,7 @@ def test_killed_at_random_moments(undisturbed: tuple[Project, str], project: Pro
                 if victim == "driver":
                     break
                 if victim != "writer":  # the next victim is one of the next launch
-                    deaths = len(bodies(project, "step.preempted/v1")) + 1
-                    run.until_recorded("step.preempted/v1", deaths)
+                    run.until_recorded("step.preempted/v1", deaths + 1)
             status, told = run.ended()
         if status == 0:
             break

@@ -78,3 +78,15 @@ def test_refusals_are_one_line_with_a_status(
     assert told.out == ""
     assert message in told.err.strip().splitlines()[-1]
     assert not (workplace / "artifacts").exists()
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["--processes", "2", "--devices", "4"], "--runner ray"),
+    (["--address", "127.0.0.1:6379"], "--runner ray"),
+    (["--runner", "ray", "--processes", "2", "--devices", "3"], "a multiple of --processes (2)"),
+    (["--runner", "slurm"], "slurm"),
+])
+def test_a_layout_that_contradicts_itself_is_wrong_usage(workplace: Path, capsys: pytest.CaptureFixture[str],
+                                                         arguments: list[str], told: str) -> None:
+    assert run(["stage", "train", *arguments]) == 2
+    assert told in capsys.readouterr().err

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ledger import Unavailable
+from marin.runners.cluster import connected
 from marin.runners.local import LocalRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -119,3 +123,11 @@ def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
     assert "worker died" in str(report["failure"])
     assert len(list(tmp_path.glob("started-*"))) == 4, "two workers and two successors"
     assert report["left"] == []
+
+
+def test_a_cluster_without_authentication_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(Unavailable, match="without authentication") as refused, connected("127.0.0.1:6379", cpus=1):
+        pass
+    assert refused.value.exit_code == 3
+    assert os.environ["RAY_AUTH_MODE"] == "disabled", "nothing of ours is left in the environment"

@@ -96,6 +96,20 @@ class Projection:
             wanted += [("stream >= ?", prefix), ("stream < ?", f"{prefix}\U0010ffff")]
         yield from self._select(" AND ".join(part for part, _ in wanted), tuple(value for _, value in wanted))
 
+    def places(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
+    ) -> list[int]:
+        """The indices, in order, of the events of this stream and type whose body names this `run`; the `last` of them."""
+        parts = [("stream = ?", stream), ("type = ?", type), ("json_extract(body, '$.run') = ?", run)]
+        wanted = [(part, value) for part, value in parts if value is not None]
+        where = " AND ".join(part for part, _ in wanted) or "1"
+        limit = "" if last is None else f" LIMIT {int(last)}"
+        rows = self._file.connection.execute(
+            f"SELECT idx FROM events WHERE {where} ORDER BY idx DESC{limit}",  # noqa: S608 - constants; values go through parameters
+            tuple(value for _, value in wanted),
+        )
+        return [int(row[0]) for row in rows][::-1]
+
     def latest(self, *, stream: str | None = None, type: str | None = None) -> tuple[int, Event] | None:
         """The newest event of this stream and type."""
         parts = [("stream = ?", stream), ("type = ?", type)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -150,14 +151,14 @@ class LedgerHistory:
         self._size = reader.checkpoint().size
 
     def events(self, *, stream: str | None = None, type: str | None = None,
-               run: str | None = None) -> Iterator[tuple[int, Event]]:
-        """The events of one stream, of one type, whose body names this run, or all of it."""
+               run: str | None = None, last: int | None = None) -> Iterator[tuple[int, Event]]:
+        """The events of one stream, of one type, whose body names this run, or all of it; the ``last`` of them."""
         if self._path is None:
-            yield from self._scan(stream, type, run)
+            found_all = self._scan(stream, type, run)
+            yield from found_all if last is None else deque(found_all, maxlen=last)
             return
         with Projection(self._path, self._reader) as projection:
-            found = [index for index, event in projection.events(stream=stream, type=type)
-                     if index < self._size and run in (None, event.body.get("run"))]
+            found = [index for index in projection.places(stream=stream, type=type, run=run, last=last) if index < self._size]
         for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):

@@ -34,6 +34,8 @@ _SYNC_THREADS = 8
 _GROUP = 64  # from here on one sync of the whole file system is cheaper than one for each file
 _LOCK_POLL_SECONDS = 0.02
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 
 
 class PosixStorage:
@@ -219,6 +221,7 @@ class PosixStorage:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._acquire(descriptor, name, wait)
+            self._check_excludes(path)
             with _explained("lock", name):
                 record = {"pid": os.getpid(), "host": os.uname().nodename, "command": holder}
                 os.ftruncate(descriptor, 0)
@@ -324,6 +327,21 @@ class PosixStorage:
                 if time.monotonic() >= deadline:
                     raise self._locked(descriptor, name, wait) from None
                 time.sleep(_LOCK_POLL_SECONDS)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    raise _lacks("locks (flock), which keep a second writer out", self._root, error.strerror or "") from error
+                raise
+
+    def _check_excludes(self, path: Path) -> None:
+        """A lock that is held must keep another descriptor out: some network file systems only pretend."""
+        other = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        finally:
+            os.close(other)
+        raise _lacks("locks that exclude (flock), which keep a second writer out", self._root, "two at once")
 
     def _locked(self, descriptor: int, name: str, wait: float) -> Locked:
         try:
@@ -416,13 +434,18 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError as error:
         if error.errno in _NO_LINKS:
-            raise StorageFailed(
-                "the file system has no hard links, which exclusive writes need",
-                where=str(target.parent),
-                found=error.strerror or "",
-                cure="put the root on ext4, xfs, btrfs, zfs, apfs or NFSv4",
-            ) from error
+            raise _lacks("hard links, which exclusive writes need", target.parent, error.strerror or "") from error
         raise
+
+
+def _lacks(what: str, where: Path, found: str) -> StorageFailed:
+    return StorageFailed(
+        f"the file system has no {what}",
+        where=str(where),
+        expected="links, locks and folders that can be synced",
+        found=found,
+        cure="put the root on ext4, xfs, btrfs, zfs, apfs or NFSv4",
+    )
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
@@ -445,7 +468,13 @@ def _sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-_sync_folder = _sync_file
+def _sync_folder(path: Path) -> None:
+    try:
+        _sync_file(path)
+    except OSError as error:
+        if error.errno in _NO_FOLDER_SYNC:
+            raise _lacks("sync of folders, without which names do not last", path, error.strerror or "") from error
+        raise
 
 
 def _same_bytes(first: Path, second: Path) -> bool:

@@ -60,9 +60,7 @@ def selected(
     if stream is None and type_ is None:
         yield from reader.events(max(0, size - last) if last else 0, size)
         return
-    places = [index for index, _ in root.history().events(stream=stream, type=type_) if index < size]
-    for index in places[-last:] if last else places:
-        yield index, reader.event(index)
+    yield from (item for item in root.history().events(stream=stream, type=type_, last=last) if item[0] < size)
 
 
 def appended(reader: LogReader, size: int) -> Iterator[Indexed]:

@@ -3,12 +3,13 @@
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 
 import pytest
 
-from ledger import Locked, NotFound, PosixStorage, Refused, StorageFailed
+from ledger import Locked, Log, NotFound, PosixStorage, Refused, StorageFailed
 from ledger.storage import posix
 
 
@@ -157,3 +158,25 @@ def test_writes_survive_a_folder_that_is_a_link_to_elsewhere(root, tmp_path):
     storage.create("store/blobs/x", b"1")
     assert (tmp_path / "other" / "blobs" / "x").read_bytes() == b"1"
     assert list(storage.list("store/")) == ["store/blobs/x"]
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "lacking"),
+    [("link", errno.EPERM, "hard links"), ("link", errno.EOPNOTSUPP, "hard links"), ("flock", errno.ENOLCK, "locks"),
+     ("flock", errno.ENOSYS, "locks"), ("flock", None, "locks that exclude"), ("fsync", errno.EINVAL, "sync of folders")],
+)  # fmt: skip
+def test_a_file_system_without_what_is_needed_is_named(tmp_path, signer, monkeypatch, call, number, lacking):
+    def refuse(*arguments: object, **_: object):
+        if number is None:
+            return  # says yes to everybody
+        if call == "fsync" and not stat.S_ISDIR(os.fstat(arguments[0]).st_mode):
+            return
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(posix.fcntl if call == "flock" else posix.os, call, refuse)
+    with pytest.raises(StorageFailed) as caught:
+        Log.create(PosixStorage(tmp_path / "root"), signer)
+    assert f"the file system has no {lacking}" in str(caught.value)
+    assert "ext4" in caught.value.cure
+    assert caught.value.expected
+    assert caught.value.found

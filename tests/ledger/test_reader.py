@@ -416,3 +416,16 @@ def test_a_busy_server_is_asked_again_and_a_dead_one_named(published, signer):
 def test_only_safe_addresses_open(address):
     with pytest.raises(Refused):
         open_storage(address)
+
+
+def test_places_of_events_without_their_bodies(signer):
+    storage = MemoryStorage()
+    Log.create(storage, signer)
+    with Log.open(storage, signer) as log:
+        log.append([Draft(f"t{n % 2}/v1", f"s/{n % 3}", {"run": f"r{n % 5}"}, id=f"e{n}") for n in range(60)])
+    with Projection(None, LogReader(storage, [signer.verifier])) as projection:
+        projection.catch_up()
+        assert projection.places() == list(range(60))
+        assert projection.places(stream="s/1", type="t1/v1") == [n for n in range(60) if n % 3 == 1 and n % 2]
+        assert projection.places(run="r4", last=3) == [49, 54, 59]
+        assert projection.places(stream="none") == []

@@ -15,6 +15,7 @@ from marin.errors import UsageError
 from marin.pointer import read_pointer
 from marin.quoted import Answer, answer, parse
 from marin.root import Root
+from marin.steadiness import MARK, unsteady
 
 SHOWN = 20
 
@@ -25,7 +26,7 @@ def show_digest(root: Root, digest: str, *, as_json: bool) -> None:
     with open_catalog(root) as catalog:
         made, saved, executed = catalog.made(digest), catalog.checkpoints(digest), catalog.by_identity(digest)
     if executed and not made:
-        _print_results(executed, as_json=as_json)
+        _print_results(root, executed, as_json=as_json)
         return
     artifact = next(iter((*(item.artifact for item in made), *(item.artifact for item in saved), digest)))
     _show_artifact(root, artifact, [
@@ -49,7 +50,7 @@ def show_step(root: Root, name: str, *, as_json: bool) -> None:
     """A step of a run (RUN/STEP), or what is recorded under an address of a graph."""
     with open_catalog(root) as catalog:
         found = catalog.named(name) or _step_of_run(catalog, name)
-    _print_results(found, as_json=as_json)
+    _print_results(root, found, as_json=as_json)
 
 
 def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
@@ -62,30 +63,35 @@ def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
     return found
 
 
-def _print_results(found: list[Made], *, as_json: bool) -> None:
+def _print_results(root: Root, found: list[Made], *, as_json: bool) -> None:
+    differed = unsteady(root.history())
     if as_json:
-        print_json([asdict(item) for item in found])
+        print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
     newest = found[0]
     taken = "" if newest.index == newest.completed_at else f", taken over from event {newest.completed_at}"
     print_fields([("step", newest.step), ("run", newest.run), ("event", f"{newest.index}{taken}"), ("identity", newest.identity),
                   ("kind", newest.kind), ("size", human_size(newest.size)), ("content", newest.digest),
                   ("artifact", newest.artifact)])
+    if newest.identity in differed:
+        click.echo(f"{MARK}: event {differed[newest.identity]} recorded other content for the same identity")
     if found[1:]:
         click.echo()
         print_table(("run", "step", "event", "content"),
                     [(item.run, item.step, str(item.index), item.digest) for item in found[1:SHOWN]], empty="")
 
 
-def print_results_of_graph(graph: str, found: list[Made], *, as_json: bool) -> None:
+def print_results_of_graph(root: Root, graph: str, found: list[Made], *, as_json: bool) -> None:
     """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their own."""
+    differed = unsteady(root.history())
     if as_json:
-        print_json([asdict(item) for item in found])
+        print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
     print_fields([("graph", graph), ("events", f"{found[0].index} to {found[-1].index}")])
     click.echo()
-    print_table(("step", "kind", "size", "event", "artifact"),
-                [(item.step, item.kind, human_size(item.size), str(item.index), item.artifact) for item in found], empty="")
+    print_table(("step", "kind", "size", "event", "artifact", ""),
+                [(item.step, item.kind, human_size(item.size), str(item.index), item.artifact,
+                  MARK if item.identity in differed else "") for item in found], empty="")
 
 
 def show_number(root: Root, text: str, *, as_json: bool) -> None:

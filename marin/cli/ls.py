@@ -11,6 +11,7 @@ from marin import runs
 from marin.catalog import Catalog, Run, open_catalog
 from marin.cli.output import human_size, print_json, print_table
 from marin.root import Root, open_root
+from marin.steadiness import MARK, unsteady
 
 
 @click.command()
@@ -142,8 +143,9 @@ def _artifacts(root: Root, catalog: Catalog, limit: int, *, as_json: bool) -> No
         print_json([{"artifact": item.artifact, "kind": item.kind, "size": item.size, "step": item.step,
                      "runs": item.runs, "present": store.has(item.artifact)} for item in named])
         return
+    differed = {made.artifact for identity in unsteady(root.history()) for made in catalog.by_identity(identity)}
     rows = [(item.artifact, item.step, item.kind, human_size(item.size), ", ".join(item.runs),
-             "" if store.has(item.artifact) else "missing") for item in named]
+             "missing" if not store.has(item.artifact) else MARK if item.artifact in differed else "") for item in named]
     print_table(("artifact", "step", "kind", "size", "runs", ""), rows, empty="no artifacts yet: `dvc repro` makes some")
     if len(named) == limit:
         click.echo(f"the newest {limit}; -n 0 for all", err=True)

@@ -18,6 +18,7 @@ from marin.cli.output import human_size, print_fields, print_json, print_table
 from marin.cli.summary import print_summary
 from marin.errors import UsageError
 from marin.root import Root, open_root
+from marin.steadiness import MARK, unsteady
 
 EVENT_PREFIX, METRIC = "event:", "metric"
 
@@ -73,7 +74,7 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
             graph = [] if name in known else catalog.results(name)
             run = "" if graph else runs.pick(known, name)
         if graph:
-            print_results_of_graph(name, graph, as_json=as_json)
+            print_results_of_graph(root, name, graph, as_json=as_json)
             return
         view = runs.load(root.history(), run)
         if step is not None:
@@ -85,7 +86,7 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
         elif as_json:
             print_json(whole(view))
         else:
-            _show_run(view)
+            _show_run(root, view)
 
 
 def whole(view: runs.RunView) -> dict[str, object]:
@@ -110,7 +111,7 @@ def whole(view: runs.RunView) -> dict[str, object]:
     }
 
 
-def _show_run(view: runs.RunView) -> None:
+def _show_run(root: Root, view: runs.RunView) -> None:
     started = view.started.body
     code = started.code
     print_fields([
@@ -127,9 +128,10 @@ def _show_run(view: runs.RunView) -> None:
         *([("registered", started.experiment)] if started.experiment else []),
     ])
     click.echo()
-    rows = [(name, "taken over" if step.cached else f"{step.seconds:.1f} s", step.output.kind,
-             human_size(step.output.size), step.output.digest) for name, step in view.steps.items()]
-    print_table(("step", "time", "kind", "size", "digest"), rows, empty="no step has a result yet")
+    differed = unsteady(root.history())
+    rows = [(name, "taken over" if step.cached else f"{step.seconds:.1f} s", step.output.kind, human_size(step.output.size),
+             step.output.digest, MARK if step.identity in differed else "") for name, step in view.steps.items()]
+    print_table(("step", "time", "kind", "size", "digest", ""), rows, empty="no step has a result yet")
     if view.metrics:
         click.echo()
         print_fields([(name, f"{value:.6g}") for name, value in view.metrics.items()])

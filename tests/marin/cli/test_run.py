@@ -85,3 +85,23 @@ def test_no_root_is_said(marin: Marin, tmp_path: Path) -> None:
     found = marin("run", "exp_cli_test2.py")
     assert found.status == 3
     assert "marin init" in found.err
+
+
+def test_a_step_that_is_not_deterministic_is_shown_everywhere(marin: Marin, root: Path) -> None:
+    Path("exp_cli_clock.py").write_text("""
+import time
+from marin.graph import Resources, Step
+
+def clock(context):
+    return str(time.time_ns())
+
+steps = [Step("clock/now", clock, {}, {}, Resources(in_process=True))]
+""")
+    first = marin("run", "exp_cli_clock.py", "--check")
+    assert first.status == 1
+    assert "other bits the second time" in first.err
+    assert "clock/now is not deterministic" in marin("run", "exp_cli_clock.py").err
+    assert "not deterministic" in marin("run", "exp_cli_clock.py", "--dry-run").out
+    assert "not deterministic" in marin("show", "clock/now").out
+    assert marin("show", "clock/now", "--json").json[0]["deterministic"] is False
+    assert "not deterministic" in marin("ls", "artifacts").out

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 OBJECT_STORE_BYTES = 80 << 20
 """Tasks and results are kilobytes; this is about the least that Ray accepts."""
+STARTS = 3
+"""How often a Ray of one's own is started before it counts as one that does not start."""
 PATIENCE_SECONDS = 20.0
 """How long the processes of a stopped Ray may take to end before they are killed."""
 ADDRESS_VARIABLE = "MARIN_RAY_ADDRESS"
@@ -79,18 +81,32 @@ def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
     before = descendants()
     with TemporaryDirectory(prefix="marin-ray-", ignore_cleanup_errors=True) as folder:
         try:
-            try:
-                ray.init(address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, log_to_driver=False,
-                         logging_level=logging.ERROR, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder,
-                         _node_ip_address=LOOPBACK, namespace=NAMESPACE)
-            except (RuntimeError, OSError, ValueError, TimeoutError) as error:
-                raise Unavailable("Ray does not start", where=LOOPBACK, expected=f"{cpus:g} CPUs",
-                                  found=" ".join(str(error).split())[:300], cure="use --runner local") from error
+            _start(ray, Path(folder), before, cpus, gpus)
             logger.debug("a Ray with %g CPUs is up", cpus)
             yield ray
         finally:
             with _ended(descendants() - before):
                 ray.shutdown()
+
+
+def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> None:
+    """Start it; again when a part of it did not come up within Ray's own patience, which a busy machine exhausts."""
+    for attempt in range(1, STARTS + 1):
+        place = folder / str(attempt)
+        place.mkdir()
+        try:
+            ray.init(address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, log_to_driver=False,
+                     logging_level=logging.ERROR, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=str(place),
+                     _node_ip_address=LOOPBACK, namespace=NAMESPACE)
+            return
+        except Exception as error:  # Ray raises bare ones here
+            found = " ".join(str(error).split())[-300:]
+            logger.debug("Ray does not start (%d of %d): %s", attempt, STARTS, found)
+            with _ended(descendants() - before):
+                ray.shutdown()
+            if attempt == STARTS:
+                raise Unavailable("Ray does not start", where=LOOPBACK, expected=f"{cpus:g} CPUs after {STARTS} attempts",
+                                  found=found, cure="do without it: one worker, or --runner local") from error
 
 
 def import_ray() -> Any:
@@ -112,7 +128,7 @@ def _own_variables() -> Mapping[str, str]:
     (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
     machine's outer address)."""
     return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 
 

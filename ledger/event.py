@@ -246,7 +246,13 @@ def _check_field(field: str, value: object) -> None:
 
 
 def _bad(field: str, value: object) -> Refused:
-    return Refused("not an event", where=field, expected=_EXAMPLE[field], found=repr(value)[:120])
+    return Refused(
+        "not an event",
+        where=field,
+        expected=_EXAMPLE[field],
+        found=repr(value)[:120],
+        cure="correct it; nothing was appended",
+    )
 
 
 def _too_large(type: str, id: str, size: int) -> Refused:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from ledger import Refused
 from marin.errors import MarinError
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -476,10 +477,14 @@ def schema_checks() -> dict[str, Callable[[Any], None]]:
     """For the ledger's registry of types: a check by event type that raises on a body of the wrong shape."""
 
     def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
-        return lambda body: void(read(kind, body, where=name))
+        def check(body: Any) -> None:
+            try:
+                msgspec.convert(body, kind)
+            except msgspec.ValidationError as error:
+                fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
+                raise Refused("the body of an event does not fit its type", where=name, expected=f"an object with {fields}",
+                              found=str(error), cure="correct the body; a new shape is a new version of the type") from None
+
+        return check
 
     return {name: checker(name, kind) for name, kind in BODIES.items()}
-
-
-def void(_: object) -> None:
-    """Drop a value whose making was the point."""

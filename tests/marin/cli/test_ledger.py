@@ -97,8 +97,8 @@ def test_append_needs_either_an_event_or_a_batch(marin: Marin, root: Path, argum
 def test_an_event_of_ours_must_have_its_shape(marin: Marin, root: Path) -> None:
     body = b'{"run": "x"}'
     refused = marin("ledger", "append", "--type", "run.started/v1", "--stream", "run/x", "--body", "-", stdin=body)
-    assert refused.status == 1
-    assert "event body does not fit its type" in refused.err
+    assert refused.status == 2
+    assert "the body of an event does not fit its type" in refused.err
     assert marin("ledger", "checkpoint", "--json").json["size"] == 0
 
 
@@ -256,3 +256,47 @@ def test_fsck_of_a_log_that_is_not_ours(marin: Marin, run: str, root: Path) -> N
     done = marin("ledger", "fsck", "--foreign", "--root", root / "log", "--vkey", vkey)
     assert done.out.startswith("whole: 6 entries, root ")
     assert marin("ledger", "fsck", "--foreign", "--root", root / "log").status == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "says"),
+    [
+        (b'{"x": "%s"}' % (b"y" * 70_000), (), "an event is too large"),
+        (b'{"x": NaN}', (), "not JSON"),
+        (b'{"x": 9007199254740993}', (), "no canonical JSON"),
+        (b'{"x": 1e400}', (), "no canonical JSON"),
+        (b'{"a": 1, "a": 2}', (), "not JSON"),
+        (b"[1]", (), "not an object"),
+        (b"\xff", (), "not JSON"),
+        (b'{"run": 3}', ("--type", "run.started/v1"), "does not fit its type"),
+        (b"{}", ("--type", "Bad Type"), "not an event"),
+        (b"{}", ("--id", "has space"), "not an event"),
+    ],
+)
+def test_bad_events_are_refused_with_what_was_expected_and_a_cure(
+    marin: Marin, root: Path, body: bytes, options: tuple[str, ...], says: str
+) -> None:
+    outcome = marin(*EVENT, *options, stdin=body)
+    assert (outcome.status, outcome.data) == (2, b""), outcome.err
+    assert says in outcome.err
+    assert "expected" in outcome.err
+    assert "found" in outcome.err
+    assert ";" in outcome.err  # the cure
+    assert len(outcome.err.splitlines()) == 1
+    assert marin("ledger", "checkpoint", "--json").json["size"] == 0
+
+
+def test_a_root_that_cannot_be_read_or_is_another_logs(marin: Marin, root: Path, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert marin(*EVENT, "--root", tmp_path / "file", stdin=b"{}").status == 3
+    (root / "vkey").write_bytes(b"\xff")
+    broken = marin(*EVENT, stdin=b"{}")
+    assert (broken.status, "verifier key cannot be read" in broken.err) == (1, True)
+    other = tmp_path / "other"
+    key = marin("init", "--root", other, "--json").json["key"]
+    third = tmp_path / "third"
+    marin("init", "--root", third)
+    monkeypatch.setenv("MARIN_KEY", key)
+    wrong = marin(*EVENT, "--root", third, stdin=b"{}")
+    assert (wrong.status, "not the one of this root" in wrong.err) == (2, True)

@@ -12,7 +12,6 @@ brought back by whoever asks for it.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import logging
@@ -22,17 +21,27 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from ledger.digest import digest_bytes
 from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.manifest import PART_SIZE
-from ledger.packing import MAX_DEPTH, Chunks, Packed, PieceStream, cut_by_content, expand, parse_packed
+from ledger.packing import (
+    MAX_DEPTH,
+    Chunks,
+    Packed,
+    PieceStream,
+    Planes,
+    cut_by_content,
+    expand,
+    parse_packed,
+)
 from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
 from ledger.partstream import PartStream
 from ledger.reflink import clone
-from ledger.storage.failure import storage_failed
+from ledger.staging import changed, explained, held, state_of, try_link
 from ledger.storage.port import TEMPORARY, Storage
 from ledger.storelayout import BLOBS, PACKED, QUARANTINE, STORE, blob_name, packed_name, parts_name
 
@@ -91,7 +100,7 @@ class Blobs:
     def put_file(self, path: Path, *, link: bool = False) -> Hashed:
         """Keep the bytes of a local file of any size."""
         self._check_writable()
-        with _explained(path):
+        with explained(path):
             if self._base is None:
                 return self._put_remote(path)
             with self._staged(path, link) as (staged, hashed):
@@ -101,8 +110,8 @@ class Blobs:
     def put_chunked(self, path: Path) -> Hashed:
         """Keep the bytes of a local file as chunks that its content cuts; those that are here already are not written."""
         self._check_writable()
-        with _explained(path), open(path, "rb") as source:
-            before = _state(source)
+        with explained(path), open(path, "rb") as source:
+            before = state_of(source)
             chunks: list[tuple[str, int]] = []
 
             def kept() -> Iterator[bytes]:
@@ -119,8 +128,8 @@ class Blobs:
                 self.put_many(batch)
 
             hashed = hash_stream(io.BufferedReader(PieceStream(kept()), _STREAM))
-            if _state(source) != before:
-                raise _changed(path)
+            if state_of(source) != before:
+                raise changed(path)
         self.put_packed(Chunks(hashed.digest, hashed.size, tuple(chunks)))
         self._record_parts(hashed)
         return hashed
@@ -133,6 +142,10 @@ class Blobs:
         except Conflict:
             self._storage.replace(name, data)
         self.touch(name)
+
+    def put_parts(self, parts: PartHashes) -> None:
+        """Keep the part hashes of a blob that came in pieces."""
+        self._record_parts(Hashed(parts.digest, parts.size, parts))
 
     def take(self, hashed: Hashed, file: Path, *, link: bool = True) -> None:
         """Keep a file whose bytes are known to be these; with `link` it is the caller's to give away."""
@@ -277,24 +290,26 @@ class Blobs:
         """
         if self.size(digest) <= PART_SIZE:
             return io.BytesIO(self.read(digest))
-        if not self.is_whole(digest):
+        packed = None if self.is_whole(digest) else self._packed_or_missing(digest)
+        if isinstance(packed, Planes):
             return self._unpacked(digest, root)
         parts = self.parts(digest, root) if root else None
         parts = parts or self.verified(digest).parts
         if parts is None or (root and parts.root != root):
             raise self._other_root(digest, root or "", parts)
-        return io.BufferedReader(PartStream(self._fetcher(digest), parts), 256 * 1024)
+        return io.BufferedReader(PartStream(self._fetcher(digest, packed), parts), 256 * 1024)
 
     def read_range(self, digest: str, start: int, length: int, root: str | None = None) -> bytes:
         """Some bytes of a blob, each part that they touch verified: under `root`, or else under the record beside it."""
         if self.size(digest) <= PART_SIZE:
             return self.read(digest)[start : start + length]
         parts = self.parts(digest, root)
-        if parts is None or not self.is_whole(digest):
+        packed = None if self.is_whole(digest) else self._packed_or_missing(digest)
+        if parts is None or isinstance(packed, Planes):
             with self.open(digest, root) as stream:
                 stream.seek(start)
                 return stream.read(length)
-        with PartStream(self._fetcher(digest), parts) as verified:
+        with PartStream(self._fetcher(digest, packed), parts) as verified:
             verified.seek(start)
             wanted = max(0, min(length, parts.size - start))
             return verified.read_exactly(wanted)
@@ -391,14 +406,14 @@ class Blobs:
 
     def _put_remote(self, path: Path) -> Hashed:
         with open(path, "rb") as source:
-            before = _state(source)
+            before = state_of(source)
             hashed = hash_stream(source)
         name = blob_name(hashed.digest)
         self._adopt(name, path, link=False)
         with open(path, "rb") as source:
-            if _state(source) != before:
+            if state_of(source) != before:
                 self._storage.remove(name)
-                raise _changed(path)
+                raise changed(path)
         self._record_parts(hashed)
         return hashed
 
@@ -415,9 +430,9 @@ class Blobs:
     def _staged(self, path: Path, link: bool) -> Iterator[tuple[Path, Hashed]]:
         """A private file with the bytes of `path` (or, for `link`, sharing them), and what they hash to."""
         with self._temporary() as staged, open(path, "rb") as source:
-            before = _state(source)
-            if link and _try_link(path, staged):
-                with _held(staged) as stream:
+            before = state_of(source)
+            if link and try_link(path, staged):
+                with held(staged) as stream:
                     hashed = hash_stream(stream)
                     os.fchmod(stream.fileno(), READ_ONLY)
                     self._unchanged(path, source, before)
@@ -444,8 +459,8 @@ class Blobs:
 
     @staticmethod
     def _unchanged(path: Path, source: BinaryIO, before: tuple[int, ...]) -> None:
-        if _state(source) != before:
-            raise _changed(path)
+        if state_of(source) != before:
+            raise changed(path)
 
     def _record_parts(self, hashed: Hashed) -> None:
         if hashed.parts is None:
@@ -509,9 +524,24 @@ class Blobs:
             cure="pull it from a remote, or run the step that makes it",
         )
 
-    def _fetcher(self, digest: str) -> Callable[[int, int], bytes]:
-        name = blob_name(digest)
-        return lambda start, length: self._storage.read_range(name, start, length)
+    def _fetcher(self, digest: str, packed: Chunks | None) -> Callable[[int, int], bytes]:
+        """Reads some bytes of a blob, of one in chunks only the chunks that they touch. Not verified."""
+        if packed is None:
+            name = blob_name(digest)
+            return lambda start, length: self._storage.read_range(name, start, length)
+        chunks = packed
+
+        def fetch(start: int, length: int) -> bytes:
+            pieces, at = [], 0
+            for chunk, size in chunks.chunks:
+                first, last = max(start - at, 0), min(start + length - at, size)
+                if first < last:
+                    read = partial(self._storage.read_range, start=first, length=last - first)
+                    pieces.append(self._found(blob_name(chunk), chunk, read))
+                at += size
+            return b"".join(pieces)
+
+        return fetch
 
     def _other_root(self, digest: str, expected: str, found: PartHashes | None) -> Tampered:
         return Tampered(
@@ -531,48 +561,3 @@ def _names_in(folder: str) -> frozenset[str]:
         return frozenset(os.listdir(folder))
     except FileNotFoundError:
         return frozenset()
-
-
-def _state(stream: BinaryIO) -> tuple[int, ...]:
-    status = os.fstat(stream.fileno())
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _changed(path: Path) -> Conflict:
-    return Conflict(
-        "a file changed while it was being put",
-        where=str(path),
-        cure="put it again once nothing writes to it",
-    )
-
-
-def _try_link(path: Path, staged: Path) -> bool:
-    try:
-        os.link(path, staged, follow_symlinks=True)
-    except OSError as error:
-        if error.errno in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[BinaryIO]:
-    """Open for reading, under the lock that keeps clearing of leftovers away."""
-    with open(path, "rb") as stream:
-        with suppress(BlockingIOError):
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield stream
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotFound(
-            "file to put", where=str(path), expected="a regular file", cure="check the path"
-        ) from error
-    except OSError as error:
-        where = f"{path} ({error.filename})" if error.filename and error.filename != str(path) else str(path)
-        raise storage_failed("could not put a file", where, error) from error

@@ -113,7 +113,7 @@ def copy_artifacts(
     counter = _Counter(len(absent), sum(blob.size for blob in absent), progress)
     transfer.send(absent, counter)
     for record in records:
-        transfer.retried(target, partial(target.blobs.put_packed, record))
+        transfer.publish(record)
     for manifest in trees:
         transfer.retried(target, partial(target.put_manifest, manifest, check=False))
     return Copied(len(absent), counter.size, there, len(trees))
@@ -214,6 +214,13 @@ class _Transfer:
                 job.cancel()
             for job in done:
                 job.result()
+
+    def publish(self, record: Packed) -> None:
+        """The record of a packed blob whose pieces are there, after the part hashes that the source has of it."""
+        parts = self.retried(self._source, partial(self._parts, _Wanted(record.digest, record.size)))
+        if parts is not None:
+            self.retried(self._target, partial(self._target.blobs.put_parts, parts))
+        self.retried(self._target, partial(self._target.blobs.put_packed, record))
 
     def retried[T](self, store: Store, work: Callable[[], T]) -> T:
         """What `work` gives; after some more tries if it uses a remote that fails or serves what it should not."""

@@ -271,3 +271,6 @@ def test_an_upload_that_broke_off_goes_on(store: Store, gcs: Bucket, monkeypatch
     assert sent.size < len(data)
     assert remote.verify(name) == []
     assert remote.read(name) == data
+    gcs.service.requests.clear()
+    assert remote.open_range(name, PART_SIZE + 7, 5) == data[PART_SIZE + 7 : PART_SIZE + 12]
+    assert len(gcs.service.asked("GET", "blobs/")) == 1, "one part is read, and verified"

@@ -15,11 +15,13 @@ from ledger.storage.failure import storage_failed
 
 
 def state_of(stream: BinaryIO) -> tuple[int, ...]:
+    """What the system says of an open file; another answer later means that somebody wrote to it."""
     status = os.fstat(stream.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def changed(path: Path) -> Conflict:
+    """The error for a file that changed while it was hashed."""
     return Conflict(
         "a file changed while it was being put",
         where=str(path),
@@ -28,6 +30,7 @@ def changed(path: Path) -> Conflict:
 
 
 def try_link(path: Path, staged: Path) -> bool:
+    """Give a file a second name; False where the file system cannot."""
     try:
         os.link(path, staged, follow_symlinks=True)
     except OSError as error:
@@ -48,6 +51,7 @@ def held(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
+    """What the system refuses while a file is put, as one of the ledger's errors."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:

@@ -12,6 +12,7 @@ from marin import runs
 from marin.catalog import Catalog, Made, open_catalog
 from marin.cli.output import human_size, print_fields, print_json, print_table
 from marin.errors import UsageError
+from marin.graph.addresses import at_address
 from marin.pointer import read_pointer
 from marin.quoted import Answer, answer, parse
 from marin.root import Root
@@ -49,8 +50,17 @@ def show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
 def show_step(root: Root, name: str, *, as_json: bool) -> None:
     """A step of a run (RUN/STEP), or what is recorded under an address of a graph."""
     with open_catalog(root) as catalog:
-        found = catalog.named(name) or _step_of_run(catalog, name)
+        found = catalog.named(name) or _at_address(root, catalog, name) or _step_of_run(catalog, name)
     _print_results(root, found, as_json=as_json)
+
+
+def _at_address(root: Root, catalog: Catalog, address: str) -> list[Made]:
+    """Results of the step of the pipeline that an experiment file gave this address."""
+    row = at_address(root, address)
+    if row is None:
+        return []
+    found = catalog.by_identity(str(row["identity"]))
+    return sorted(found, key=lambda item: (item.run != row["run"], -item.index))
 
 
 def _step_of_run(catalog: Catalog, name: str) -> list[Made]:

@@ -20,6 +20,7 @@ from marin.errors import UsageError
 from marin.events import STEP_CHECKED
 from marin.executor import run_stage
 from marin.graph import Step, override_output
+from marin.graph.addresses import at_address
 from marin.graph.arms import arms_of, bound
 from marin.graph.execute import Options, execute_graph
 from marin.graph.files import load_graph
@@ -63,8 +64,12 @@ def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Ro
     assert list((project / "artifacts").glob("*.json")), "the stage left its files, the graph none"
 
 
-def test_an_arm_is_an_ordinary_run(root: Root) -> None:
+def test_an_arm_is_an_ordinary_run_and_its_steps_are_found_by_their_addresses(root: Root) -> None:
     outcome = execute_graph(light(), root)
+    row = at_address(root, "tokenizer/small")
+    assert row is not None
+    assert (row["identity"], row["run"]) == (outcome.settled["tokenizer/small"].identity, outcome.settled["tokenizer/small"].run)
+    assert at_address(root, "tokenizer/other") is None
     (view,) = runs.load_all(root.history())
     assert view.started.body.pipeline == "exp_light"
     assert view.completed is not None

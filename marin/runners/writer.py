@@ -153,7 +153,7 @@ class SpooledJournal:
     def history(self, kind: str) -> Sequence[Body]:
         """The bodies of all events of this type in the run's stream, oldest first, out of the verified log."""
         return [events.read(events.BODIES[kind], event.body, where=f"event {index}")
-                for index, event in self._root.reader().events() if event.stream == self._stream and event.type == kind]
+                for index, event in self._root.history().events(stream=self._stream, type=kind)]
 
     def close(self) -> None:
         """Everything is acknowledged: the spool goes."""
@@ -175,9 +175,12 @@ class SpooledAppender:
         with self._mutex:
             spool = Spool(self._folder, self._connect)
             spool.put(drafts)
-            receipts = spool.drain(seconds=RESEND_SECONDS)
-            spool.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            try:
+                receipts = spool.drain(seconds=RESEND_SECONDS)
+            finally:
+                spool.close()
+                if not len(spool):  # acknowledged, or refused, which is raised
+                    shutil.rmtree(self._folder, ignore_errors=True)
         return receipts[-len(drafts):]
 
 

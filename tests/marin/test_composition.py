@@ -78,6 +78,8 @@ def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple
     (["trainer.batch_size=12"], r"trainer.batch_size.*multiple of"),
     (["seed.x=1"], r"seed is 0"),
     (["seed=1,2"], r"several values.*add -m"),
+    (["model=glob(zzz*)"], r"nothing to choose from: command line: model"),
+    (["seed=range(3,3)"], r"nothing to choose from: command line: seed|cannot be read"),
     (["foo"], r"command line: foo: expected GROUP=NAME or KEY=VALUE"),
     (["=1"], r"unknown key"),
     (["optimizer.learning_rate=[1"], r"cannot be read"),

@@ -86,8 +86,8 @@ def sweep(arguments: Sequence[str], *, config_json: str | None = None, conf: Pat
     choices = _parsed(arguments, groups(folder))
     given = _json(config_json)
     if empty := [choice.key for choice in choices if not choice.values]:
-        raise UsageError("nothing to choose from", where=f"{COMMAND_LINE}: {empty[0]}", expected="at least one value", found="none",
-                         cure="widen the range or the pattern")
+        raise UsageError("nothing to choose from", where=f"{COMMAND_LINE}: {empty[0]}", expected="at least one value",
+                         found="none", cure="widen the range or the pattern")
     swept = [choice for choice in choices if len(choice.values) > 1]
     if swept and not several:
         raise UsageError("several values for one key", where=f"{COMMAND_LINE}: {swept[0].key}", expected="one value",

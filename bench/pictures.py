@@ -1,6 +1,6 @@
 """`python -m bench.pictures ROOT RUN`: the three pictures in README, taken of a real run in a headless Chromium.
 
-Writes docs/images/runs.webp, run.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the path.
+Writes docs/images/mlflow.webp, report.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the path.
 """
 
 from __future__ import annotations
@@ -64,13 +64,11 @@ def main() -> None:
             while "experiment_id" not in (told := page.inner_text("body")):
                 page.reload()
             experiment = json.loads(told)["run"]["info"]["experiment_id"]
-            page.goto(f"{address}/#/experiments/{experiment}/runs")
-            page.get_by_role("link", name=options.run, exact=True).wait_for()
-            keep(page, "runs")
-            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/artifacts")
-            page.get_by_text("loss.png", exact=True).first.click()
-            page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 800)")
-            keep(page, "run")
+            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}")
+            page.get_by_text("marin.recipe", exact=False).first.wait_for()
+            keep(page, "mlflow")
+            page.goto(f"{address}/get-artifact?run_uuid={run}&path=report.html")
+            keep(page, "report")
             page.goto(lineage.as_uri())
             page.locator("a.node").nth(4).focus()
             keep(page, "lineage")

@@ -1,9 +1,10 @@
 """Which code a function executes, as far as it is this project's: read from syntax trees, never from what is imported.
 
 Two grains. In the file that defines the function only what it reaches counts: itself, the names of the module that it
-uses and what these use, and every statement of the module that is no definition. So an experiment file may gain a step
-without making all its functions new. Of every other file of the project that is imported on the way, at its top or
-inside a function, all bytes count, and so do the files that it imports, and the ``__init__`` of each package above.
+uses and what these use, and statements that are no definitions, unless all they change are names that it does not use. So
+an experiment file may gain a step, also in a loop, without making all its functions new. Of every other file of the project
+that is imported on the way, at its top or inside a function, all bytes count, and so do the files that it imports, and
+the ``__init__`` of each package above.
 
 Packages from outside are one number: the digest of the lock. What cannot be seen in a syntax tree (a module named by
 a text, a file that is read) is not code here: make it an input or a configuration.
@@ -33,7 +34,8 @@ PACKAGES = ("marin", "experiments")
 """What of the code folder is the project: in site-packages it has many neighbours."""
 MACHINERY = ("ledger", "marin.graph", "marin.errors", "marin.cli")
 
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+STATEMENTS = "(statements)"
+"""What the part of a file is called that is no definition."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class _Source:
                 self.bindings.setdefault(name, []).append(statement)
             if not names and not _is_text(statement) and not _is_main_guard(statement):
                 self.loose.append(statement)
+        self.imported = {name for name, statements in self.bindings.items()
+                         if any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements)}
 
     @staticmethod
     def read(path: Path) -> _Source:
@@ -126,30 +130,45 @@ class _Source:
         if name not in self.bindings:
             raise UsageError("a step's function is not at the top of its file", where=f"{self.path}: {name}",
                              expected="a definition at the top level", found="none of that name", cure="define it there by `def`")
-        waiting, seen = [name], {name}
-        star = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body)
-        if star:  # nobody can tell which names these are
-            yield "*", _digest(self.path), self.imports()
+        if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body):
+            yield "*", _digest(self.path), self.imports()  # nobody can tell which names these are
             return
-        if self.loose:
-            yield from self._part("(statements)", self.loose, waiting, seen)
-        while waiting:
-            symbol = waiting.pop(0)
-            yield from self._part(symbol, self.bindings[symbol], waiting, seen)
+        waiting, seen, used = [name], {name}, {name}
+        loose = [(statement, _touched(statement, self.imported)) for statement in self.loose]
+        counted: list[ast.stmt] = []
+        while waiting or loose:
+            while waiting:
+                symbol = waiting.pop(0)
+                names, part = self._part(symbol, self.bindings[symbol])
+                yield part
+                used |= names
+                fresh = sorted(other for other in names if other in self.bindings and other not in seen)
+                seen.update(fresh)
+                waiting += fresh
+            chosen = [statement for statement, touched in loose if touched is None or touched & used]
+            if not chosen:
+                break
+            loose = [(statement, touched) for statement, touched in loose if statement not in chosen]
+            counted += chosen
+            names, _ = self._part(STATEMENTS, chosen)
+            used |= names
+            fresh = sorted(other for other in names if other in self.bindings and other not in seen)
+            seen.update(fresh)
+            waiting += fresh
+        if counted:
+            yield self._part(STATEMENTS, counted)[1]
 
-    def _part(self, symbol: str, statements: list[ast.stmt], waiting: list[str], seen: set[str]) -> Iterator[
-            tuple[str, str, set[Path]]]:
+    def _part(self, symbol: str, statements: list[ast.stmt]) -> tuple[set[str], tuple[str, str, set[Path]]]:
+        """The names that the statements read; and (symbol, their digest, files that they import)."""
         hasher = hashlib.sha256()
         imported: set[Path] = set()
+        names: set[str] = set()
         for statement in statements:
             used, digestible = _used_names(statement, symbol)
             hasher.update(digestible.encode())
             imported |= set(_imports(statement, self.path, only=symbol))
-            for other in sorted(used):
-                if other in self.bindings and other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
-        yield symbol, "sha256:" + hasher.hexdigest(), imported
+            names |= used
+        return names, (symbol, "sha256:" + hasher.hexdigest(), imported)
 
     def imports(self) -> set[Path]:
         """Every file of the project that this one imports, anywhere in it."""
@@ -198,6 +217,35 @@ def _used_names(statement: ast.stmt, symbol: str) -> tuple[set[str], str]:
     bare = _Bare().visit(ast.parse(ast.unparse(statement)).body[0])
     used = {node.id for node in ast.walk(bare) if isinstance(node, ast.Name)}
     return used, ast.dump(bare)
+
+
+def _touched(statement: ast.stmt, imported: set[str]) -> set[str] | None:
+    """The module's names that a statement which is no definition binds or changes in place; None when it could change
+    anything: it calls something, or changes what belongs to another module. A loop that collects steps changes its list."""
+    touched: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            touched.add(node.id)
+        elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            if (base := _base(node)) is None or base in imported:
+                return None
+            touched.add(base)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if not isinstance(called, ast.Attribute) or (base := _base(called)) is None or base in imported:
+                return None
+            touched.add(base)
+        elif isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Raise
+                        | ast.Await | ast.Yield):
+            return None
+    return touched
+
+
+def _base(node: ast.expr) -> str | None:
+    """The name at the beginning of ``a.b[c].d``."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:

@@ -86,6 +86,14 @@ def test_a_statement_that_is_no_definition_counts_for_all(changed: Any) -> None:
     assert changed("CONSTANT = 3", "CONSTANT = 3\nprint('once')\n") == {"work", "lazy", "beside"}
 
 
+def test_a_loop_that_collects_steps_is_no_code_of_theirs(changed: Any) -> None:
+    loop = "CONSTANT = 3\nfound = []\nfor number in range(3):\n    last = [number, CONSTANT]\n    found.append(last)\n"
+    assert changed("CONSTANT = 3", loop) == set()
+    assert changed("CONSTANT = 3", loop.replace("found.append(last)", "CONSTANT += number")) == {"work"}
+    assert changed("CONSTANT = 3", loop.replace("found.append(last)", "os.environ['X'] = '1'")) == {"work", "lazy", "beside"}
+    assert changed("CONSTANT = 3", loop.replace("found.append(last)", "print(last)")) == {"work", "lazy", "beside"}
+
+
 def test_a_module_of_the_package_counts_with_all_it_imports() -> None:
     from marin.exhibit import draw
     from marin.phases import successor

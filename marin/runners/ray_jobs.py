@@ -18,6 +18,7 @@ from ledger import Unavailable
 from marin.environment import available_cores
 from marin.root import append_through, open_root
 from marin.runners.cluster import ADDRESS_VARIABLE, connected, import_ray
+from marin.runners.deaths import described
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
 from marin.runners.process import LocalJobs
 from marin.runners.software import software
@@ -112,7 +113,7 @@ class RayJobs:
             if stopped.is_set():
                 raise CancelledError
             error = done.exception()
-            death = "" if error is None else " ".join(str(error).split())[:200]
+            death = "" if error is None else described(error)
             attempt = Attempt(number, death)
             future.attempts.append(attempt)
             if error is None:

@@ -29,6 +29,7 @@ from marin.progress import bar
 from marin.recipe import Execution, Recipe, plain
 from marin.root import open_root
 from marin.runners.cluster import connected, environment
+from marin.runners.deaths import described
 from marin.runners.jobs import error_of
 from marin.runners.software import software
 from marin.runners.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
@@ -173,8 +174,8 @@ class _Training:
                     raise
                 self._preempted(str(error), shape)
             except ray.exceptions.RayError as error:
-                self._preempted(_one_line(error), shape)
-                raise _Died(_one_line(error), engine=True) from error
+                self._preempted(described(error), shape)
+                raise _Died(described(error), engine=True) from error
 
     def _preempted(self, reason: str, shape: Shape | None) -> None:
         """Record a death; raises ``Unavailable`` when it was one too many."""
@@ -229,7 +230,7 @@ class _Training:
             except WorkerGroupError as error:
                 raise _explained(error.worker_failures) from error
             except (TrainingFailedError, ray.exceptions.RayError) as error:
-                raise _Died(_one_line(error), engine=True) from error
+                raise _Died(described(error), engine=True) from error
         return bytes(ended.return_value)
 
     def _watched(self, ray: Any, writer: Any, fit: Callable[[], Any]) -> Any:
@@ -261,7 +262,7 @@ def _explained(failures: Mapping[int, BaseException]) -> Exception:
         cause = getattr(error, "_base_exc", error)
         if isinstance(cause, WorkerFailed):
             return error_of(json.loads(str(cause)))
-    told = "; ".join(f"worker {rank}: {_one_line(getattr(error, '_base_exc', error))}"
+    told = "; ".join(f"worker {rank}: {described(error)}"
                      for rank, error in sorted(failures.items()))
     return _Died(told[:1500], engine=False)
 
@@ -270,7 +271,3 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
     value = plain(recipe)
     assert isinstance(value, dict)
     return value
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]

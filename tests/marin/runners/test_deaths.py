@@ -1,0 +1,35 @@
+"""What a ledger is told of a death: its kind, never the machine's name, an address or a path. The errors are Ray's own."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from ray.core.generated.common_pb2 import ActorDiedErrorContext
+from ray.exceptions import ActorDiedError
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
+
+from marin.runners.deaths import described, redacted
+
+def test_a_killed_worker() -> None:
+    context = ActorDiedErrorContext(
+        error_message="The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
+        "see /tmp/ray/session_1/logs", class_name="RayTrainWorker", node_ip_address="10.1.2.3", pid=4, actor_id=b"a" * 16)
+    death = ActorDiedError(context)
+    assert "10.1.2.3" in str(death), "Ray says more than a ledger should"
+    error = WorkerHealthCheckFailedError(f"A worker health check failed: hostname='{socket.gethostname()}'", death)
+    assert described(error) == "WorkerHealthCheckFailedError from ActorDiedError (SYSTEM_ERROR)"
+
+
+def test_an_error_of_the_training_itself() -> None:
+    error = UserExceptionWithTraceback(RuntimeError("connection to 10.1.2.3:4567 lost in /home/ann/run.py"), "Traceback ...")
+    assert described(error) == "UserExceptionWithTraceback from RuntimeError: connection to (address) lost in (path)"
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (f"node {'ab' * 28} is gone", "node (id) is gone"),
+    (f"on {socket.gethostname()}:\n /var/log/x.txt", "on (host): (path)"),
+    ("train step 3/40 of jax 0.11.2", "train step 3/40 of jax 0.11.2"),
+])
+def test_what_is_left_out(text: str, told: str) -> None:
+    assert redacted(text) == told

@@ -11,6 +11,7 @@ from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, Worker
 
 from marin.runners.deaths import described, redacted
 
+
 def test_a_killed_worker() -> None:
     context = ActorDiedErrorContext(
         error_message="The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "

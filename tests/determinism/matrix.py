@@ -1,6 +1,6 @@
 """The matrix of docs/determinism.md: trains every cell, compares all bits, writes the table.
 
-    python tests/determinism/matrix.py [--rows TEXT,...] [--groups TEXT,...] [--product] [--results FILE] [--write]
+    python tests/determinism/matrix.py [--rows TEXT;...] [--groups TEXT,...] [--product] [--results FILE] [--write]
 
 A group is a model, an optimizer and a precision; a row is a way to execute it. Every cell is trained by worker.py in
 processes of the row's own, and must give the state digest and, step by step, loss, gradient norm and fingerprint of the

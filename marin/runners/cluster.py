@@ -1,7 +1,7 @@
 """A Ray to work on (docs.ray.io, 2.60): one of this process's own on the loopback address, or a cluster that exists.
 
-A Ray of one's own listens on the loopback address, without a dashboard, and asks for a token that is drawn for this
-occasion and is known to this process and its children only. When the block ends, so do all its processes: they are
+A Ray of one's own listens on the loopback address, without a dashboard, and asks for a token that is drawn by this
+process and is known to it and its children only. When the block ends, so do all its processes: they are
 waited for, not only asked. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within
 about a minute. Workers inherit this process's environment, and with it the arithmetic contract that was put in force
 here. A cluster keeps its own token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads it.
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -122,12 +123,18 @@ def import_ray() -> Any:
 _COMMON = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
+@cache
+def _token() -> str:
+    """One for the life of this process: Ray reads it once, also where it is started a second time."""
+    return secrets.token_hex(32)
+
+
 def _own_variables() -> Mapping[str, str]:
     """What Ray reads when it is imported and started: a token of our own, no reports to anybody, workers that are as
     welcome to the processor as this process is (Ray would make them nice by 15), and no address but the loopback one
     (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
     machine's outer address)."""
-    return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0",
+    return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token(), "RAY_worker_niceness": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 

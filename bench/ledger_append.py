@@ -54,7 +54,7 @@ BATCH = 1000
 BATCHES = 20
 CLIENTS = 8
 CLIENT_EVENTS = 6_400
-CLIENT_BATCHES = (1, 16, 50)
+CLIENT_BATCHES = (1, 32, 50)
 """Events in one request of a client."""
 SLOW_SYNC_SECONDS = 0.004
 

@@ -59,7 +59,8 @@ def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Fac
     """What there is to remember of these entries, and which are no events. Needs nothing but the bytes."""
     facts = Facts(start, len(entries), b"", [], [], [], [])
     ids: list[bytes] = []
-    open_runs: dict[str, int] = {}
+    runs: list[tuple[str, list[int]]] = []
+    open_runs: dict[str, list[int]] = {}
     for at, entry in enumerate(entries, start):
         try:
             event = parse_event(entry)
@@ -71,16 +72,17 @@ def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Fac
         ids.append(_id_hash(event["id"]))
         stream, seq = event["stream"], event["seq"]
         last = open_runs.get(stream)
-        if last is not None and facts.runs[last].end == seq:
-            facts.runs[last] = facts.runs[last]._replace(end=seq + 1)
+        if last is not None and last[1] == seq:
+            last[1] = seq + 1
         else:
-            open_runs[stream] = len(facts.runs)
-            facts.runs.append(Run(stream, seq, seq + 1, at))
+            open_runs[stream] = last = [seq, seq + 1, at]
+            runs.append((stream, last))
         if b'"artifact"' in entry:
             facts.artifacts += [(at, digest) for digest in _artifacts(event["body"])]
         if event["type"] in wanted:
             facts.events.append((at, Event(**event)))
     facts.ids = b"".join(ids)
+    facts.runs = [Run(stream, first, end, at) for stream, (first, end, at) in runs]
     return facts
 
 

@@ -86,8 +86,13 @@ def parse_event(entry: bytes) -> dict[str, Any]:
     if not isinstance(value, dict) or tuple(value) != _FIELDS:
         found = ", ".join(sorted(value))[:200] if isinstance(value, dict) else type(value).__name__
         raise Malformed("not an event", expected=f"the fields {', '.join(_FIELDS)}", found=found)
+    id, seq = value["id"], value["seq"]
     try:
-        _check_envelope(**value)
+        # The usual case in few steps; whatever is odd is looked at again, to say what.
+        if type(id) is str and _is_id(id) and type(seq) is int and seq >= 0 and type(value["body"]) is dict:
+            _check_shared(value["type"], value["stream"], value["actor"], value["time"])
+        else:
+            _check_envelope(**value)
     except Refused as error:
         raise Malformed(
             "not an event", where=error.where, expected=error.expected, found=error.found
@@ -218,16 +223,20 @@ def _check_envelope(
     # Decoded JSON and careless callers put anything into these, whatever their annotations say.
     if not isinstance(id, str) or not _is_id(id):
         raise _bad("id", id)
+    _check_shared(type, stream, actor, time)
+    if not isinstance(body, dict) and not isinstance(body, Mapping):
+        raise Refused("not an event", where="body", expected="an object", found=_kind(body))
+    if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
+        raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
+
+
+def _check_shared(type: object, stream: object, actor: object, time: object) -> None:
     try:
         _check_repeated(type, stream, actor, time)
     except TypeError:  # something that cannot even be a key: which one is it?
         for field, value in (("type", type), ("stream", stream), ("actor", actor), ("time", time)):
             _check_field(field, value)
         raise
-    if not isinstance(body, dict) and not isinstance(body, Mapping):
-        raise Refused("not an event", where="body", expected="an object", found=_kind(body))
-    if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq <= MAX_INTEGER:
-        raise Refused("not an event", where="seq", expected="an integer from 0 on", found=repr(seq)[:120])
 
 
 @lru_cache(maxsize=1024)

@@ -287,3 +287,15 @@ def test_a_published_copy_audits_by_itself(marin: Marin, root: Path, tmp_path: P
     assert marin("ledger", "fsck", "--root", target / "log", "--foreign", "--vkey", vkey).status == 0
     marin(*EVENT, stdin=b"{}")
     assert marin("ledger", "publish", "--to", target, "--json").json["size"] == 4
+
+
+def test_a_root_in_a_bucket(marin: Marin, bucket: Any) -> None:
+    where = ("--root", f"{bucket.url}/ledger")
+    vkey = marin("init", *where, "--json").json["vkey"]
+    assert [marin(*EVENT, *where, stdin=b"{}").json["index"] for _ in range(3)] == [0, 1, 2]
+    assert marin("ledger", "fsck", *where).status == 0
+    assert marin("ledger", "fsck", *where, "--vkey", vkey, "--log-only").status == 0
+    assert [line["index"] for line in marin("log", *where, "--stream", "notes", "-n", "2", "--json").lines] == [1, 2]
+    assert marin("ledger", "key", "rotate", *where).status == 0
+    assert marin(*EVENT, *where, stdin=b"{}").json["index"] == 4
+    assert marin("ledger", "fsck", *where, "--vkey", vkey, "--log-only").status == 0

@@ -42,7 +42,7 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
 
     Raises:
         UsageError: a step says something else about what it shares with the step that it feeds; a step of the pipeline
-            takes something that is none.
+            takes something that is none; a recipe has no seed.
     """
     stages = {address: node for address, node in graph.nodes.items() if isinstance(node.step.fn, StepDefinition)}
     fed = {target for node in stages.values() for target in _feeding(stages, node)}
@@ -54,6 +54,9 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
     for (_, label), addresses in ends.items():
         members = _upstream(stages, addresses)
         recipe = stages[addresses[0]].step.config
+        if recipe.seed is None:
+            raise UsageError("a step without a seed", where=f"step {addresses[0]}", expected="an integer", found="null",
+                             cure="say it in the file: a graph says beforehand what it will make")
         definitions = {}
         for address in members:
             definition = stages[address].step.fn

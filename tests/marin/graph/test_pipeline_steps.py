@@ -28,6 +28,7 @@ from marin.graph.graph import Graph
 from marin.pipeline import PIPELINE
 from marin.recipe import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
 from marin.root import Root
+from marin.steps.corpus import CORPUS
 from marin.steps.tokenizer import TOKENIZER
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -102,6 +103,11 @@ def test_a_step_that_feeds_another_recipe_is_refused() -> None:
 
     with pytest.raises(UsageError, match="different recipes"):
         arms_of(Graph.of("exp", [Step("train/x", TRAIN, replace(other, model=MODEL, trainer=TRAINER), inputs)]))
+
+
+def test_a_graph_draws_no_seeds() -> None:
+    with pytest.raises(UsageError, match="a step without a seed"):
+        arms_of(Graph.of("exp", [Step("corpus/x", CORPUS, Recipe(seed=None))]))
 
 
 def test_a_phase_is_complete_when_the_training_before_it_is_done() -> None:

@@ -13,18 +13,27 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import tensorstore
 import zstandard
 
-from ledger import MemoryStorage, PosixStorage, Store, describe_state, load_state, packed_size, put_state
+from ledger import (
+    MemoryStorage,
+    PosixStorage,
+    StateManifest,
+    Store,
+    describe_state,
+    load_state,
+    packed_size,
+    put_state,
+)
 from ledger.packing import ZSTD_LEVEL
 from marin.root import open_root
 from marin.runs import load, resolve
-from marin.training.model import vocabulary_size
-from marin.training.state import arrays_of
-from marin.training.state import load as load_checkpoint
 
 
 @dataclass(frozen=True)
@@ -41,23 +50,30 @@ class Row:
     read_seconds: float
 
 
-def measure(root: str | None, run: str) -> list[Row]:
+def read_checkpoint(folder: Path, manifest: StateManifest) -> dict[str, np.ndarray]:
+    """The tensors of a Levanter checkpoint (zarr3 in OCDBT), each by its path, by TensorStore alone."""
+    arrays = {}
+    for tensor in manifest.tensors:
+        store = {"driver": "ocdbt", "base": f"file://{folder}/", "path": f"{tensor.path}/"}
+        arrays[tensor.path] = tensorstore.open({"driver": "zarr3", "kvstore": store}).result().read().result()
+    return arrays
+
+
+def measure(root: str | None, run: str) -> Iterator[Row]:
     opened = open_root(root)
     history = opened.history()
     view = load(history, resolve(history, run))
-    rows = []
     with tempfile.TemporaryDirectory() as private:
         base = Path(private)
-        opened.store().checkout(view.output("tokenizer").artifact, base / "tokenizer")
-        vocabulary = vocabulary_size(base / "tokenizer")
         store = Store(PosixStorage(base / "packed"))
         previous: str | None = None
         for fact in view.checkpoints:
             saved = fact.body
             folder = base / f"{saved.step}"
             opened.store().checkout(saved.artifact, folder)
-            state, manifest = load_checkpoint(folder, view.recipe, vocabulary, saved.state, where=f"step {saved.step}")
-            arrays = arrays_of(state)
+            manifest = StateManifest.parse(opened.store().read(saved.manifest))
+            arrays = read_checkpoint(folder, manifest)
+            assert describe_state(arrays).digest == saved.state, "the files hold the state that the ledger names"
             files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
             started = time.perf_counter()
             tree = put_state(store, arrays, previous).digest
@@ -68,12 +84,10 @@ def measure(root: str | None, run: str) -> list[Row]:
             assert describe_state(back).digest == manifest.digest, "packed and read back, a state is the same bits"
             alone = Store(MemoryStorage())
             zstd = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-            rows.append(Row(saved.step, sum(files), sum(array.nbytes for array in arrays.values()),
-                            sum(len(zstd.compress(array.tobytes())) for array in arrays.values()),
-                            packed_size(alone, put_state(alone, arrays).digest), packed_size(store, tree),
-                            put_seconds, read_seconds))
+            yield Row(saved.step, sum(files), sum(array.nbytes for array in arrays.values()),
+                      sum(len(zstd.compress(array.tobytes())) for array in arrays.values()),
+                      packed_size(alone, put_state(alone, arrays).digest), packed_size(store, tree), put_seconds, read_seconds)
             previous = tree
-    return rows
 
 
 def main() -> None:

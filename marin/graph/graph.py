@@ -46,7 +46,7 @@ class Graph:
         """The graph of everything that ``ends`` depend on.
 
         Raises:
-            UsageError: a circle; two different steps of one address; no step at all.
+            UsageError: a circle; two different steps of one address; a function that cannot be identified; no step at all.
         """
         if not ends:
             raise UsageError("an experiment without steps", where=name, expected="steps = [...] at the top of the file",
@@ -63,6 +63,8 @@ class Graph:
             elif present.step is not step and (difference := _difference(present, node)):
                 raise UsageError("two steps have one name and are not the same", where=f"{name}: {step.name}",
                                  expected="one identity", found=f"they differ in {difference}", cure="rename one of them")
+        for node in nodes.values():
+            code_of(node.step)  # a function that no other process could find is refused before anything is executed
         return cls(name, nodes)
 
     @cached_property

@@ -67,7 +67,7 @@ browser: environment
 	$(PYTEST) -m browser tests/e2e
 
 faults: environment
-	$(PYTEST) -m faults tests/fault
+	$(PYTEST) -m faults tests/fault tests/ledger
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from ledger import (
     PosixStorage,
     Projection,
     Refused,
+    Signer,
     StorageFailed,
     Tampered,
     Unavailable,
@@ -429,3 +431,29 @@ def test_places_of_events_without_their_bodies(signer):
         assert projection.places(stream="s/1", type="t1/v1") == [n for n in range(60) if n % 3 == 1 and n % 2]
         assert projection.places(run="r4", last=3) == [49, 54, 59]
         assert projection.places(stream="none") == []
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=6), max_size=6),
+    st.sets(st.integers(0, 6)),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_projection_that_followed_and_one_made_at_once_have_the_same_rows(batches, follows):
+    signer = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
+    storage = MemoryStorage()
+    Log.create(storage, signer)
+    followed = Projection(None, LogReader(storage, [signer.verifier]))
+    model = []
+    for number, batch in enumerate(batches):
+        with Log.open(storage, signer) as log:
+            log.append([Draft("t/v1", stream, {"n": n, "x": [n / 7, "é"]}, id=f"{stream}{n}") for stream, n in batch])
+        model += [item for item in dict.fromkeys(batch) if item not in model]
+        if number in follows:
+            assert followed.catch_up() == len(model)
+    followed.catch_up()
+    with Projection(None, LogReader(storage, [signer.verifier])) as fresh:
+        fresh.catch_up()
+        rows = list(fresh.events())
+    assert list(followed.events()) == rows == list(LogReader(storage, [signer.verifier]).events())
+    assert [(event.stream, event.body["n"]) for _, event in rows] == model
+    followed.close()

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,42 @@ def test_every_flipped_bit_breaks_a_consistency_proof(old, new):
     for wrong in bit_flips(consistency_proof(old, new, reader(new))):
         with pytest.raises(Unverified):
             verify_consistency(old, new, ROOTS[old], ROOTS[new], wrong)
+
+
+def all_proofs():
+    """Every inclusion and consistency proof of all sizes, and how it is verified."""
+    for size in range(1, LIMIT + 1):
+        for index in range(size):
+            proof = inclusion_proof(index, size, reader(size))
+            yield proof, lambda p, i=index, n=size: verify_inclusion(i, n, LEAVES[i], p, ROOTS[n])
+        for old in range(1, size):
+            proof = consistency_proof(old, size, reader(size))
+            yield proof, lambda p, o=old, n=size: verify_consistency(o, n, ROOTS[o], ROOTS[n], p)
+
+
+def holds(verify, proof):
+    try:
+        verify(proof)
+    except Unverified:
+        return False
+    return True
+
+
+def test_one_flipped_bit_in_every_hash_of_every_proof():
+    chosen = random.Random(4)
+    for proof, verify in all_proofs():
+        assert holds(verify, proof)
+        for at, value in enumerate(proof):
+            flipped = bytearray(value)
+            flipped[chosen.randrange(32)] ^= 1 << chosen.randrange(8)
+            assert not holds(verify, [*proof[:at], bytes(flipped), *proof[at + 1 :]])
+
+
+@pytest.mark.faults
+def test_every_flipped_bit_in_every_hash_of_every_proof():
+    for proof, verify in all_proofs():
+        for wrong in bit_flips(proof):
+            assert not holds(verify, wrong)
 
 
 def test_what_cannot_be_proven_is_refused():

@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from buckets import Bucket
+from buckets import Bucket, Mirror
 from http_faults import Fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -274,3 +274,19 @@ def test_an_upload_that_broke_off_goes_on(store: Store, gcs: Bucket, monkeypatch
     gcs.service.requests.clear()
     assert remote.open_range(name, PART_SIZE + 7, 5) == data[PART_SIZE + 7 : PART_SIZE + 12]
     assert len(gcs.service.asked("GET", "blobs/")) == 1, "one part is read, and verified"
+
+
+def test_packed_blobs_are_read_from_a_published_store(tmp_path: Path, mirror: Mirror) -> None:
+    """A plain file server cannot be listed: what is packed there arrives as what it makes."""
+    published, mine = Store(PosixStorage(mirror.folder)), Store(PosixStorage(tmp_path / "mine"))
+    corpus = chunked(published, tmp_path, TEXT)
+    first, second = training(2)
+    base = put_state(published, first).digest
+    state = put_state(published, second, base).digest
+    remote = Store(open_storage(mirror.url))
+    assert remote.read(corpus) == TEXT
+    copy_artifacts(remote, mine, [corpus, state])
+    assert mine.read(corpus) == TEXT
+    assert describe_state(load_state(mine, state)) == describe_state(second)
+    assert list(mine.verify_all()) == []
+    assert not mine.has(base), "the state before it was needed to read it there, not here"

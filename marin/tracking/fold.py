@@ -269,7 +269,7 @@ class Fold:
 
     def _graph_completed(self, told: _Told, body: types.GraphCompleted) -> Iterator[Intent]:
         record = self.runs[body.graph]
-        record.ended, record.outputs = told.event.time, body.outputs
+        record.ended, record.outputs, record.outcome = told.event.time, body.outputs, body.outcome
         run = self.run_id(body.graph)
         yield Tags(run, {"marin.completed": str(told.index), "marin.outcome": body.outcome, "marin.results": body.results,
                          **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},

@@ -64,13 +64,14 @@ class RunRecord:
     outputs: dict[str, Output] = field(default_factory=dict)
     disagreements: list[int] = field(default_factory=list)
     ended: str | None = None
+    outcome: str = ""
     last_index: int = 0
 
     @property
     def state(self) -> str:
-        """running, completed or failed: what the latest facts add up to."""
+        """running, completed, failed, or (of a graph) interrupted: what the latest facts add up to."""
         if self.ended is not None:
-            return "completed"
+            return self.outcome or "completed"
         return "failed" if any(step.state == "failed" for step in self.steps.values()) else "running"
 
     @property

@@ -14,12 +14,15 @@ from marin.tracking.fold import LOSS, TOKENS, Fold, flatten, text
 from marin.tracking.intents import (
     AliasSet,
     DataUsed,
+    ExperimentTags,
     Intent,
     ModelMade,
     ModelRegistered,
+    OpenExperiment,
     OpenRun,
     Params,
     Points,
+    Shelve,
     Status,
     Tags,
 )
@@ -263,3 +266,49 @@ def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
 def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
     values = ((0.1).hex(), "0x1", "abc", None, True, [1], 7)
     assert [text(value) for value in values] == ["0.1", "0x1", "abc", "null", "true", "[1]", "7"]
+
+
+def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypothesis_and_report():
+    log = Log()
+    log.append(types.EXPERIMENT_REGISTERED, types.ExperimentRegistered(
+        experiment="exp9", registration=digest("reg"), file="exp9.py", file_digest=digest("file"), question="Q?",
+        hypothesis="larger is `better`", primary={}, secondary=[], arms={}, baseline="", seeds=[], test="welch",
+        alternative="less", alpha=0.05, stopping_rule="", cost_cap={}), stream="experiment/exp9")
+    log.append(types.GRAPH_STARTED, types.GraphStarted(
+        graph="gggg2345", name="exp9", file="exp9.py", declaration=digest("d"), steps=2, ends=["report"],
+        options={"runner": "local"}, code={}, environment={}), stream="graph/gggg2345")
+    for address in ("counts/a", "counts/b"):
+        log.append(types.STEP_COMPLETED, types.StepCompleted(
+            run="gggg2345", step="counts", identity=digest(address), inputs={}, output=output("gggg2345", address), metrics={},
+            seconds=0.5, address=address), stream="graph/gggg2345")
+    log.append(types.GRAPH_COMPLETED, types.GraphCompleted(
+        graph="gggg2345", outcome="failed", counts={"executed": 2, "failed": 1}, results=digest("results"), outputs={},
+        failed=["report"]), stream="graph/gggg2345")
+    log.append(types.EXPERIMENT_REPORTED, types.ExperimentReported(
+        experiment="exp9", registration=digest("reg"), verdict="confirmatory", supported=True, deviations=[],
+        artifact=digest("report"), runs=[]), stream="experiment/exp9")
+    start(log, "abcd2345")
+    log.entries[-1] = replace(log.entries[-1], body={**log.entries[-1].body, "experiment": digest("reg")})
+    fold, intents = folded(log)
+    assert fold.skipped == 0
+    assert {item.name for item in intents if isinstance(item, OpenExperiment)} == {"exp9"}
+    notes = [item.values["mlflow.note.content"] for item in intents if isinstance(item, ExperimentTags)
+             and "mlflow.note.content" in item.values]
+    assert "larger is _better_" in notes[0]
+    opened = {item.name: item.parent for item in intents if isinstance(item, OpenRun)}
+    parent = fold.run_id("gggg2345")
+    assert opened == {"gggg2345": None, "counts/a": parent, "counts/b": parent, "report": None, "abcd2345": None}
+    assert fold.runs["gggg2345"].state == "failed"
+    assert [item.status for item in intents if isinstance(item, Status) and item.run == parent][-1] == "FAILED"
+    assert {"report": digest("report")} in [item.mounts for item in intents if isinstance(item, Shelve)]
+    assert fold.runs["abcd2345"].pipeline == "exp9"
+
+
+def test_measurements_stand_once_on_the_run():
+    log = Log()
+    start(log, "abcd2345")
+    for _ in range(2):
+        log.append(types.METRICS_RECORDED, types.MetricsRecorded(run="abcd2345", step="train", series=[
+            types.Series(key="system/tokens_per_second", steps=[29], values=[(5.5).hex()])]))
+    fold, intents = folded(log)
+    assert points_of(intents, fold.run_id("abcd2345"), "system/tokens_per_second") == [(29, 5.5)]

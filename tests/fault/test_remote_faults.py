@@ -85,11 +85,16 @@ def name_of(thing: str, tree: str) -> str:
     return f"store/{area}/sha256/{digest[:2]}/{digest[2:]}"
 
 
-PUSHES = [(fault, thing) for fault in (Fault.STATUS, Fault.STATUS_AFTER) for thing in ALL] + [(Fault.HANG, "small blob")]
+# All of the table over GCS; over S3, whose client is the same but for the signature, one of each kind.
+PUSHES = [("gcs", fault, thing) for fault in (Fault.STATUS, Fault.STATUS_AFTER) for thing in ALL]
+PUSHES += [("gcs", Fault.HANG, "small blob"), ("s3", Fault.STATUS, "large blob"), ("s3", Fault.STATUS_AFTER, "manifest")]
 
 
-@pytest.mark.parametrize(("fault", "thing"), PUSHES)
-def test_push(bucket: Bucket, local: Store, tree: str, fault: Fault, thing: str) -> None:
+@pytest.mark.parametrize(("service", "fault", "thing"), PUSHES)
+def test_push(
+    request: pytest.FixtureRequest, local: Store, tree: str, service: str, fault: Fault, thing: str
+) -> None:
+    bucket: Bucket = request.getfixturevalue(service)
     remote = store_in(bucket)
     bucket.service.faults.add(fault, method="PUT", path=name_of(thing, tree))
     error = fails(local, store_in(bucket, 0.3) if fault is Fault.HANG else remote, tree)
@@ -114,11 +119,15 @@ def test_a_push_rides_out_a_fault_that_passes(bucket: Bucket, local: Store, tree
     assert remote.verify(tree) == []
 
 
-PULLS = [(fault, thing) for fault in (Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT) for thing in ALL]
+PULLS = [("gcs", fault, thing) for fault in (Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT) for thing in ALL]
+PULLS += [("gcs", Fault.HANG, "large blob"), ("s3", Fault.CUT, "large blob"), ("s3", Fault.WRONG, "small blob")]
 
 
-@pytest.mark.parametrize(("fault", "thing"), [*PULLS, (Fault.HANG, "large blob")])
-def test_pull(bucket: Bucket, local: Store, tree: str, tmp_path: Path, fault: Fault, thing: str) -> None:
+@pytest.mark.parametrize(("service", "fault", "thing"), PULLS)
+def test_pull(
+    request: pytest.FixtureRequest, local: Store, tree: str, tmp_path: Path, service: str, fault: Fault, thing: str
+) -> None:
+    bucket: Bucket = request.getfixturevalue(service)
     remote = store_in(bucket)
     copy(local, remote, tree)
     mine = Store(PosixStorage(tmp_path / "mine"))

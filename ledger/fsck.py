@@ -12,7 +12,7 @@ events as entries, also: canonical form, ids that occur once, streams without ga
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit import Bundle, EventAudit, Examined, examine, examine_bundles
@@ -380,23 +380,29 @@ class _Audit:
     def _check_early(self, start: int, entries: list[bytes], tiles: list[tuple[Tile, bytes]]) -> None:
         """Files of the next publication: not needed yet, but what is there must be right."""
         for tile, data in tiles:
-            self._check_early_file(Tile(tile.level, tile.index), tile.width, self._path(tile), data)
+            hashes = split_hashes(data)
+            self._check_early_files(Tile(tile.level, tile.index), hashes, b"".join)
         end = start + len(entries)
         for index in range(start // TILE_WIDTH, -(-end // TILE_WIDTH)):
             first = index * TILE_WIDTH
-            width = min(TILE_WIDTH, end - first)
-            data = pack_entries(entries[max(0, first - start) : first + width - start])
+            part = entries[max(0, first - start) : first + TILE_WIDTH - start]
             if first < start:
                 old, _ = self._read(Tile(0, index, start - first), entries=True)
-                data = (old or b"") + data
-            path = entries_path(Tile(0, index, width), self._log)
-            self._check_early_file(Tile(ENTRIES, index), width, path, data)
+                try:
+                    part = [*unpack_entries(old or b"")[: start - first], *part]
+                except LedgerError:
+                    continue  # a finding already
+            self._check_early_files(Tile(ENTRIES, index), part, pack_entries)
 
-    def _check_early_file(self, tile: Tile, width: int, path: str, data: bytes) -> None:
+    def _check_early_files(
+        self, tile: Tile, items: Sequence[bytes], pack: Callable[[Sequence[bytes]], bytes]
+    ) -> None:
+        """Whoever began to publish may have done so at any size up to now, and may have been fenced before the end."""
         widths = self._files.get(tile, set())
-        if width in widths:
+        for width in sorted(width for width in widths if width <= len(items)):
             widths.discard(width)
-            if not self._holds(path, data):
+            path = self._path(Tile(tile.level, tile.index, width))
+            if not self._holds(path, pack(items[:width])):
                 self._find("a file of the next publication differs from the journal", path)
 
     # Reading and reporting

@@ -57,6 +57,7 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
             written = Path(run.settings.sync_dir)
         finally:
             run.finish()
+            wandb.teardown()  # its service writes the file's end when it ends
     if not any(written.glob("*.wandb")):
         raise MarinError("wandb wrote no offline run", where=str(folder), expected="a file run-….wandb", found="none",
                          cure=f"see {written / 'logs'}")

@@ -77,6 +77,12 @@ def audit_log(
     return Audit((*findings, *evidence.findings), newest, held, evidence.vouched, evidence.undecided)
 
 
+def is_foreign() -> bool:
+    """Whether the root in use is a tlog-tiles log by itself: it has a checkpoint, and no log of ours."""
+    storage = open_storage(root_location(), readonly=True)
+    return storage.exists("checkpoint") and not storage.exists("log/checkpoint")
+
+
 def absent_files(store: Store) -> Iterator[Finding]:
     """Files that trees name and the store does not have."""
     for digest, kind in store.digests():

@@ -22,7 +22,7 @@ from ledger import (
     make_proof,
     verify_proof,
 )
-from marin.audit import audit_log
+from marin.audit import audit_log, is_foreign
 from marin.cli.anchor import anchor
 from marin.cli.key import key
 from marin.cli.output import describe_finding, print_json
@@ -175,14 +175,16 @@ def checkpoint(as_json: bool) -> None:
 
 @ledger.command()
 @click.option("--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
-@click.option("--log-only", is_flag=True, help="Do not hash the artifacts of the store.")
+@click.option("--deep/--log-only", "deep", default=True, show_default=True,
+              help="Hash every artifact of the store; or see only that those which events name are there.")
 @click.option("--ca", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
               help="Certificates (PEM) of time stamp authorities to trust.  [default: the root's, the system's]")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N",
               help="Processes that look into entries.  [default: all cores]")
-@click.option("--foreign", is_flag=True, help="The root is any C2SP tlog-tiles log: its entries need not be events.")
+@click.option("--foreign", is_flag=True,
+              help="The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
-def fsck(vkeys: tuple[str, ...], log_only: bool, ca: Path | None, workers: int | None, foreign: bool, as_json: bool) -> None:
+def fsck(vkeys: tuple[str, ...], deep: bool, ca: Path | None, workers: int | None, foreign: bool, as_json: bool) -> None:
     """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
 
     Also what witnesses, time stamps and Git commits say about it. Never stops at the first finding; each is one line,
@@ -192,13 +194,13 @@ def fsck(vkeys: tuple[str, ...], log_only: bool, ca: Path | None, workers: int |
     Examples:
       marin ledger fsck
       marin ledger fsck --log-only --json
-      marin ledger fsck --root mirror/ --foreign --vkey example.org/log+1a2b3c4d+AQ...
+      marin ledger fsck --root mirror/ --vkey example.org/log+1a2b3c4d+AQ...
     """
     if foreign and not vkeys:
         raise UsageError("a foreign log needs a key", expected="--vkey KEY", found="none",
                          cure="its operator publishes the verifier key")
     keys = [parse_vkey(vkey) for vkey in vkeys]
-    audit = audit_log(keys, log_only=log_only, foreign=foreign, authorities=ca, workers=workers)
+    audit = audit_log(keys, log_only=not deep, foreign=foreign or (bool(keys) and is_foreign()), authorities=ca, workers=workers)
     if as_json:
         print_json({"whole": audit.whole, "findings": [describe_finding(finding) for finding in audit.findings],
                     "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import foreign_log
 import pytest
 
 from ledger import Draft, LogClient, Unavailable
@@ -285,6 +286,7 @@ def test_a_published_copy_audits_by_itself(marin: Marin, root: Path, tmp_path: P
     vkey = (root / "vkey").read_text().strip()
     assert marin("ledger", "fsck", "--root", target, "--log-only", "--vkey", vkey).status == 0
     assert marin("ledger", "fsck", "--root", target / "log", "--foreign", "--vkey", vkey).status == 0
+    assert marin("ledger", "fsck", "--root", target / "log", "--vkey", vkey).status == 0
     marin(*EVENT, stdin=b"{}")
     assert marin("ledger", "publish", "--to", target, "--json").json["size"] == 4
 
@@ -299,3 +301,15 @@ def test_a_root_in_a_bucket(marin: Marin, bucket: Any) -> None:
     assert marin("ledger", "key", "rotate", *where).status == 0
     assert marin(*EVENT, *where, stdin=b"{}").json["index"] == 4
     assert marin("ledger", "fsck", *where, "--vkey", vkey, "--log-only").status == 0
+
+
+def test_a_folder_of_other_software_and_a_changed_byte_in_it(marin: Marin, tmp_path: Path) -> None:
+    foreign_log.write_log(tmp_path / "theirs", [f"no event {n}".encode() for n in range(300)])
+    clean = marin("ledger", "fsck", "--root", tmp_path / "theirs", "--vkey", foreign_log.vkey())
+    assert (clean.status, clean.out.startswith("whole: 300 entries")) == (0, True), clean.err
+    bundle = tmp_path / "theirs" / "tile" / "entries" / "000"
+    data = bytearray(bundle.read_bytes())
+    data[1000] ^= 1
+    bundle.write_bytes(data)
+    found = marin("ledger", "fsck", "--root", tmp_path / "theirs", "--vkey", foreign_log.vkey())
+    assert (found.status, "tile/entries/000" in found.out) == (1, True)

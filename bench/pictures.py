@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from PIL import Image
@@ -67,7 +68,10 @@ def main() -> None:
             page.goto(f"{address}/#/experiments/{experiment}/runs/{run}")
             page.get_by_text("marin.recipe", exact=False).first.wait_for()
             keep(page, "mlflow")
-            page.goto(f"{address}/get-artifact?run_uuid={run}&path=report.html")
+            report = Path(folder) / "report.html"  # MLflow hands artifacts out as downloads
+            with urllib.request.urlopen(f"{address}/get-artifact?run_uuid={run}&path=report.html") as answer:  # noqa: S310
+                report.write_bytes(answer.read())
+            page.goto(report.as_uri())
             keep(page, "report")
             page.goto(lineage.as_uri())
             page.locator("a.node").nth(4).focus()

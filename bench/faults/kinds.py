@@ -318,7 +318,7 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("optimizer", "learning_rate", 0.00625), ("optimizer", "beta1", 0.91), ("optimizer", "beta2", 0.951),
     ("optimizer", "epsilon", 2e-8), ("optimizer", "weight_decay", 0.11), ("optimizer", "max_grad_norm", 0.5),
     ("optimizer", "warmup_steps", 3), ("optimizer", "min_lr_ratio", 0.125), ("optimizer", "schedule", "linear"),
-    ("model", "initializer_range", 0.021), ("model", "layer_norm_epsilon", 1e-4), ("", "seed", 4),
+    ("optimizer", "learning_rate", 0.0059), ("model", "layer_norm_epsilon", 1e-4), ("", "seed", 4),
     ("dataset", "seed", 1), ("dataset", "train_bytes", 62_000), ("tokenizer", "vocab_size", 401),
     ("evaluation", "max_sequences", 7),
 )

@@ -20,7 +20,7 @@ Visit = Callable[[str, Any, Sequence[Any], Sequence[Any]], None]
 
 _CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "checkpoint": "jaxpr",
           "remat": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
-          "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_lin": "call_jaxpr"}
+          "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_lin": "call_jaxpr", "eval_jaxpr": "call_jaxpr"}
 
 
 def execute(program: ClosedJaxpr, arguments: Sequence[Any], visit: Visit, path: str = "") -> list[Any]:
@@ -66,14 +66,13 @@ def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def _scan(params: Any, given: list[Any], visit: Visit, name: str) -> list[Any]:
-    consts, carries = params["num_consts"], params["num_carry"]
-    fixed, carry, pieces = given[:consts], given[consts : consts + carries], given[consts + carries :]
+    fixed, carry, pieces = map(list, params["ft_in"].update(given).unpack())
     length = params["length"]
     order = range(length - 1, -1, -1) if params["reverse"] else range(length)
     rows: dict[int, list[Any]] = {}
     for turn in order:
         made = execute(params["jaxpr"], [*fixed, *carry, *(piece[turn] for piece in pieces)], visit, f"{name}[{turn}]/")
-        carry, rows[turn] = made[:carries], made[carries:]
+        carry, rows[turn] = map(list, params["ft_out"].update(made).unpack())
     stacked = [jnp.stack([rows[turn][i] for turn in range(length)]) for i in range(len(rows[0]))] if length else []
     return [*carry, *stacked]
 

@@ -40,7 +40,7 @@ def program(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return carry + jax.nn.silu(row), jnp.sum(row)
 
     carry, sums = jax.lax.scan(jax.checkpoint(body), jnp.zeros(y.shape[1]), y, reverse=True)
-    counted = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x))[1]
+    counted = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, jax.lax.stop_gradient(x)))[1] * x
     chosen = jax.lax.cond(x[0] > 0, lambda v: v + 1, lambda v: v - 1, counted)
     return jax.nn.relu(chosen) + jnp.sum(carry), sums
 

@@ -106,7 +106,8 @@ class Verification:
             "ledger": self.ledger, "artifacts": self.artifacts, "data": self.data, "training": self.training, "model": self.model}
         if self.screen:
             self._screen()
-        verdicts = {name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in judges.items()}
+        verdicts = {name: self._judged(name, judge) if name in only and self._planned(name) else NOT_RUN
+                    for name, judge in judges.items()}
         if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
             verdicts["training"] = Verdict("FAIL", tuple(finding.describe() for finding in self.screening.violations))
         checkpoint = self.reader.checkpoint()
@@ -228,16 +229,19 @@ class Verification:
 
     def data(self) -> Verdict:
         """Raw bytes to tokens, executed again: each step on the outputs of the one before it, or, by several workers, all
-        at the same time on the recorded outputs."""
-        if self.workers > 1:
+        at the same time on the recorded outputs. What an experiment pinned is taken as it is, and never proven by this."""
+        pinned = self._pinned()
+        if self.workers > 1 and not pinned:
             from marin.replay.data import replay_data
 
             with bar("data", len(DATA_STEPS)) as progress:
                 replayed = replay_data(self.run, self.root.location, self.store, self.workers, progress)
             return Verdict(replayed.outcome, replayed.lines)
         with self._sandbox() as sandbox, bar("data", len(DATA_STEPS)) as progress:
-            made: dict[str, Path] = {}
+            made = self._checkout(pinned, sandbox.folder / "pinned")
             for done, name in enumerate(DATA_STEPS):
+                if name in made:
+                    continue
                 step = PIPELINE.step(name)
                 if name == "tokens":
                     apply(self.run.recipe.arithmetic, self.execution)
@@ -246,7 +250,9 @@ class Verification:
                     return Verdict("FAIL", tuple(wrong))
                 made[name] = folder
                 progress(done + 1, name)
-        return Verdict("PASS", tuple(f"{name}: {self.run.output(name).digest}" for name in DATA_STEPS))
+        lines = tuple(f"{name}: {self.run.output(name).digest}{' pinned, not derived here' if name in pinned else ''}"
+                      for name in DATA_STEPS)
+        return Verdict("UNAVAILABLE" if pinned else "PASS", lines)
 
     def training(self) -> Verdict:
         """Train steps executed again. With one worker and no selection all, in order, from the recipe's own initial
@@ -336,13 +342,15 @@ class Verification:
             if (manifest.digest, size) != (expected.digest, expected.size):
                 return Verdict("FAIL", (f"train: the checkpoint's state is {manifest.digest} of {size} bytes, recorded "
                                         f"{expected.digest} of {expected.size} bytes",))
-            for done, name in enumerate(MODEL_STEPS):
+            made = ["train", *(name for name in MODEL_STEPS if name in self._plan())]
+            for done, name in enumerate(made[1:]):
+                self.run.output(name)  # planned and never made is missing evidence
                 step = PIPELINE.step(name)
                 folder, result = sandbox.execute(step, {key: inputs[key] for key in step.inputs})
                 if wrong := self._compare_output(name, folder, result):
                     return Verdict("FAIL", tuple(wrong))
                 progress(done + 1, name)
-        return Verdict("PASS", (f"state {expected.digest}", f"export {self.run.output('export').digest}"))
+        return Verdict("PASS", (f"state {expected.digest}", *(f"{name} {self.run.output(name).digest}" for name in made[1:])))
 
     # -- what they need -------------------------------------------------------------------------------------------
 
@@ -361,6 +369,23 @@ class Verification:
         for started in self.run.training:
             named.setdefault(started.body.manifest, f"list of tensors of step {started.body.first_step}")
         return named
+
+    def _plan(self) -> Collection[str]:
+        """The steps of the run's plan: an arm of an experiment need not have all of the pipeline's."""
+        steps = self.run.started.body.code.get("steps")
+        return steps if isinstance(steps, Mapping) else [step.name for step in PIPELINE.steps]
+
+    def _pinned(self) -> list[str]:
+        """Data steps whose output the experiment pinned to an artifact. The name of its plan says so, with the digest's
+        end (:mod:`marin.graph.arms`), and the run has them as results of other runs."""
+        pins = {part.removeprefix("pinned-") for part in self.run.started.body.pipeline.split(".") if part.startswith("pinned-")}
+        return [name for name in DATA_STEPS if (view := self.run.steps.get(name)) is not None and view.cached
+                and {view.output.digest[-8:], view.output.artifact[-8:]} & pins]
+
+    def _planned(self, verdict: str) -> bool:
+        """Whether the plan has a step that ``verdict`` is about; a verdict on nothing is NOT_RUN."""
+        needed = ("train",) if verdict == "model" else EXECUTES.get(verdict)
+        return needed is None or any(step in self._plan() for step in needed)
 
     def _initial(self) -> StateManifest | None:
         for started in self.run.training:

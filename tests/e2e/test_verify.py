@@ -38,6 +38,27 @@ with Log.open(root.storage, signer) as log:
     log.append(drafts)
 """
 
+ARM = """
+import sys
+from pathlib import Path
+import msgspec
+from marin.params import load_params
+from marin.pipeline import PIPELINE
+from marin.plan import Plan
+from marin.executor import run_stage
+from marin.root import open_root
+from marin.runs import load, resolve
+recipe, root = load_params(Path("params.yaml")), open_root()
+name, pinned = "arm", {}
+if sys.argv[1] == "pinned":
+    corpus = load(root.history(), resolve(root.history(), "latest")).steps["corpus"]
+    recipe = msgspec.structs.replace(recipe, dataset=msgspec.structs.replace(recipe.dataset, train_bytes=70_000))
+    name, pinned = f"arm.pinned-{corpus.output.artifact[-8:]}", {"corpus": corpus.completed_at}
+plan = Plan(name, PIPELINE.steps[:-1])
+for step in plan.steps[bool(pinned):]:
+    assert run_stage(step.name, plan=plan, recipe=recipe, root=root, project=None, pinned=pinned).action != "executed"
+"""
+
 
 def flip(path: Path, at: int) -> None:
     """Change one bit of a stored file, whatever its mode."""
@@ -64,6 +85,18 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
     assert report["verdicts"] == {"ledger": "PASS", "artifacts": "PASS", "data": "NOT_RUN", "training": "NOT_RUN",
                                   "model": "NOT_RUN"}
     assert report["event"] is None
+
+
+def test_an_arm_of_an_experiment_is_judged_by_the_steps_that_it_has(project: Project) -> None:
+    project.python(ARM, "whole")
+    status, report = project.verify("--only", "ledger,data,model", "--no-record")
+    assert (status, [report["verdicts"][name] for name in ("ledger", "data", "model")]) == (0, ["PASS"] * 3), report
+
+
+def test_a_pinned_corpus_is_said_and_neither_proven_nor_accused(project: Project) -> None:
+    project.python(ARM, "pinned")
+    status, report = project.verify("--only", "ledger,data", "--no-record")
+    assert (status, report["verdicts"]["ledger"], report["verdicts"]["data"]) == (3, "PASS", "UNAVAILABLE"), report
 
 
 def blob_of(project: Project, kind: str) -> Path:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from ledger import LedgerError
 from marin.errors import UsageError
@@ -20,6 +21,14 @@ from marin.graph.graph import Graph
 from marin.graph.step import Step
 
 STEPS = "steps"
+
+
+class _FromSource(SourceFileLoader):
+    """Executes the source that is there. Python's cache of compiled files goes by size and whole seconds: a file that was
+    changed twice within one second, by the same number of bytes, would be executed as it was."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def load_experiment(path: Path) -> ModuleType:
@@ -39,7 +48,7 @@ def load_experiment(path: Path) -> ModuleType:
         return known
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    specification = importlib.util.spec_from_file_location(name, file)
+    specification = importlib.util.spec_from_file_location(name, file, loader=_FromSource(name, str(file)))
     assert specification is not None and specification.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module

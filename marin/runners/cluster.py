@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import select
+import shlex
 import signal
 import sys
 import time
@@ -49,22 +50,23 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     Raises:
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
-    address = address or os.environ.get(ADDRESS_VARIABLE)
+    given, address = address, address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if address is not None and mode != "token":
         raise Unavailable("a cluster without authentication is refused", where=address, expected="RAY_AUTH_MODE=token",
                           found=f"RAY_AUTH_MODE={mode}", cure="start the cluster with a token (docs/cluster.md)")
     variables = _own_variables() if address is None else {**_COMMON, "RAY_AUTH_MODE": "token"}
     with redirect_stdout(sys.stderr), environment(variables), (
-            _own_ray(cpus, gpus) if address is None else _cluster(address)) as ray:
+            _own_ray(cpus, gpus) if address is None else _cluster(address, here=given is None)) as ray:
         yield ray
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Any]:
+def _cluster(address: str, *, here: bool) -> Iterator[Any]:
     ray = import_ray()
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR,
+                 runtime_env=_interpreter() if here else None)
     except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
         raise Unavailable("no Ray cluster answers", where=address, expected="a running head and its token",
                           found=" ".join(str(error).split())[:300],
@@ -98,7 +100,7 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> 
         try:
             ray.init(address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, log_to_driver=False,
                      logging_level=logging.ERROR, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=str(place),
-                     _node_ip_address=LOOPBACK, namespace=NAMESPACE)
+                     _node_ip_address=LOOPBACK, namespace=NAMESPACE, runtime_env=_interpreter())
             return
         except Exception as error:  # Ray raises bare ones here
             found = " ".join(str(error).split())[-300:]
@@ -108,6 +110,13 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> 
             if attempt == STARTS:
                 raise Unavailable("Ray does not start", where=LOOPBACK, expected=f"{cpus:g} CPUs after {STARTS} attempts",
                                   found=found, cure="do without it: one worker, or --runner local") from error
+
+
+def _interpreter() -> dict[str, str] | None:
+    """The Python of workers on this machine, where its path means something to a shell: Ray hands it to bash as it is, and
+    a worker with variables of its own would never start below a folder whose name has a space."""
+    quoted = shlex.quote(sys.executable)
+    return {"py_executable": quoted} if quoted != sys.executable else None
 
 
 def import_ray() -> Any:
@@ -136,6 +145,7 @@ def _own_variables() -> Mapping[str, str]:
     machine's outer address)."""
     return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token(), "RAY_worker_niceness": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
+            "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 
 

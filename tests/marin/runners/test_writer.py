@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Draft, Malformed, Receipt, Spool, Unavailable
-from marin.errors import MarinError
+from ledger import Draft, Malformed, Receipt, Refused, Spool, Unavailable
 from marin.events import STEP_FAILED, StepFailed, write
 from marin.root import Root, open_root
 from marin.runners.jobs import error_of, parts_of
@@ -100,7 +99,7 @@ def test_many_workers_are_committed_together(root: Root) -> None:
 def test_what_the_log_refuses_is_told_as_what_it_is(root: Root) -> None:
     receipts, parts = LedgerWriter(str(root.location)).append([Draft(STEP_FAILED, "run/r", {"nothing": 1})])
     assert receipts == []
-    with pytest.raises(MarinError, match="event body does not fit its type"):
+    with pytest.raises(Refused, match="body of an event does not fit its type"):
         raise error_of(parts)
     assert recorded(root) == []
 

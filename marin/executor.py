@@ -41,7 +41,18 @@ from marin.pointer import encode_json, metrics_path, pointer_path, receipt_path,
 from marin.recipe import Execution, Recipe, digest, recorded
 from marin.root import Root
 from marin.running import running
-from marin.runs import Fact, History, RunView, StepView, completions, load, started_runs, step_view, stream_of
+from marin.runs import (
+    Fact,
+    History,
+    RunView,
+    StepView,
+    completions,
+    facts_of,
+    load,
+    started_runs,
+    step_view,
+    stream_of,
+)
 from marin.seeds import settled
 from marin.settling import Settled, Settling, pointer_of
 from marin.steps import PREVIOUS, StepDefinition, Task
@@ -67,8 +78,8 @@ class StageOutcome:
 class LedgerJournal:
     """The :class:`marin.steps.Journal` of a recorded run: every fact becomes an event of its stream."""
 
-    def __init__(self, root: Root, run: str) -> None:
-        self._root, self._stream = root, stream_of(run)
+    def __init__(self, root: Root, run: str, step: str) -> None:
+        self._root, self._stream, self._step = root, stream_of(run), step
 
     def record(self, kind: str, body: Body) -> int:
         """Append one event and return its index; it is durable then."""
@@ -76,9 +87,9 @@ class LedgerJournal:
         return receipt.index
 
     def history(self, kind: str) -> Sequence[Body]:
-        """The bodies of all events of this type in the run's stream, oldest first."""
+        """The bodies of all events of this type that the step recorded under its present identity, oldest first."""
         return [events.read(events.BODIES[kind], event.body, where=f"event {index}")
-                for index, event in self._root.history().events(stream=self._stream, type=kind)]
+                for index, event in facts_of(self._root.history(), self._stream, self._step, kind)]
 
 
 def run_stage(
@@ -288,7 +299,7 @@ class _Stage:
         with running(situation.run_id, self.step.name):
             return execute(self.step, Task(
                 run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
-                journal=LedgerJournal(self.root, situation.run_id), execution=self.execution, attempt=attempt,
+                journal=LedgerJournal(self.root, situation.run_id, self.step.name), execution=self.execution, attempt=attempt,
                 root=self.root.absolute, artifacts=artifacts,
             ))
 

@@ -164,6 +164,17 @@ def pick(known: Sequence[str], name: str) -> str:
                      found=f"latest is {known[-1]}, of {len(known)} in all", cure="see `marin ls runs`")
 
 
+def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexed]:
+    """The events of type ``kind`` in a run's stream that ``step`` recorded under its present identity: those after the
+    step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a later step
+    failed); what was trained on the old ones is no state to go on from."""
+    since, identity = -1, None
+    for index, event in history.events(stream=stream, type=kinds.STEP_STARTED):
+        if event.body["step"] == step and event.body["identity"] != identity:
+            since, identity = index, event.body["identity"]
+    return [item for item in history.events(stream=stream, type=kind) if item[0] > since]
+
+
 def load(history: History, run: str) -> RunView:
     """The run with exactly this id; :class:`MissingEvidence` when the ledger has no ``run.started`` for it."""
     return fold(run, history.events(stream=stream_of(run)), history)

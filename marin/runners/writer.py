@@ -26,7 +26,7 @@ from marin.events import Body
 from marin.root import Root, open_root
 from marin.runners.cluster import NAMESPACE
 from marin.runners.jobs import error_of, parts_of
-from marin.runs import stream_of
+from marin.runs import facts_of, stream_of
 from marin.writer import LOCK_SECONDS
 
 ANSWER_SECONDS = LOCK_SECONDS + 60.0
@@ -151,9 +151,10 @@ class SpooledJournal:
         return receipts[-1].index
 
     def history(self, kind: str) -> Sequence[Body]:
-        """The bodies of all events of this type in the run's stream, oldest first, out of the verified log."""
+        """The bodies of all events of this type that the training recorded under its present identity, oldest first, out
+        of the verified log."""
         return [events.read(events.BODIES[kind], event.body, where=f"event {index}")
-                for index, event in self._root.history().events(stream=self._stream, type=kind)]
+                for index, event in facts_of(self._root.history(), self._stream, "train", kind)]
 
     def close(self) -> None:
         """Everything is acknowledged: the spool goes."""

@@ -12,7 +12,7 @@ from marin import events as kinds
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.events import Body, Output
 from marin.recipe import Recipe, digest, plain
-from marin.runs import load, load_all, resolve, run_ids, stream_of
+from marin.runs import facts_of, load, load_all, resolve, run_ids, stream_of
 
 D = "sha256:" + "d" * 64
 
@@ -193,3 +193,20 @@ def test_names_of_runs(history: Memory) -> None:
 def test_no_runs_at_all(history: Memory) -> None:
     with pytest.raises(UsageError, match=r"there are no runs: .*dvc repro"):
         resolve(history, "latest")
+
+
+def test_facts_of_a_step_end_where_its_inputs_change() -> None:
+    def event(kind: str, **body: str) -> Event:
+        return Event(id="i", type=kind, stream="run/r", seq=0, time="2026-11-21T00:00:00Z", actor="a", body=body)
+
+    events = [event(kinds.STEP_STARTED, step="train", identity="old"), event(kinds.TRAIN_SEGMENT, of="old"),
+              event(kinds.STEP_STARTED, step="train", identity="new"), event(kinds.TRAIN_SEGMENT, of="new"),
+              event(kinds.STEP_STARTED, step="evaluate", identity="other"), event(kinds.STEP_STARTED, step="train", identity="new"),
+              event(kinds.TRAIN_SEGMENT, of="resumed")]
+
+    class Recorded:
+        def events(self, *, stream: str, type: str) -> list[tuple[int, Event]]:
+            return [(index, item) for index, item in enumerate(events) if (item.stream, item.type) == (stream, type)]
+
+    found = facts_of(Recorded(), "run/r", "train", kinds.TRAIN_SEGMENT)  # type: ignore[arg-type]
+    assert [item.body["of"] for _, item in found] == ["new", "resumed"]

@@ -201,7 +201,8 @@ def test_facts_of_a_step_end_where_its_inputs_change() -> None:
 
     events = [event(kinds.STEP_STARTED, step="train", identity="old"), event(kinds.TRAIN_SEGMENT, of="old"),
               event(kinds.STEP_STARTED, step="train", identity="new"), event(kinds.TRAIN_SEGMENT, of="new"),
-              event(kinds.STEP_STARTED, step="evaluate", identity="other"), event(kinds.STEP_STARTED, step="train", identity="new"),
+              event(kinds.STEP_STARTED, step="evaluate", identity="other"),
+              event(kinds.STEP_STARTED, step="train", identity="new"),
               event(kinds.TRAIN_SEGMENT, of="resumed")]
 
     class Recorded:

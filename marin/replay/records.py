@@ -53,6 +53,16 @@ class _Looked:
     def __init__(self, run: RunView, recipe: Recipe, plan: Plan) -> None:
         self.run, self.recipe, self.plan = run, recipe, plan
         self._begun: dict[str, kinds.StepStarted] = {}
+        self._training = ""
+
+    def _superseded(self, body: kinds.Body) -> bool:
+        """Whether the event tells of a training whose place another one of this run took, when its inputs had changed:
+        what follows from it can agree with nothing that stands."""
+        if isinstance(body, kinds.StepStarted) and body.step == "train":
+            self._training = body.identity
+        view = self.run.steps.get("train")
+        facts = isinstance(body, kinds.TrainStarted | kinds.CheckpointSaved)
+        return facts and view is not None and self._training not in ("", view.identity)
 
     def at(self, item: Indexed) -> Iterator[Contradiction]:
         index, event = item
@@ -60,6 +70,8 @@ class _Looked:
         if kind is None:
             return
         body = kinds.read(kind, event.body, where=f"event {index}")
+        if self._superseded(body):
+            return
         step, pairs = "", list[tuple[str, Any, Any]]()
         match body:
             case kinds.RunStarted():
@@ -121,7 +133,7 @@ class _Looked:
                                           body.lock or started.environment.get("lock", "")), body.identity),
                  ("lock", started.environment.get("lock") if body.lock else None, body.lock),
                  ("code", codes.get(body.step) if isinstance(codes, dict) else None, body.code),
-                 ("inputs", self._inputs(body.inputs), body.inputs)]
+                 ("inputs", self._inputs(body), body.inputs)]
         known = {step.name: step for step in self.plan.steps} if started.pipeline == self.plan.name else {}
         if body.step in known and not (body.step == "corpus" and isinstance(self.recipe.dataset, FilesDataset)):
             # What local files hold is part of the corpus' configuration, and is not in the recipe.
@@ -129,19 +141,23 @@ class _Looked:
         return pairs
 
     def _output(self, body: kinds.StepCompleted | kinds.StepCached) -> list[tuple[str, Any, Any]]:
-        pairs: list[tuple[str, Any, Any]] = [("inputs", self._inputs(body.inputs), body.inputs)]
+        pairs: list[tuple[str, Any, Any]] = [("inputs", self._inputs(body), body.inputs)]
         begun = self._begun.get(body.identity)
         if isinstance(body, kinds.StepCached):
             return pairs
         if begun is None:
             return [*pairs, ("identity", "that of a step that began", body.identity)]
         pairs += [("step", begun.step, body.step), ("inputs", begun.inputs, body.inputs)]
-        if body.step == "train":
+        if body.step == "train" and self._inputs(body) is not None:
             pairs.append(("metrics", self._train_metrics(), {k: float.fromhex(v) for k, v in body.metrics.items()}))
         return pairs
 
-    def _inputs(self, recorded: dict[str, str]) -> dict[str, str]:
-        """``recorded``, with the digests that the steps named there have as outputs, as far as they are steps."""
+    def _inputs(self, body: kinds.StepStarted | kinds.StepCompleted | kinds.StepCached) -> dict[str, str] | None:
+        """What the event has as inputs, with the digests that the steps named there have as outputs, as far as they are
+        steps; None for a result that another one of this run took the place of, when its inputs had changed."""
+        view, recorded = self.run.steps.get(body.step), body.inputs
+        if view is not None and view.identity != body.identity:
+            return None
         return {name: self.run.steps[name].output.digest if name in self.run.steps else found
                 for name, found in recorded.items()}
 

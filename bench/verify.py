@@ -1,11 +1,13 @@
 """``python -m bench.verify``: what verifying a run costs, beside what making it cost, on this machine.
 
     python -m bench.verify                       everything that one process can measure
-    python -m bench.verify --only one,two        one and two workers on a run of 16 segments, compilation counted
+    python -m bench.verify --only train,one,two  training, and one and two workers on it, compilation counted
+    python -m bench.verify --folder F --only one the same run again, part by part; train comes first
     python -m bench.verify --only simulation     the cost model for up to 1,000 workers; needs no run
 
-Each figure is a ratio to something measured in the same run: to the training that is verified, to one worker, to sha256 over
-the same bytes. The run is made here, in a temporary folder, and everything is executed by `marin` in processes of its own.
+Each figure is a ratio to something measured on the same run: to the training that is verified, to one worker, to sha256 over
+the same bytes. The run is made here, in a temporary folder, and everything is executed by `marin` in processes of its own;
+what is compared are whole commands, from the start of the process to its end, with no program compiled before.
 """
 
 from __future__ import annotations
@@ -26,8 +28,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SMALL = {"model": {"hidden_dim": 64, "intermediate_dim": 176, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "seq_len": 64}}
-PARTS = ("simulation", "one", "two", "sample", "localisation", "hashing")
+
+def _llama(hidden: int, inner: int, layers: int, heads: int, seq_len: int) -> dict[str, Any]:
+    return {"model": {"hidden_dim": hidden, "intermediate_dim": inner, "num_layers": layers, "num_heads": heads,
+                      "num_kv_heads": heads, "seq_len": seq_len}}
+
+
+SMALL, LARGE = _llama(64, 176, 2, 2, 64), _llama(512, 1408, 7, 8, 128)
+PARTS = ("simulation", "train", "one", "two", "sample", "quarter", "localisation", "hashing")
 
 
 @dataclass(frozen=True)
@@ -91,108 +99,136 @@ def simulation(_: Bench) -> Iterator[Figure]:
 
 
 class Bench:
-    """A run made for the occasion, and `marin` on it."""
+    """A run made for the occasion, and `marin` on it: its data stages at first, its training when it is measured."""
 
     def __init__(self, base: Path, params: dict[str, Any]) -> None:
-        self.base = base
-        base.mkdir(parents=True, exist_ok=True)
+        self.base, self.project = base, base / "honest"
         self.bin = Path(sys.executable).parent
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("MARIN", "XLA", "JAX", "XDG")) and k != "NPROC"}
         self.variables = kept | {"XDG_CONFIG_HOME": str(base / "config"), "XDG_STATE_HOME": str(base / "state"),
-                                 "MARIN_CACHE": str(base / "cache"), "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-        if not (base / ".marin").exists():
-            (base / "params.yaml").write_text(json.dumps(params), "utf-8")
+                                 "MARIN_CACHE": str(base / "cache"), "MARIN_KEY": str(base / "operator.key"),
+                                 "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+        if not self.project.exists():
+            self.project.mkdir(parents=True)
+            (self.project / "params.yaml").write_text(json.dumps(params), "utf-8")
             self.marin("init", "--quiet")
-            for stage in ("corpus", "tokenizer", "tokens", "train", "evaluate", "export"):
+            for stage in ("corpus", "tokenizer", "tokens"):
                 self.marin("stage", stage)
-        self.shown: dict[str, Any] = json.loads(self.marin("show", "latest", "--json").stdout)
 
     def marin(self, *arguments: str, status: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
         """`marin ARGUMENT...` in the run's folder."""
-        done = subprocess.run([str(self.bin / "marin"), "-q", *arguments], cwd=self.base, env=self.variables,
-                              capture_output=True, text=True, check=False)
+        return self.execute(str(self.bin / "marin"), "-q", *arguments, status=status)
+
+    def execute(self, *command: str, status: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+        """A process in the run's folder."""
+        done = subprocess.run(command, cwd=self.project, env=self.variables, capture_output=True, text=True, check=False)
         if done.returncode not in status:
-            raise SystemExit(f"marin {' '.join(arguments)}: {done.returncode}\n{done.stderr[-2000:]}")
+            raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
         return done
 
-    def verify(self, *arguments: str, status: tuple[int, ...] = (0,)) -> tuple[float, dict[str, Any]]:
+    def verify(self, *arguments: str, root: str = ".marin", status: tuple[int, ...] = (0,)) -> tuple[float, dict[str, Any]]:
         """Wall seconds and report of a verification that takes nothing from earlier ones."""
         began = time.monotonic()
-        done = self.marin("verify", "latest", "--json", "--no-record", *arguments, status=status)
+        done = self.marin("--root", root, "verify", "latest", "--json", "--no-record", *arguments, status=status)
         return time.monotonic() - began, json.loads(done.stdout)
+
+    def shown(self) -> dict[str, Any]:
+        """What the ledger says of the run."""
+        found: dict[str, Any] = json.loads(self.marin("show", "latest", "--json").stdout)
+        return found
 
     def keep(self, name: str, value: dict[str, Any]) -> None:
         """A measurement that a later call compares with."""
         (self.base / f"measured-{name}.json").write_text(json.dumps(value), "utf-8")
 
-    def known(self, name: str) -> dict[str, Any]:
-        """A measurement of this run, of this call or of an earlier one."""
-        path = self.base / f"measured-{name}.json"
+    def known(self, part: str) -> dict[str, Any]:
+        """What the part ``train`` or ``one`` measured of this run, in this call or an earlier one."""
+        path = self.base / f"measured-{part}.json"
         if not path.exists():
-            raise SystemExit(f"measure --only {({'1': 'one', '2': 'two'})[name]} first, with the same --folder")
+            raise SystemExit(f"measure --only {part} first, with the same --folder")
         value: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return value
 
     def cold(self) -> None:
-        """Forget compiled programs, so that the next command compiles."""
+        """Forget compiled programs, so that the next command compiles; and have the libraries in memory, for all alike."""
         shutil.rmtree(self.base / "cache", ignore_errors=True)
-
-    @property
-    def trained(self) -> float:
-        """Seconds that the step train took, from its event."""
-        return float(next(step["seconds"] for step in _steps(self.shown) if step["step"] == "train"))
+        self.execute(sys.executable, "-c", "import marin.training.replay, marin.training.run")
 
 
-def _steps(shown: dict[str, Any]) -> list[dict[str, Any]]:
-    steps = shown["steps"]
-    return steps if isinstance(steps, list) else [{"step": name, **value} for name, value in steps.items()]
+def train(bench: Bench) -> Iterator[Figure]:
+    """The training that is verified afterwards, executed and recorded once, nothing compiled before."""
+    bench.cold()
+    began = time.monotonic()
+    bench.marin("stage", "train")
+    wall = time.monotonic() - began
+    own = float(bench.shown()["steps"]["train"]["seconds"])
+    bench.keep("train", {"wall": wall, "seconds": own})
+    yield Figure("training, the whole command", wall, "s", f"the step itself {own:.1f} s")
 
 
 def one(bench: Bench) -> Iterator[Figure]:
     """Replay in order, nothing compiled before, against the training itself, which compiled too."""
-    yield from _workers(bench, 1)
-    yield Figure("serial full replay / training", bench.known("1")["training"]["seconds"] / bench.trained, "times",
-                 f"training took {bench.trained:.1f} s; both compile; target 1.05")
+    trained = bench.known("train")
+    found = _workers(bench, "one", 1)
+    yield _figure(1, found)
+    yield Figure("serial full replay / training", found["wall"] / trained["wall"], "times",
+                 f"whole commands, both compile; training {trained['wall']:.1f} s; target 1.05")
 
 
 def two(bench: Bench) -> Iterator[Figure]:
-    """The same with two workers."""
-    yield from _workers(bench, 2)
-    yield Figure("--workers 1 / --workers 2", bench.known("1")["wall"] / bench.known("2")["wall"], "times",
-                 "whole commands, compilation counted; target 1.7")
+    """The same with two workers, nothing compiled before either."""
+    found = _workers(bench, "two", 2)
+    yield _figure(2, found)
+    yield Figure("--workers 1 / --workers 2", bench.known("one")["wall"] / found["wall"], "times",
+                 "whole commands, compilation counted in both; target 1.7")
 
 
-def _workers(bench: Bench, count: int) -> Iterator[Figure]:
+def _workers(bench: Bench, name: str, count: int) -> dict[str, Any]:
     bench.cold()
     seconds, report = bench.verify("--only", "training", "--workers", str(count))
-    bench.keep(str(count), {"wall": seconds, "training": report["training"]})
-    yield Figure(f"--workers {count}, {report['training']['segments_total']} segments", seconds, "s",
-                 f"whole command; replay itself {report['training']['seconds']:.1f} s")
+    found = {"wall": seconds, "training": report["training"]}
+    bench.keep(name, found)
+    return found
 
 
-def sample(bench: Bench) -> Iterator[Figure]:
-    """A sample of a quarter of the segments against its share of the full replay by one worker; both
-    compile."""
-    full = bench.known("1")["training"]
-    total = full["segments_total"]
-    wanted = max(1, total // 4)
+def _figure(count: int, found: dict[str, Any]) -> Figure:
+    return Figure(f"--workers {count}, {found['training']['segments_total']} segments", found["wall"], "s",
+                  f"whole command; replay itself {found['training']['seconds']:.1f} s")
+
+
+def sample(bench: Bench, among: int = 2) -> Iterator[Figure]:
+    """A sample of half of the segments against the training; both compile."""
+    trained = bench.known("train")
+    total = len(bench.shown()["segments"])
+    wanted = max(1, total // among)
     bench.cold()
-    _, report = bench.verify("--only", "training", "--sample", str(wanted), "--no-screen")
-    share = report["training"]["seconds"] / full["seconds"]
-    yield Figure(f"sample of {wanted} of {total} segments / full replay", share, "of it",
-                 f"{share * total / wanted:.2f} k/N; target 1.05 k/N")
+    wall, _ = bench.verify("--only", "training", "--sample", str(wanted), "--no-screen")
+    yield Figure(f"sample of {wanted} of {total} segments / training", wall / trained["wall"], "times",
+                 f"{wall / trained['wall'] * total / wanted:.3f} k/N, whole commands, {wall:.1f} s; target 1.05 k/N")
+
+
+def quarter(bench: Bench) -> Iterator[Figure]:
+    """A sample of a quarter of them."""
+    yield from sample(bench, 4)
 
 
 def localisation(bench: Bench) -> Iterator[Figure]:
-    """From a recorded FAIL to the tensor: one segment replayed."""
-    at = int(bench.shown["segments"][-1]["end"]) - 1
-    seconds, _ = bench.verify("--only", "training", "--steps", f"{at}:{at + 1}")
-    yield Figure("the segment of one train step replayed and judged", seconds, "s", "target 60 s; process start included")
+    """A run that its operator falsified in one bit, and signed again: from the segment's FAIL to train step and tensor."""
+    last = bench.shown()["segments"][-1]
+    step = (int(last["start"]) + int(last["end"])) // 2
+    forged = json.loads(bench.execute(sys.executable, "-m", "bench.faults.forged", str(bench.base), str(step)).stdout)
+    bench.cold()
+    seconds, report = bench.verify("--only", "training", "--steps", f"{step}:{step + 1}", root=forged["root"], status=(1,))
+    found = report["first_divergence"]
+    if (found["step"], found["tensors"]) != (forged["step"], [forged["tensor"]]):
+        raise SystemExit(f"located elsewhere: {found}, forged {forged}")
+    yield Figure("a forged bit located: the segment replayed and judged", seconds, "s",
+                 f"process start and compilation included; {forged['tensor']} in train step {step}; target 60 s")
 
 
 def hashing(bench: Bench) -> Iterator[Figure]:
-    """`--only ledger,artifacts` against sha256 over the same files."""
-    files = [path for path in (bench.base / ".marin" / "store").rglob("*") if path.is_file()]
+    """`--only ledger,artifacts` against sha256 over the same files, read from disk or not as they are for both."""
+    files = [path for path in (bench.project / ".marin" / "store").rglob("*") if path.is_file()]
     began = time.monotonic()
     size = 0
     for path in files:
@@ -201,15 +237,17 @@ def hashing(bench: Bench) -> Iterator[Figure]:
         size += len(data)
     alone = time.monotonic() - began
     empty = time.monotonic()
-    bench.marin("show", "latest", "--json")
+    bench.verify("--only", "ledger")
     empty = time.monotonic() - empty
     seconds, _ = bench.verify("--only", "ledger,artifacts")
-    yield Figure("verify --only ledger,artifacts", seconds, "s", f"{size / 1e6:.0f} MB in {len(files)} files; sha256 alone "
-                 f"{alone:.2f} s, a command that only reads the log {empty:.2f} s")
+    yield Figure("verify --only ledger,artifacts", seconds, "s", f"{size / 1e6:.0f} MB in {len(files)} files; "
+                 f"{empty:.2f} s of it without the artifacts")
+    yield Figure("artifacts hashed again / sha256 of the same files", (seconds - empty) / alone, "times",
+                 f"sha256 alone {alone:.2f} s, {size / alone / 1e9:.2f} GB/s")
 
 
-MEASURES = {"simulation": simulation, "one": one, "two": two, "sample": sample, "localisation": localisation,
-            "hashing": hashing}
+MEASURES = {"simulation": simulation, "train": train, "one": one, "two": two, "sample": sample, "quarter": quarter,
+            "localisation": localisation, "hashing": hashing}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -217,15 +255,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.verify", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
-    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--steps", type=int, default=960)
     parser.add_argument("--segments", type=int, default=16)
-    parser.add_argument("--small", action="store_true", help="a smaller model than the default one")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--small", action="store_true", help="a model of 0.36 million parameters instead of the default one")
+    size.add_argument("--large", action="store_true", help="a model of 25 million parameters")
     parser.add_argument("--folder", type=Path, help="keep the run here, and take it from here again")
-    parser.add_argument("--prepare", action="store_true", help="only make the run")
+    parser.add_argument("--prepare", action="store_true", help="only the stages before training")
     options = parser.parse_args(arguments)
     base = options.folder or Path(tempfile.mkdtemp(prefix="marin-verify-bench-"))
     params = {"seed": 1, "trainer": {"num_steps": options.steps, "steps_per_segment": options.steps // options.segments}}
-    params |= SMALL if options.small else {}
+    params |= SMALL if options.small else LARGE if options.large else {}
     chosen = [part for part in options.only.split(",") if part]
     try:
         bench = Bench(base, params) if options.prepare or set(chosen) != {"simulation"} else object.__new__(Bench)

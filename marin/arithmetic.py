@@ -110,6 +110,14 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
                           cure="replay on that kind; other kinds round differently")
 
 
+def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
+    """Raises ``UsageError`` where the logical shards do not divide over the devices."""
+    if arithmetic.logical_shards % execution.devices:
+        raise UsageError("logical shards do not divide over the devices", where="--devices",
+                         expected=f"a divisor of arithmetic.logical_shards ({arithmetic.logical_shards})",
+                         found=str(execution.devices), cure="use a power of two up to the number of logical shards")
+
+
 def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
     """Put the contract in force for this process.
 
@@ -118,10 +126,7 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
         UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the user's
             environment contradicts the contract.
     """
-    if arithmetic.logical_shards % execution.devices:
-        raise UsageError("logical shards do not divide over the devices", where="--devices",
-                         expected=f"a divisor of arithmetic.logical_shards ({arithmetic.logical_shards})",
-                         found=str(execution.devices), cure="use a power of two up to the number of logical shards")
+    check_devices(arithmetic, execution)
     reason = unsupported(arithmetic)
     if reason:
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,

@@ -49,6 +49,12 @@ class World:
         root = create_root(str(project / ".marin"), origin="marin.local/fault-bench")
         for step in PIPELINE.steps:
             run_stage(step.name, plan=PIPELINE, recipe=honest, root=root, project=project, execution=EXECUTION)
+        return cls.of(folder)
+
+    @classmethod
+    def of(cls, folder: Path) -> World:
+        """The newest run that lies below ``folder/honest``, of whatever recipe it is, as far as it went."""
+        root = open_root(str(folder / "honest" / ".marin"))
         history = root.history()
         name = resolve(history, "latest")
         drafts = [Draft(event.type, event.stream, dict(event.body), id=event.id, actor=event.actor, time=event.time)
@@ -59,7 +65,7 @@ class World:
         outputs.mkdir()
         for step in view.steps:
             store.checkout(view.output(step).artifact, outputs / step)
-        return cls(folder, honest, name, drafts, {step: outputs / step for step in view.steps})
+        return cls(folder, view.recipe, name, drafts, {step: outputs / step for step in view.steps})
 
     @property
     def root(self) -> Root:

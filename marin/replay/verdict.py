@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ledger import LedgerError, NotFound, Unavailable
-from marin.errors import DataMissing, MissingEvidence, Unsupported
+from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.replay.compare import Divergence
 from marin.replay.explanation import Explanation
 from marin.replay.screening import Screening
@@ -29,7 +29,7 @@ NOT_RUN = Verdict("NOT_RUN")
 
 def outcome_of(error: LedgerError) -> Outcome:
     """The verdict that an error means when it stops a judge."""
-    if isinstance(error, Unsupported):
+    if isinstance(error, Unsupported | UsageError):  # a setting of this machine or user: it says nothing about the run
         return "UNSUPPORTED"
     if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing):
         return "UNAVAILABLE"

@@ -30,7 +30,7 @@ from ledger import (
     parse_time,
 )
 from marin import environment, phases
-from marin.arithmetic import apply
+from marin.arithmetic import apply, check_devices
 from marin.code import code_folder, lock_digest
 from marin.errors import MarinError, UsageError
 from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, TrainSegment, read, write
@@ -73,6 +73,9 @@ class Verification:
             verification are taken (unless ``fresh``); None: nothing is kept and nothing taken.
         since: only segments recorded from here on: see :func:`since_index`.
         screen: look at the recorded states first, without replay (:mod:`marin.replay.screening`).
+
+    Raises:
+        UsageError: the run's logical shards do not divide over the devices of ``execution``.
     """
 
     def __init__(self, root: Root, name: str, *, execution: Execution, trusted: Sequence[VerifierKey] = (),
@@ -88,6 +91,7 @@ class Verification:
         self.until = until
         if until is not None:
             self.run = replace(self.run, segments=tuple(f for f in self.run.segments if f.body.end <= until.step))
+        check_devices(self.run.recipe.arithmetic, execution)
         self.execution = execution
         self.workers = workers
         if since is not None:
@@ -343,6 +347,8 @@ class Verification:
                 return Verdict("FAIL", (f"train: the checkpoint's state is {manifest.digest} of {size} bytes, recorded "
                                         f"{expected.digest} of {expected.size} bytes",))
             made = ["train", *(name for name in MODEL_STEPS if name in self._plan())]
+            if made[1:]:
+                self._check_machine()
             for done, name in enumerate(made[1:]):
                 self.run.output(name)  # planned and never made is missing evidence
                 step = PIPELINE.step(name)
@@ -351,6 +357,13 @@ class Verification:
                     return Verdict("FAIL", tuple(wrong))
                 progress(done + 1, name)
         return Verdict("PASS", (f"state {expected.digest}", *(f"{name} {self.run.output(name).digest}" for name in made[1:])))
+
+    def _check_machine(self) -> None:
+        """Raises ``Unsupported`` where the contract can not be honoured, before anything is computed that would differ."""
+        apply(self.run.recipe.arithmetic, self.execution)
+        from marin.training import canary
+
+        canary.check(self.run.recipe.arithmetic)
 
     # -- what they need -------------------------------------------------------------------------------------------
 

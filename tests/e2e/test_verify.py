@@ -172,6 +172,32 @@ def test_a_log_that_was_rolled_back_is_found(project: Project) -> None:
     assert "history" in report["details"]["ledger"][0]
 
 
+OTHER_ARITHMETIC = """
+import sys
+from marin.training import canary
+canary.answer = lambda: "sha256:" + "0" * 64
+from marin.cli.main import main
+sys.argv[0] = "marin"
+main()
+"""
+
+
+def test_a_machine_that_computes_otherwise_accuses_nobody(project: Project) -> None:
+    done = project.python(OTHER_ARITHMETIC, "-q", "verify", "latest", "--json", "--no-record", "--only", "training,model",
+                          check=False)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED")
+    assert "does not compute the bits" in report["details"]["model"][0]
+
+
+def test_a_setting_against_the_contract_accuses_nobody(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = project.environment() | {"XLA_FLAGS": "--xla_cpu_max_isa=AVX512"}
+    monkeypatch.setattr(Project, "environment", lambda _: setting)
+    status, report = project.verify("--only", "training,model", "--no-record")
+    assert (status, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED"), report
+    assert project.marin("verify", "latest", "--devices", "3").returncode == 2
+
+
 def test_wrong_usage_is_two(project: Project) -> None:
     for arguments in (("verify", "nobody"), ("verify", "latest", "--only", "everything"), ("verify",)):
         done = project.marin(*arguments)

@@ -18,7 +18,7 @@ from ledger import (
     Unavailable,
     create_key,
 )
-from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported
+from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.replay.pins import Pins
 from marin.replay.verdict import NAMES, Report, TrainingSummary, Verdict
 from marin.replay.verify import _judged
@@ -49,7 +49,8 @@ def test_the_json_object_has_the_contract_s_keys() -> None:
 
 
 @pytest.mark.parametrize(("error", "outcome"), [
-    (Unsupported("no"), "UNSUPPORTED"), (Unavailable("no"), "UNAVAILABLE"), (MissingEvidence("no"), "UNAVAILABLE"),
+    (Unsupported("no"), "UNSUPPORTED"), (UsageError("no"), "UNSUPPORTED"),
+    (Unavailable("no"), "UNAVAILABLE"), (MissingEvidence("no"), "UNAVAILABLE"),
     (NotFound("no"), "UNAVAILABLE"),
     (DataMissing("no"), "UNAVAILABLE"), (DataError("no"), "FAIL"), (Tampered("no"), "FAIL"), (LedgerError("no"), "FAIL"),
 ])

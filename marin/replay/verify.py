@@ -37,7 +37,7 @@ from marin.events import REPLAY_COMPLETED, Continues, Output, ReplayCompleted, T
 from marin.evidence import ANCHORED, gather
 from marin.pipeline import PIPELINE
 from marin.progress import bar
-from marin.recipe import Execution
+from marin.recipe import Execution, Recipe
 from marin.replay import compare
 from marin.replay.compare import Divergence
 from marin.replay.data import compare_step
@@ -91,7 +91,8 @@ class Verification:
         self.until = until
         if until is not None:
             self.run = replace(self.run, segments=tuple(f for f in self.run.segments if f.body.end <= until.step))
-        check_devices(self.run.recipe.arithmetic, execution)
+        if (recipe := _readable(self.run)) is not None:
+            check_devices(recipe.arithmetic, execution)
         self.execution = execution
         self.workers = workers
         if since is not None:
@@ -481,6 +482,13 @@ class Verification:
         from marin.training.screening import screen_run
 
         self.screening = screen_run(self.run, self.store)
+
+
+def _readable(run: RunView) -> Recipe | None:
+    """The recorded recipe, if this version can read it; where it can not, the verdicts that need it say so."""
+    with suppress(UsageError):
+        return run.recipe
+    return None
 
 
 def loss_table(run: RunView) -> bytes:

@@ -52,7 +52,9 @@ def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
 def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
     """Environment variables that put the contract in force."""
     values = {"XLA_FLAGS": xla_flags(arithmetic, execution), "JAX_ENABLE_X64": "0", "JAX_THREEFRY_PARTITIONABLE": "1",
-              "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision, "JAX_DEFAULT_PRNG_IMPL": "threefry2x32"}
+              "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision, "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+              "JAX_NUMPY_DTYPE_PROMOTION": "standard", "JAX_DISABLE_JIT": "0", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",
+              "JAX_OPTIMIZATION_LEVEL": "UNKNOWN"}
     match arithmetic.profile:
         case "portable-cpu":
             values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
@@ -142,7 +144,7 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
         present = environ.get(name)
         if APPLIED not in environ and present is not None and not _agrees(name, present, value):
             raise UsageError("a setting of yours contradicts the arithmetic contract", where=f"environment variable {name}",
-                             expected=value, found=present, cure=f"unset {name}")
+                             expected=value, found=_contrary(name, present, value), cure=f"unset {name}")
     environ.update(wanted)
     environ[APPLIED] = wanted["XLA_FLAGS"]
 
@@ -157,10 +159,25 @@ def _covers(environ: Mapping[str, str], wanted: Mapping[str, str], devices: int)
     return [flag for flag in present if not flag.startswith(DEVICE_COUNT_FLAG)] == contract and max(counts, default=1) >= devices
 
 
+_SWITCHES = {"0": False, "false": False, "f": False, "no": False, "n": False, "off": False,
+             "1": True, "true": True, "t": True, "yes": True, "y": True, "on": True}
+"""How jax reads a variable that is on or off."""
+
+
 def _agrees(name: str, present: str, wanted: str) -> bool:
     if name == "XLA_FLAGS":
         return set(present.split()) <= set(wanted.split())
-    return present.strip().lower() == wanted.lower()
+    given = present.strip().lower()
+    if name.startswith("JAX_") and wanted in ("0", "1"):
+        return _SWITCHES.get(given) is _SWITCHES[wanted]
+    return given == wanted.lower()
+
+
+def _contrary(name: str, present: str, wanted: str) -> str:
+    """What of a variable's value is not the contract's: single flags of XLA_FLAGS, the whole value of others."""
+    if name != "XLA_FLAGS":
+        return present
+    return " ".join(flag for flag in present.split() if flag not in wanted.split())
 
 
 def in_force(arithmetic: Arithmetic, environ: Mapping[str, str] = os.environ) -> bool:

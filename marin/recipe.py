@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ledger import canonical_digest
-from marin.errors import UsageError
+from marin.errors import Unsupported, UsageError
 from marin.mixture import block_counts
 
 RECIPE_VERSION = 1
@@ -433,7 +433,12 @@ def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
 
 
 def check(recipe: Recipe, *, where: str) -> None:
-    """Refuse what is well-typed and still impossible: sizes that do not divide each other."""
+    """Refuse what is well-typed and still impossible.
+
+    Raises:
+        UsageError: sizes do not divide each other; a mixture without its parts; a profile without its device kind.
+        Unsupported: the flags allow bits that no other machine has.
+    """
     model, arithmetic, trainer = recipe.model, recipe.arithmetic, recipe.trainer
 
     def divides(small: int, large: int, small_name: str, large_name: str) -> None:
@@ -460,15 +465,20 @@ REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
     "gpu": ("--xla_gpu_deterministic_ops=true", "--xla_gpu_exclude_nondeterministic_ops=true", "--xla_gpu_autotune_level=0"),
     "tpu": (),
 }
-"""Flags without which a profile promises nothing; a recipe may have more."""
+"""Flags without which a profile promises nothing; a recipe may have more, but none of these with another value."""
 
 
 def _check_contract(arithmetic: Arithmetic, where: str) -> None:
-    missing = [flag for flag in REQUIRED_FLAGS[arithmetic.profile] if flag not in arithmetic.xla_flags]
-    if missing:
-        raise UsageError("a flag of the profile is missing", where=f"{where}: arithmetic.xla_flags", expected=" ".join(missing),
-                         found=" ".join(arithmetic.xla_flags) or "no flags",
-                         cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml")
+    """Raises Unsupported where the flags allow bits that are those of one processor (AVX-512, say), or of one run."""
+    required = REQUIRED_FLAGS[arithmetic.profile]
+    decided = {flag.partition("=")[0] for flag in required}
+    missing = [flag for flag in required if flag not in arithmetic.xla_flags]
+    contrary = [flag for flag in arithmetic.xla_flags if flag not in required and flag.partition("=")[0] in decided]
+    if missing or contrary:
+        raise Unsupported("the bits would be those of one processor only" if arithmetic.profile == "portable-cpu" else
+                          "the bits would be those of one run only", where=f"{where}: arithmetic.xla_flags",
+                          expected=" ".join(required), found=" ".join(arithmetic.xla_flags) or "no flags",
+                          cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml")
     if (arithmetic.profile == "portable-cpu") != (arithmetic.device_kind is None):
         accelerator = arithmetic.profile != "portable-cpu"
         raise UsageError("the bits of an accelerator are those of one kind" if accelerator else

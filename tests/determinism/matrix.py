@@ -6,10 +6,12 @@ A group is a model, an optimizer and a precision; a row is a way to execute it. 
 processes of the row's own, and must give the state digest and, step by step, loss, gradient norm and fingerprint of the
 group's first cell. Exit status 0 when all that ran are equal, 1 otherwise.
 
-It takes an hour or more of one core, so it can be done in pieces: `--results FILE` keeps what every cell came to, and a
-cell that is there is not trained again, as long as the code under test is the same. `--write` puts the table of all that
-is known into the document. `--product` adds every combination of devices, processes, cores and stops that
-is not a row already: some hundred rows, for a machine with more time.
+A row's processes train all of its groups, one after the other, and what a cell came to is kept as soon as it is known:
+`--results FILE` holds it with the commit and a digest of the code that decides bits, and a cell that is there is not
+trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs that
+two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor, compile
+theirs themselves. `--write` puts the table of all that is known into the document, and says what was not run. `--product`
+adds every other combination of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -34,8 +38,10 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 DOCUMENT = PROJECT / "docs" / "determinism.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
-LIMIT = 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
+LIMIT = 3 * 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
 STEPS = 4
+Found = Callable[[str, dict[str, Any]], None]
+"""Gets a group and what the worker printed for it."""
 
 sys.path.insert(0, str(PROJECT))
 
@@ -54,7 +60,7 @@ TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "s
 @dataclass(frozen=True)
 class Row:
     """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case; a row with
-    ``tiny`` is compared with the tiny reference instead. ``groups`` narrows it to groups whose name holds one of these."""
+    ``tiny`` is compared with the tiny reference instead."""
 
     name: str
     devices: int = 1
@@ -66,11 +72,15 @@ class Row:
     bare: bool = False
     canary: bool = False
     tiny: bool = False
-    groups: tuple[str, ...] = ("",)
 
-    def of(self, groups: Sequence[str]) -> list[str]:
-        """The groups that the row is executed for."""
-        return [name for name in groups if any(part in name for part in self.groups)]
+    @property
+    def kind(self) -> str:
+        """Before the group's name in the references."""
+        return "tiny " if self.tiny else ""
+
+    def compiles(self) -> str:
+        """The name of the folder of compiled programs that the row shares with others."""
+        return re.sub(r"\W+", "-", " ".join(self.prefix)) or "here"
 
     def missing(self) -> str | None:
         """Why this machine cannot execute the row."""
@@ -117,10 +127,10 @@ RESUMED, KILLED = "resumed after every step", "killed and resumed"
 ROWS = (
     *(shape(devices) for devices in (1, 2, 4, 8)),
     *(shape(devices, 2) for devices in (2, 4, 8)),
-    shape(1, one_core=True),
-    shape(8, one_core=True),
+    *(shape(devices, one_core=True) for devices in (1, 2, 4, 8)),
+    shape(8, 2, one_core=True),
     shape(1, stop=RESUMED),
-    shape(4, stop=KILLED),
+    *(shape(devices, stop=KILLED) for devices in (1, 4)),
     Row("8 devices, moved to 2, 1 and 4", devices=8, case=MOVED),
     Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
     *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in EMULATED),
@@ -152,8 +162,12 @@ def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
     return [*row.prefix, str(Path(sys.executable).resolve()), "-c", code]
 
 
-def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What the worker printed for each group of a row; raises CalledProcessError with its messages."""
+def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result: None,
+            cache: Path | None = None) -> dict[str, dict[str, Any]]:
+    """What the worker printed for each group of a row; ``found`` gets each as soon as it is there.
+
+    Raises RuntimeError with the worker's messages where it did not end well.
+    """
     sizes = TINY if row.tiny else {"steps": STEPS}
     cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case)) for name in groups]
     environment = {
@@ -161,39 +175,50 @@ def execute(row: Row, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
         for key, value in os.environ.items()
         if key not in ("XLA_FLAGS", "NPROC", APPLIED) and not key.startswith("JAX_")
     } | dict(row.environment)
-    port = free_port() if row.processes > 1 else 0
+    if cache is not None:
+        environment["TEST_COMPILATION_CACHE"] = str(cache / row.compiles())
     with tempfile.TemporaryDirectory(prefix="matrix-") as kept:
-        arguments = ["--kept", kept] if row.kills else []
-        finished = finish(row, [*arguments, *cases], environment, port)
-        while row.kills and finished[0].returncode == -signal.SIGKILL:
-            finished = finish(row, [*arguments, *cases], environment, port)
-    for process in finished:
-        if process.returncode:
-            raise RuntimeError(f"{row.name}: exit {process.returncode}\n{process.stderr[-3000:]}")
-    found = [json.loads(line) for line in finished[0].stdout.splitlines() if line.startswith("{")]
-    return {item["name"]: item for item in found}
+        if row.kills:
+            status, _, messages = finish(row, ["--kept", kept, *cases], environment)
+            if status != -signal.SIGKILL:
+                raise RuntimeError(f"{row.name}: exit {status} instead of a kill\n{messages}")
+        status, results, messages = finish(row, [*(["--kept", kept] if row.kills else []), *cases], environment, found)
+    if status:
+        raise RuntimeError(f"{row.name}: exit {status}\n{messages}")
+    return results
 
 
-def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str], port: int) -> list[subprocess.CompletedProcess[str]]:
-    """Run the row's processes to their end."""
+def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str],
+           found: Found = lambda name, result: None) -> tuple[int, dict[str, dict[str, Any]], str]:
+    """Run the row's processes to their end: the status of the first that failed, what the first one printed, messages."""
+    port = free_port() if row.processes > 1 else 0
+    results: dict[str, dict[str, Any]] = {}
 
-    def one(process: int) -> subprocess.CompletedProcess[str]:
+    def one(process: int) -> tuple[int, str]:
         arguments = ["--devices", str(row.devices)] + (["--bare"] if row.bare else [])
         arguments += ["--canary"] if row.canary else []
         if row.processes > 1:
             arguments += ["--processes", str(row.processes), "--process", str(process), "--port", str(port)]
-        return subprocess.run(
-            command_of(row, [*arguments, *worker]),
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-            cwd=PROJECT,
-        )
+        with tempfile.TemporaryFile("w+") as messages, subprocess.Popen(
+                command_of(row, [*arguments, *worker]), env=dict(environment), stdout=subprocess.PIPE, stderr=messages,
+                text=True, cwd=PROJECT) as running:
+            limit = threading.Timer(LIMIT, running.kill)
+            limit.start()
+            assert running.stdout is not None
+            for line in running.stdout:
+                if process == 0 and line.startswith("{"):
+                    result = json.loads(line)
+                    results[result["name"]] = result
+                    found(result["name"], result)
+            running.wait()
+            limit.cancel()
+            messages.seek(0)
+            return running.returncode, messages.read()[-3000:]
 
     with ThreadPoolExecutor(row.processes) as pool:
-        return list(pool.map(one, range(row.processes)))
+        ended = list(pool.map(one, range(row.processes)))
+    status, messages = next((end for end in ended if end[0]), ended[0])
+    return status, results, messages
 
 
 def free_port() -> int:
@@ -216,17 +241,33 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One row, finished: group -> what it came to ("equal", "DIFFERS …"), or why it did not run."""
+class Cell:
+    """What one row came to for one group ("equal", "DIFFERS …", "not run: …"), and at which commit that was seen."""
 
     row: str
-    cells: Mapping[str, str]
+    group: str
+    outcome: str
+    commit: str
 
 
 def code_under_test() -> str:
-    """Digest of all that decides the bits of a cell: results of other code are not believed."""
-    return files_digest(PROJECT, ("marin/training", "marin/recipe.py", "marin/arithmetic.py", "requirements.lock",
-                                  "tests/determinism/worker.py"))
+    """Digest of all that decides the bits of a cell: what the worker imports of this project, and the locked versions.
+    Results of other code are not believed."""
+    seen, todo = {HERE / "worker.py"}, [HERE / "worker.py"]
+    while todo:
+        for name in re.findall(r"^\s*(?:from|import) (marin\.(?:training|recipe|arithmetic)[.\w]*)(?: import (.*))?$",
+                               todo.pop().read_text(encoding="utf-8"), re.MULTILINE):
+            module = PROJECT / Path(*name[0].split("."))
+            candidates = [module.with_suffix(".py"), *(module / f"{part.strip()}.py" for part in name[1].split(","))]
+            todo += [path for path in candidates if path.is_file() and path not in seen]
+            seen |= set(todo)
+    return files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)] + ["requirements.lock"])
+
+
+def commit() -> str:
+    """The commit that is checked out, short."""
+    asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or "no commit"
 
 
 class Results:
@@ -234,64 +275,84 @@ class Results:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.cells: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+        self._code, self._commit = code_under_test(), commit()
+        self.cells: dict[tuple[str, str], Cell] = {}
         self.references: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             known = json.loads(path.read_text(encoding="utf-8"))
-            if known["code"] == code_under_test():
-                self.cells, self.references = known["cells"], known["references"]
+            if known["code"] == self._code:
+                self.cells = {(cell["row"], cell["group"]): Cell(**cell) for cell in known["cells"]}
+                self.references = known["references"]
 
-    def keep(self, row: str, cells: Mapping[str, str]) -> None:
-        """Remember the cells of a row."""
-        self.cells.setdefault(row, {}).update(cells)
-        if self._path is not None:
-            text = json.dumps({"code": code_under_test(), "cells": self.cells, "references": self.references})
-            self._path.write_text(text, encoding="utf-8")
+    def refer(self, kind: str, results: Mapping[str, dict[str, Any]]) -> None:
+        """Remember what the others are compared with."""
+        with self._lock:
+            self.references |= {kind + name: result for name, result in results.items()}
+            self._write()
 
-    def outcomes(self) -> list[Outcome]:
-        """All that is known, in the order of the rows."""
-        order = [row.name for row in (*ROWS, *product_rows())]
-        return [Outcome(name, self.cells[name]) for name in order if name in self.cells]
+    def keep(self, row: str, group: str, outcome: str) -> Cell:
+        """Remember a cell."""
+        cell = Cell(row, group, outcome, self._commit)
+        with self._lock:
+            self.cells[row, group] = cell
+            self._write()
+        return cell
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        text = json.dumps({"code": self._code, "cells": [asdict(cell) for cell in self.cells.values()],
+                           "references": self.references})
+        beside = self._path.with_suffix(".new")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(self._path)
 
 
-def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None = None) -> Iterator[Outcome]:
-    """Execute the rows and compare each with the first (the tiny ones with the tiny one)."""
+def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None = None, *, cache: Path | None = None,
+            parallel: int = 1) -> Iterator[Cell]:
+    """Execute what is not known of the rows and compare it with the first (the tiny ones with the tiny one)."""
     results = results if results is not None else Results(None)
-    for row in rows:
-        known = results.cells.get(row.name, {})
-        mine = [name for name in row.of(groups) if name not in known]
-        if not mine:
-            continue
-        # Emulated processors take minutes for one model: one group at a time, so that what is done is kept.
-        for some in [[name] for name in mine] if row.tiny else [mine]:
-            outcome = _measured(row, some, results.references)
-            results.keep(row.name, outcome.cells)
-            yield outcome
+    wanted = {row.name: [name for name in groups if (row.name, name) not in results.cells] for row in rows}
+    for tiny, reference in ((False, ROWS[0]), (True, TINY_REFERENCE)):
+        names = {name for row in rows if row.tiny == tiny and not row.missing() for name in wanted[row.name]}
+        missing = [name for name in groups if name in names and reference.kind + name not in results.references]
+        if missing:
+            results.refer(reference.kind, execute(reference, missing, cache=cache))
+    with ThreadPoolExecutor(parallel) as pool:
+        for cells in pool.map(lambda row: _measured(row, wanted[row.name], results, cache), rows):
+            yield from cells
 
 
-def _measured(row: Row, groups: list[str], references: dict[str, dict[str, Any]]) -> Outcome:
+def _measured(row: Row, groups: Sequence[str], results: Results, cache: Path | None) -> list[Cell]:
     reason = row.missing()
-    if reason is not None:
-        return Outcome(row.name, dict.fromkeys(groups, f"not run: {reason}"))
-    kind = "tiny " if row.tiny else ""
-    missing = [name for name in groups if kind + name not in references]
-    if missing:
-        first = execute(TINY_REFERENCE if row.tiny else ROWS[0], missing)
-        references |= {kind + name: result for name, result in first.items()}
-    if row == ROWS[0]:
-        return Outcome(row.name, dict.fromkeys(groups, "reference"))
-    found = execute(row, groups)
-    parted = {name: differences(references[kind + name], found[name]) for name in groups}
-    return Outcome(row.name, {name: "DIFFERS: " + ", ".join(parts[:3]) if parts else "equal" for name, parts in parted.items()})
+    if reason is not None or row == ROWS[0]:
+        return [results.keep(row.name, name, f"not run: {reason}" if reason else "reference") for name in groups]
+    cells: list[Cell] = []
+
+    def found(name: str, result: Mapping[str, Any]) -> None:
+        if name in groups:
+            parted = differences(results.references[row.kind + name], result)
+            cells.append(results.keep(row.name, name, "DIFFERS: " + ", ".join(parted[:3]) if parted else "equal"))
+            sys.stderr.write(f"{row.name:<40} {name:<24} {cells[-1].outcome}\n")
+
+    if groups:
+        execute(row, groups, found, cache)
+    return cells
 
 
-def table_of(outcomes: Sequence[Outcome], groups: Sequence[str]) -> str:
-    """The outcomes as a Markdown table, a column per group."""
+def table_of(cells: Mapping[tuple[str, str], Cell], rows: Sequence[Row], groups: Sequence[str]) -> str:
+    """The outcomes as a Markdown table, a column per group; and how many cells were not run, at which commit the others."""
     lines = ["| executed as | " + " | ".join(groups) + " |", "| --- |" + " --- |" * len(groups)]
-    lines += [
-        f"| {outcome.row} | " + " | ".join(outcome.cells.get(name, "") for name in groups) + " |"
-        for outcome in outcomes
-    ]
+    for row in rows:
+        outcomes = [cells[row.name, name].outcome if (row.name, name) in cells else "not run" for name in groups]
+        lines.append(f"| {row.name} | " + " | ".join(outcomes) + " |")
+    here = [cells[row.name, name] for row in rows for name in groups if (row.name, name) in cells]
+    equal = sum(cell.outcome in ("equal", "reference") for cell in here)
+    absent = len(rows) * len(groups) - sum(not cell.outcome.startswith("not run") for cell in here)
+    at = ", ".join(sorted({cell.commit for cell in here})) or "none"
+    lines += ["", f"{len(rows) * len(groups)} cells: {equal} equal, {len(rows) * len(groups) - equal - absent} different, "
+                  f"{absent} not run; seen at {at}."]
     return "\n".join(lines)
 
 
@@ -301,6 +362,12 @@ def write(table: str) -> None:
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
+def chosen(text: str, rows: Sequence[Row]) -> list[Row]:
+    """The rows of that name, or whose name holds one of the parts of ``text``."""
+    exact = [row for row in rows if row.name in text.split(";")]
+    return exact or [row for row in rows if any(part in row.name for part in text.split(";"))]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -314,22 +381,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--groups", default="", help="only groups whose name contains one of these, separated by commas"
     )
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="so many rows at a time")
+    parser.add_argument("--fresh", action="store_true", help="compile every program in every row")
     parser.add_argument("--write", action="store_true", help="write the table into docs/determinism.md")
+    parser.add_argument("--only-table", action="store_true", help="execute nothing: the table of what is known")
     options = parser.parse_args(arguments)
     groups = [name for name in GROUPS if any(part in name for part in options.groups.split(","))]
-    rows = [row for row in (*ROWS, *(product_rows() if options.product else ()))
-            if options.rows == row.name or any(part in row.name for part in options.rows.split(";"))]
-    rows = [row for row in rows if row.name == options.rows] or rows
+    rows = chosen(options.rows, (*ROWS, *(product_rows() if options.product else ())))
     results = Results(options.results)
-    for outcome in measure(rows, groups, results):
-        for name, cell in outcome.cells.items():
-            sys.stderr.write(f"{outcome.row:<40} {name:<24} {cell}\n")
-    outcomes = results.outcomes()
-    table = table_of(outcomes, list(GROUPS) if options.write else groups)
+    if not options.only_table:
+        with tempfile.TemporaryDirectory(prefix="matrix-compiled-") as compiled:
+            cache = None if options.fresh else Path(compiled)
+            for _ in measure(rows, groups, results, cache=cache, parallel=options.parallel):
+                pass
+    shown = [row for row in (*ROWS, *product_rows()) if row in ROWS or any(row.name == name for name, _ in results.cells)]
+    table = table_of(results.cells, shown if options.write else rows, list(GROUPS) if options.write else groups)
     sys.stdout.write(table + "\n")
     if options.write:
         write(table)
-    return int(any(cell.startswith("DIFFERS") for outcome in outcomes for cell in outcome.cells.values()))
+    return int(any(cell.outcome.startswith("DIFFERS") for cell in results.cells.values()))
 
 
 if __name__ == "__main__":

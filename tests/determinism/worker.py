@@ -87,9 +87,9 @@ def batch_of(case: Case, step: int) -> tuple[Any, Any]:
     return tokens, (np.arange(case.length) < used).astype(np.float32)
 
 
-def train(case: Case, kept: Path | None = None) -> dict[str, Any]:
-    """Train one case and describe it. With ``kept``, this process kills itself once, after two steps and with the state
-    saved in that folder; called again, it goes on from there."""
+def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
+    """Train one case and describe it. With ``kept``, the state after two steps is saved in that folder, another step is
+    done and lost, and there is nothing to describe; called again, it goes on from what was saved."""
     from marin.training.state import initial_state, load, manifest_of, save
     from marin.training.step import TrainStep, mesh_of
 
@@ -110,7 +110,8 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any]:
             whole = step.collect(state)
             save(whole, saved / "checkpoint")
             (saved / "record.json").write_text(json.dumps({"state": manifest_of(whole).digest, "steps": steps}))
-            os.kill(os.getpid(), signal.SIGKILL)
+        if saved is not None and number == 3 and begin == 0:
+            return None
         if number in case.resume_at:
             with tempfile.TemporaryDirectory() as folder:
                 whole = step.collect(state)
@@ -157,7 +158,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--canary", action="store_true", help="print the answer of the known-answer test first")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--process", type=int, default=0)
-    parser.add_argument("--kept", type=Path, help="folder for the states of cases that are killed once")
+    parser.add_argument("--kept", type=Path, help="folder for states: what has none there yet is killed on its way")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args(arguments)
@@ -186,8 +187,12 @@ def main(arguments: list[str]) -> None:
         case = Case(
             **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
         )
-        sys.stdout.write(json.dumps(train(case, options.kept)) + "\n")
-        sys.stdout.flush()
+        result = train(case, options.kept)
+        if result is not None:
+            sys.stdout.write(json.dumps(result) + "\n")
+            sys.stdout.flush()
+    if options.kept is not None and result is None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

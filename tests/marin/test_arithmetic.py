@@ -55,6 +55,10 @@ def test_the_flags_without_which_processors_disagree_are_in_the_default() -> Non
     ("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16"),
     ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
     ("JAX_THREEFRY_PARTITIONABLE", "0"),
+    ("JAX_DISABLE_JIT", "1"),
+    ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
+    ("JAX_DISABLE_MOST_OPTIMIZATIONS", "true"),
+    ("JAX_OPTIMIZATION_LEVEL", "O0"),
 ])
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
     environ = {name: value}
@@ -64,10 +68,17 @@ def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, va
 
 
 @pytest.mark.parametrize("environ", [
-    {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, {"XLA_FLAGS": ""}, {"JAX_PLATFORMS": "CPU"}, {"NPROC": "2", "HOME": "/h"}])
+    {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, {"XLA_FLAGS": ""}, {"JAX_PLATFORMS": "CPU"}, {"NPROC": "2", "HOME": "/h"},
+    {"JAX_ENABLE_X64": "False", "JAX_THREEFRY_PARTITIONABLE": "on"}])
 def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> None:
     applied(environ)
     assert in_force(CONTRACT, environ)
+
+
+def test_of_many_flags_the_contrary_one_is_named() -> None:
+    given = "--xla_cpu_max_isa=AVX2 --xla_cpu_enable_fast_math=true"
+    with pytest.raises(UsageError, match="environment variable XLA_FLAGS: .*found --xla_cpu_enable_fast_math=true; unset"):
+        applied({"XLA_FLAGS": given})
 
 
 def test_a_child_takes_what_its_parent_put_in_force_with_as_many_devices() -> None:

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from marin.composition import groups, sections_of
-from marin.errors import UsageError
+from marin.errors import Unsupported, UsageError
 from marin.params import load_params
 from marin.recipe import Recipe, digest, from_mapping
 
@@ -56,7 +56,6 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
     ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture.*one of gpt2, llama, found 'lama'"),
     ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
     ("learning_rate: 0.006", "learning_rate: -1", r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1"),
-    ("  - --xla_cpu_max_isa=AVX2\n", "", r"a flag of the profile is missing: params.yaml: arithmetic.xla_flags.*AVX2"),
     ("profile: portable-cpu", "profile: tpu", r"those of one kind: params.yaml: arithmetic.device_kind.*found None"),
     ("name: adamw", "name: muon", r"params.yaml: optimizer.name.*one of adamw, lion, found 'muon'"),
     ("generator: threefry2x32-partitionable", "generator: rbg", r"arithmetic.generator.*threefry2x32-partitionable, found 'rbg'"),
@@ -83,6 +82,20 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp
         load_params(path)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("  - --xla_cpu_max_isa=AVX2\n", ""),
+    ("  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_max_isa=AVX512\n"),
+    ("  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_max_isa=AVX2\n  - --xla_cpu_max_isa=AVX512\n"),  # the last one counts
+    ("platform_dependent_math=false", "platform_dependent_math=true"),
+])
+def test_flags_that_allow_the_bits_of_one_processor_are_unsupported(old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text((PROJECT / "params.yaml").read_text().replace(old, new, 1))
+    with pytest.raises(Unsupported, match=r"one processor only: params.yaml: arithmetic.xla_flags: .*max_isa=AVX2") as caught:
+        load_params(path)
+    assert caught.value.exit_code == 3
 
 
 def test_a_missing_file_and_bytes_that_are_not_text(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ adds every other combination of devices, processes, cores and stops; `--parallel
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -279,11 +280,16 @@ class Results:
         self._code, self._commit = code_under_test(), commit()
         self.cells: dict[tuple[str, str], Cell] = {}
         self.references: dict[str, dict[str, Any]] = {}
-        if path is not None and path.exists():
-            known = json.loads(path.read_text(encoding="utf-8"))
-            if known["code"] == self._code:
-                self.cells = {(cell["row"], cell["group"]): Cell(**cell) for cell in known["cells"]}
-                self.references = known["references"]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over what another invocation has put into the file meanwhile."""
+        if self._path is None or not self._path.exists():
+            return
+        known = json.loads(self._path.read_text(encoding="utf-8"))
+        if known["code"] == self._code:
+            self.cells = {(cell["row"], cell["group"]): Cell(**cell) for cell in known["cells"]} | self.cells
+            self.references = known["references"] | self.references
 
     def refer(self, kind: str, results: Mapping[str, dict[str, Any]]) -> None:
         """Remember what the others are compared with."""
@@ -302,25 +308,34 @@ class Results:
     def _write(self) -> None:
         if self._path is None:
             return
+        with self._path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.refresh()
+            self._replace(self._path)
+
+    def _replace(self, path: Path) -> None:
         text = json.dumps({"code": self._code, "cells": [asdict(cell) for cell in self.cells.values()],
                            "references": self.references})
-        beside = self._path.with_suffix(".new")
+        beside = path.with_suffix(".new")
         beside.write_text(text, encoding="utf-8")
-        beside.replace(self._path)
+        beside.replace(path)
 
 
 def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None = None, *, cache: Path | None = None,
             parallel: int = 1) -> Iterator[Cell]:
     """Execute what is not known of the rows and compare it with the first (the tiny ones with the tiny one)."""
     results = results if results is not None else Results(None)
-    wanted = {row.name: [name for name in groups if (row.name, name) not in results.cells] for row in rows}
+
+    def absent(row: Row) -> list[str]:
+        return [name for name in groups if (row.name, name) not in results.cells]
+
     for tiny, reference in ((False, ROWS[0]), (True, TINY_REFERENCE)):
-        names = {name for row in rows if row.tiny == tiny and not row.missing() for name in wanted[row.name]}
+        names = {name for row in rows if row.tiny == tiny and not row.missing() for name in absent(row)}
         missing = [name for name in groups if name in names and reference.kind + name not in results.references]
         if missing:
             results.refer(reference.kind, execute(reference, missing, cache=cache))
     with ThreadPoolExecutor(parallel) as pool:
-        for cells in pool.map(lambda row: _measured(row, wanted[row.name], results, cache), rows):
+        for cells in pool.map(lambda row: _measured(row, absent(row), results, cache), rows):
             yield from cells
 
 
@@ -328,6 +343,8 @@ def _measured(row: Row, groups: Sequence[str], results: Results, cache: Path | N
     reason = row.missing()
     if reason is not None or row == ROWS[0]:
         return [results.keep(row.name, name, f"not run: {reason}" if reason else "reference") for name in groups]
+    results.refresh()
+    groups = [name for name in groups if (row.name, name) not in results.cells]
     cells: list[Cell] = []
 
     def found(name: str, result: Mapping[str, Any]) -> None:

@@ -291,10 +291,10 @@ class Results:
             self.cells = {(cell["row"], cell["group"]): Cell(**cell) for cell in known["cells"]} | self.cells
             self.references = known["references"] | self.references
 
-    def refer(self, kind: str, results: Mapping[str, dict[str, Any]]) -> None:
+    def refer(self, name: str, result: dict[str, Any]) -> None:
         """Remember what the others are compared with."""
         with self._lock:
-            self.references |= {kind + name: result for name, result in results.items()}
+            self.references[name] = result
             self._write()
 
     def keep(self, row: str, group: str, outcome: str) -> Cell:
@@ -333,7 +333,7 @@ def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None 
         names = {name for row in rows if row.tiny == tiny and not row.missing() for name in absent(row)}
         missing = [name for name in groups if name in names and reference.kind + name not in results.references]
         if missing:
-            results.refer(reference.kind, execute(reference, missing, cache=cache))
+            execute(reference, missing, lambda name, result, kind=reference.kind: results.refer(kind + name, result), cache)
     with ThreadPoolExecutor(parallel) as pool:
         for cells in pool.map(lambda row: _measured(row, absent(row), results, cache), rows):
             yield from cells

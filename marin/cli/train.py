@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed first."""
+    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed first.
+    ``paused``: that training stopped where it was told to, and where that is."""
 
     overrides: tuple[str, ...]
     recipe_digest: str
@@ -32,6 +33,7 @@ class Trained:
     metrics: Mapping[str, float]
     failed: str
     error: str
+    paused: str = ""
 
 
 @click.command()
@@ -51,12 +53,14 @@ class Trained:
 @click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
 @click.option("--self-check", metavar="every=N", callback=every_n,
               help="Execute every N-th train step twice and stop where the bits differ.")
+@click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
+              help="Stop before this train step with the state recorded; without it the same command goes on from there.")
 @click.option("--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing.")
 @click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
 def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, previous: str | None,
           max_concurrent: int | None, runner: str, processes: int, address: str | None, self_check: int,
-          dry_run: bool, device: str, as_json: bool) -> None:
+          pause_at: int | None, dry_run: bool, device: str, as_json: bool) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before it
@@ -76,13 +80,14 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
       marin train model=nano trainer=smoke
       marin train +model=gpt2-small +dataset=babylm_10M optimizer.learning_rate=1e-3 seed=1 --devices 2
       marin train model=nano seed=1,2,3 -m
+      marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
     from marin.composition import sweep
 
     execution = execution_of(devices=devices, processes=processes, runner=runner, address=address,
-                             self_check_every=self_check)
+                             self_check_every=self_check, pause_at=pause_at)
     overrides, tracker = split(overrides)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
@@ -165,7 +170,8 @@ def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, fo
                                       processes=execution.processes)
     outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent,
                                                          address=execution.address, runner=execution.runner,
-                                                         self_check_every=execution.self_check_every))
+                                                         self_check_every=execution.self_check_every,
+                                                         pause_at=execution.pause_at))
     history = root.history()
     newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
     trained = []
@@ -178,7 +184,9 @@ def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, fo
             run=runs.load(history, newest[wanted]) if wanted in newest else None,
             steps={name: item.action for name, item in settled.items()},
             metrics={f"{name}.{key}": value for name, item in settled.items() for key, value in item.metrics.items()},
-            failed=failure.address if failure is not None else "", error=failure.error if failure is not None else ""))
+            failed=failure.address if failure is not None and not failure.paused else "",
+            error=failure.error if failure is not None and not failure.paused else "",
+            paused=failure.error if failure is not None and failure.paused else ""))
     return trained
 
 
@@ -242,9 +250,11 @@ def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: boo
         for item in outcomes:
             print_json({"run": item.run.run if item.run is not None else None, "overrides": list(item.overrides),
                         "recipe_digest": item.recipe_digest, "steps": dict(item.steps), "failed": item.failed or None,
-                        "error": item.error or None, "metrics": dict(item.metrics)})
+                        "error": item.error or None, "paused": item.paused or None, "metrics": dict(item.metrics)})
     elif table:
         print_table(("", "run", "steps", "loss", "perplexity"), [_row(item) for item in outcomes], empty="")
+    elif outcomes[0].paused:
+        click.echo(outcomes[0].paused)
     elif (view := outcomes[0].run) is not None:
         for name, value in headline(view, root.reader().checkpoint()):
             click.echo(f"{name.ljust(12)}{value}")
@@ -254,7 +264,7 @@ def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: boo
 
 def _row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
-    state = f"failed at {item.failed}" if item.failed else f"{executed} executed, {len(item.steps) - executed} taken over"
+    state = f"failed at {item.failed}" if item.failed else "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
     return (" ".join(item.overrides), item.run.run if item.run is not None else "", state,
             _number(item.metrics.get("train.loss_last")), _number(item.metrics.get("evaluate.perplexity")))
 

@@ -28,7 +28,7 @@ from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin import events
 from marin.attempt import Workplace
 from marin.environment import available_cores
-from marin.errors import UsageError
+from marin.errors import Paused, UsageError
 from marin.events import Output
 from marin.graph.graph import Graph, Node
 from marin.graph.lease import Claimant, Holder, utc_now
@@ -42,7 +42,7 @@ from marin.graph.work import Made, Room, call, execute_job, from_answer, job_pay
 from marin.interruption import Interruption
 from marin.plan import Plan
 from marin.root import Root
-from marin.runners.jobs import Job, JobFuture, JobRunner, open_jobs
+from marin.runners.jobs import Job, JobFuture, JobRunner, error_of, open_jobs
 from marin.runners.jobs import Resources as JobResources
 from marin.steps import StepDefinition
 
@@ -114,7 +114,8 @@ class _Execution:
                 if self._call_here() or self._start_jobs():
                     continue
                 self._wait()
-        return self._end("failed" if self.failures else "completed")
+        broken = any(not failure.because and not failure.paused for failure in self.failures.values())
+        return self._end("failed" if broken else "interrupted" if self.failures else "completed")
 
     # What is settled already
 
@@ -151,16 +152,17 @@ class _Execution:
             if not self.waiting[address] and address not in self.failures:
                 self.ready.append(address)
 
-    def _fail(self, address: str, error: str, because: str = "") -> None:
+    def _fail(self, address: str, error: str, because: str = "", *, paused: bool = False) -> None:
         if address in self.failures:
             return
-        self.failures[address] = Failure(address, error, because)
-        self.progress.failed(address, error, because)
+        self.failures[address] = Failure(address, error, because, paused)
+        self.progress.failed(address, error, because, paused=paused)
         front = [address]
         while front:
             for dependent in self.graph.dependents[front.pop()]:
                 if dependent not in self.failures:
-                    self.failures[dependent] = Failure(dependent, f"it needs {address}, which failed", address)
+                    ended = "paused" if paused else "failed"
+                    self.failures[dependent] = Failure(dependent, f"it needs {address}, which {ended}", address)
                     self.progress.failed(dependent, "", address)
                     front.append(dependent)
 
@@ -292,8 +294,7 @@ class _Execution:
         if isinstance(step.fn, StepDefinition):
             arm = self.planner.arms[address]
             trains = self.options.runner == "ray" and step.fn.name == "train"  # a Ray Train job, not a Ray task
-            moves = needs.moves if step.fn.continues else ()
-            pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
+            pause_at, devices = self._until(work)
             if work.expected is not None:
                 arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(step.fn.name), step.fn)))
             payload = stage_payload(
@@ -316,6 +317,23 @@ class _Execution:
             self._record([(work, error)])
             return
         self.progress.started(address)
+
+    def _until(self, work: Work) -> tuple[int | None, int]:
+        """Before which train step a training is to pause, and its devices until then: the next of its moves, or what the
+        caller asked for, whichever comes first."""
+        needs = work.node.step.resources
+        moves = needs.moves if isinstance(work.node.step.fn, StepDefinition) and work.node.step.fn.continues else ()
+        pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
+        asked = self.options.pause_at
+        return (asked if self._pauses(work) else pause_at), devices
+
+    def _pauses(self, work: Work) -> bool:
+        """Whether the pause that comes next is the caller's."""
+        step, asked = work.node.step, self.options.pause_at
+        if asked is None or not (isinstance(step.fn, StepDefinition) and step.fn.continues):
+            return False
+        moves = step.resources.moves
+        return work.move >= len(moves) or asked <= moves[work.move][0]
 
     def _wait(self) -> None:
         """Until a job is done, or another executor is."""
@@ -358,6 +376,8 @@ class _Execution:
         if not isinstance(work.node.step.fn, StepDefinition):
             return from_answer(answer)
         value = json.loads(answer)
+        if "paused" in value and self._pauses(work):
+            return error_of(value["error"])
         if "paused" in value:
             log.info("%s paused %s, and moves", work.node.address, value["paused"])
             return None
@@ -404,7 +424,7 @@ class _Execution:
                 self._made(work, Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
                                          made.metrics, self.id, index, made.seconds))
             elif work not in again:
-                self._fail(work.node.address, str(made))
+                self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 
     def _made(self, work: Work, settled: Settled) -> None:
         """A step was executed; under --check it is executed once more before anybody takes its output."""
@@ -424,7 +444,7 @@ class _Execution:
     def _tries_again(self, work: Work, error: LedgerError) -> bool:
         """Retry by the step's policy, for a step that ran in another process."""
         spent = work.attempt > work.node.step.resources.retries
-        if spent or self._is_here(work.node) or isinstance(error, UsageError | Unavailable):
+        if spent or self._is_here(work.node) or isinstance(error, UsageError | Unavailable | Paused):
             return False
         self.todo.append(replace(work, attempt=work.attempt + 1))
         return True

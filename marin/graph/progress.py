@@ -62,12 +62,14 @@ class Progress:
             log.info("[%d/%d] steps settled", self._done, self._total)
         self._draw()
 
-    def failed(self, address: str, error: str, because: str) -> None:
-        """A step has no output."""
+    def failed(self, address: str, error: str, because: str, *, paused: bool = False) -> None:
+        """A step has no output, or none yet."""
         self._running.pop(address, None)
         self._failed += 1
         if because:
             log.info("%s skipped: it needs %s", address, because)
+        elif paused:
+            log.info("%s: %s", address, error)
         else:
             log.error("%s failed: %s", address, error)
         self._draw()

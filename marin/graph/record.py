@@ -37,7 +37,7 @@ class Options:
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
     ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0: as
     resources allow). ``experiment``: digest of a registration that the runs cite. ``self_check_every``: trainings execute
-    every so many train steps twice (0: never).
+    every so many train steps twice (0: never). ``pause_at``: trainings stop before this train step with their state recorded.
     """
 
     force: bool = False
@@ -48,15 +48,18 @@ class Options:
     address: str | None = None
     experiment: str = ""
     self_check_every: int = 0
+    pause_at: int | None = None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that has no output. ``because`` is an address when a step that it needs failed, and ``error`` says why."""
+    """A step that has no output. ``because`` is an address when a step that it needs failed, and ``error`` says why.
+    ``paused``: it stopped where it was told to, and nothing is wrong."""
 
     address: str
     error: str
     because: str = ""
+    paused: bool = False
 
 
 @dataclass(frozen=True)

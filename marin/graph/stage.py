@@ -17,7 +17,7 @@ from marin.pipeline import PIPELINE
 from marin.plan import Plan
 from marin.recipe import Execution, Recipe, from_plain, plain
 from marin.root import Root, open_root
-from marin.runners.jobs import RunnerName
+from marin.runners.jobs import RunnerName, parts_of
 
 
 def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
@@ -43,7 +43,7 @@ def execute_stage(payload: bytes) -> bytes:
                             root=open_root(task["root"]), project=None, execution=execution, force=task["force"],
                             pinned=task["pinned"])
     except Paused as pause:
-        return json.dumps({"paused": pause.where}).encode()
+        return json.dumps({"paused": pause.where, "error": parts_of(pause)}).encode()
     return _answer(outcome)
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from ledger import Unavailable
 from marin import arithmetic
-from marin.errors import UsageError
+from marin.errors import Interrupted, Paused, UsageError
 from marin.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
 from marin.progress import bar
 from marin.recipe import Execution, Recipe, plain
@@ -257,11 +257,15 @@ class _Training:
 
 
 def _explained(failures: Mapping[int, BaseException]) -> Exception:
-    """What a refused step raised; or a death, with what became of each worker."""
+    """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is to be
+    taken away) is one, of which nothing was lost."""
     for error in failures.values():
         cause = getattr(error, "_base_exc", error)
         if isinstance(cause, WorkerFailed):
-            return error_of(json.loads(str(cause)))
+            refused = error_of(json.loads(str(cause)))
+            if isinstance(refused, Interrupted) and not isinstance(refused, Paused):  # its machine goes; the training need not
+                return _Died(f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False)
+            return refused
     told = "; ".join(f"worker {rank}: {described(error)}"
                      for rank, error in sorted(failures.items()))
     return _Died(told[:1500], engine=False)

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Self
 
 import jax
 import numpy as np
@@ -30,6 +26,7 @@ from marin.training.data import Batch, batches
 from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save
 from marin.training.step import StepOutcome, TrainStep, mesh_of
+from marin.training.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, float], None]
@@ -84,30 +81,6 @@ class NotFinite(Diverged):
         """This error for a user: with the place of the state that was saved."""
         return Diverged(self.what, where=self.where, expected=self.expected, found=self.found,
                         cure=f"{self.cure}; the state before this step is stored: marin store get {artifact} FOLDER")
-
-
-class StopSignal:
-    """Remembers SIGTERM and SIGINT so that training can stop between two steps. A context manager; outside the main
-    thread it does nothing."""
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._previous: dict[signal.Signals, object] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._previous[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:  # asked twice: stop now
-            raise KeyboardInterrupt
-        self.received = signal.Signals(number)
 
 
 class Training:
@@ -207,7 +180,7 @@ class Training:
             record.end = number + 1
             if progress is not None:
                 progress(number, float(outcome.loss))
-            if stop is not None and stop.received is not None:
+            if stop is not None and stop.asked(number):
                 break
         return state, self._closed(record, traces, state)
 

@@ -34,10 +34,11 @@ from marin.recipe import Recipe
 from marin.steps import PREVIOUS, StepResult, Task
 from marin.training import hosts
 from marin.training.compilation import use_compilation_cache
-from marin.training.loop import NotFinite, SegmentRecord, StopSignal, Training
+from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
 from marin.training.state import arrays_of
+from marin.training.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
 
@@ -173,26 +174,29 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
         return task.store.put_tree(folder).digest if hosts.leader() else ""
     shutil.rmtree(folder, ignore_errors=True)
     training.save(error.state, folder)
-    if not hosts.leader():
-        return ""
-    artifact = task.store.put_tree(folder)
-    task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
-        run=task.run, step=record.start, state=record.end_state.digest, artifact=artifact.digest,
-        manifest=task.store.put_bytes(record.end_state.encode()).digest, size=artifact.size))
-    return artifact.digest
+    digest = ""
+    if hosts.leader():
+        artifact = task.store.put_tree(folder)
+        task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
+            run=task.run, step=record.start, state=record.end_state.digest, artifact=artifact.digest,
+            manifest=task.store.put_bytes(record.end_state.encode()).digest, size=artifact.size))
+        digest = artifact.digest
+    hosts.agreed(True)
+    return digest
 
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:
-    """Bytes first, then the events that name them. All processes take part in saving; the leader records."""
+    """Bytes first, then the events that name them. All processes take part in saving; the leader records, and before it
+    has none of them goes on: whoever left early would be missed, and the leader be ended over its work."""
     artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
-    if artifact is None:
-        return
-    manifest = task.store.put_bytes(record.end_state.encode())
-    trace = task.store.put_bytes(record.trace)
-    task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
-        run=task.run, step=record.end, state=record.end_state.digest, artifact=artifact.digest,
-        manifest=manifest.digest, size=artifact.size))
-    task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
+    if artifact is not None:
+        manifest = task.store.put_bytes(record.end_state.encode())
+        trace = task.store.put_bytes(record.trace)
+        task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
+            run=task.run, step=record.end, state=record.end_state.digest, artifact=artifact.digest,
+            manifest=manifest.digest, size=artifact.size))
+        task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
+    hosts.agreed(True)
 
 
 def _save(task: Task, training: Training, state: SlicedState, folder: Path) -> Artifact | None:

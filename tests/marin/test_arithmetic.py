@@ -77,7 +77,7 @@ def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> Non
 
 def test_of_many_flags_the_contrary_one_is_named() -> None:
     given = "--xla_cpu_max_isa=AVX2 --xla_cpu_enable_fast_math=true"
-    with pytest.raises(UsageError, match="environment variable XLA_FLAGS: .*found --xla_cpu_enable_fast_math=true; unset"):
+    with pytest.raises(UsageError, match=r"environment variable XLA_FLAGS: .*found --xla_cpu_enable_fast_math=true; unset"):
         applied({"XLA_FLAGS": given})
 
 

@@ -264,7 +264,8 @@ def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: boo
 
 def _row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
-    state = f"failed at {item.failed}" if item.failed else "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
+    done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
+    state = f"failed at {item.failed}" if item.failed else done
     return (" ".join(item.overrides), item.run.run if item.run is not None else "", state,
             _number(item.metrics.get("train.loss_last")), _number(item.metrics.get("evaluate.perplexity")))
 

@@ -1,4 +1,4 @@
-"""Blobs: bytes under the name of their sha256. Written once, verified whenever they are read.
+"""Blobs: bytes under the name of their digest (`ledger.parts`). Written once, verified whenever they are read.
 
 Writing. The bytes are complete and durable before they are visible under their digest. On a local disk a
 large file is copied (by reflink where the file system can) or hard-linked to a private temporary file, hashed
@@ -13,6 +13,7 @@ brought back by whoever asks for it.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import io
 import logging
 import os
@@ -25,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ledger.digest import digest_bytes
 from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered
+from ledger.hashing import Hashed, hash_bytes, hash_file, hash_stream
 from ledger.manifest import PART_SIZE
 from ledger.packing import (
     MAX_DEPTH,
@@ -38,7 +39,7 @@ from ledger.packing import (
     expand,
     parse_packed,
 )
-from ledger.parts import Hashed, PartHashes, hash_bytes, hash_stream
+from ledger.parts import PartHashes, small_digest
 from ledger.partstream import PartStream
 from ledger.reflink import clone
 from ledger.staging import changed, explained, held, state_of, try_link
@@ -97,14 +98,17 @@ class Blobs:
         for name in named:
             self.touch(name)
 
-    def put_file(self, path: Path, *, link: bool = False) -> Hashed:
-        """Keep the bytes of a local file of any size."""
+    def put_file(self, path: Path, *, link: bool = False, plain: bool = False) -> Hashed:
+        """Keep the bytes of a local file of any size; with `plain` a large one is found by its plain sha256 as well."""
         self._check_writable()
         with explained(path):
             if self._base is None:
-                return self._put_remote(path)
-            with self._staged(path, link) as (staged, hashed):
-                self.take(hashed, staged)
+                hashed = self._put_remote(path, plain)
+            else:
+                with self._staged(path, link, plain) as (staged, hashed):
+                    self.take(hashed, staged)
+        if hashed.plain is not None:
+            self.put_packed(Chunks(hashed.plain, hashed.size, ((hashed.digest, hashed.size),)))
         return hashed
 
     def put_chunked(self, path: Path) -> Hashed:
@@ -117,7 +121,7 @@ class Blobs:
             def kept() -> Iterator[bytes]:
                 batch: dict[str, bytes] = {}
                 for chunk in cut_by_content(source):
-                    digest = digest_bytes(chunk)
+                    digest = small_digest(chunk)
                     chunks.append((digest, len(chunk)))
                     if not self.renew(digest):
                         batch[digest] = chunk
@@ -240,14 +244,27 @@ class Blobs:
         except NotFound:
             with self.stream(digest) as stream:
                 data = stream.read()
-        if digest_bytes(data) != digest:
-            raise self.tampered(digest, hash_bytes(data))
+        hashed = hash_bytes(data, plain=self._plain(digest)).under(digest)
+        if hashed.digest != digest:
+            raise self.tampered(digest, hashed)
         return data
 
     def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
         with self.stream(digest) as stream:
-            return hash_stream(stream, sink)
+            if sink is None and isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO):
+                return self.hash_as(digest, stream)
+            return hash_stream(stream, sink, plain=self._plain(digest)).under(digest)
+
+    def hash_as(self, digest: str, file: BinaryIO, into: BinaryIO | None = None) -> Hashed:
+        """What a local file hashes to, under `digest` if that is a name of its bytes; copied to `into` on the way."""
+        return hash_file(file, into=into, plain=self._plain(digest)).under(digest)
+
+    def plain_sha256(self, digest: str) -> str:
+        """The plain sha256 of a blob's bytes, as other tools name them; every byte is read and verified."""
+        hasher = hashlib.sha256()
+        self.verified(digest, hasher.update)
+        return f"sha256:{hasher.hexdigest()}"
 
     def stream(self, digest: str, depth: int = MAX_DEPTH + 1) -> BinaryIO:
         """The bytes of a blob, packed or not, forwards only and not verified."""
@@ -266,7 +283,7 @@ class Blobs:
         def read(chunk: str) -> bytes:
             with self._whole(chunk) as stream:
                 data = stream.read()
-            if digest_bytes(data) != chunk:
+            if small_digest(data) != chunk:
                 raise self.tampered(chunk, hash_bytes(data))
             return data
 
@@ -285,25 +302,24 @@ class Blobs:
     def open(self, digest: str, root: str | None = None) -> BinaryIO:
         """A seekable stream that never gives out a byte which it has not verified.
 
-        Above 8 MiB each part is checked as it is read: under `root` if the caller has one that it trusts, else
-        under hashes made by reading the whole blob first.
+        Above 8 MiB each part is checked as it is read: under the digest, or `root` if the caller has one that it trusts.
+        Without either (the blob's digest is its plain sha256) the whole blob is read first.
         """
         if self.size(digest) <= PART_SIZE:
             return io.BytesIO(self.read(digest))
         packed = None if self.is_whole(digest) else self._packed_or_missing(digest)
         if isinstance(packed, Planes):
             return self._unpacked(digest, root)
-        parts = self.parts(digest, root) if root else None
-        parts = parts or self.verified(digest).parts
+        parts = self._sure_parts(digest, root) or self.verified(digest).parts
         if parts is None or (root and parts.root != root):
             raise self._other_root(digest, root or "", parts)
         return io.BufferedReader(PartStream(self._fetcher(digest, packed), parts), 256 * 1024)
 
     def read_range(self, digest: str, start: int, length: int, root: str | None = None) -> bytes:
-        """Some bytes of a blob, each part that they touch verified: under `root`, or else under the record beside it."""
+        """Some bytes of a blob, each part that they touch verified under the digest, or `root`; see `open`."""
         if self.size(digest) <= PART_SIZE:
             return self.read(digest)[start : start + length]
-        parts = self.parts(digest, root)
+        parts = self._sure_parts(digest, root)
         packed = None if self.is_whole(digest) else self._packed_or_missing(digest)
         if parts is None or isinstance(packed, Planes):
             with self.open(digest, root) as stream:
@@ -391,6 +407,20 @@ class Blobs:
             raise self._missing(digest)
         return packed
 
+    def _plain(self, digest: str) -> Callable[[], bool]:
+        """Whether a large blob's digest may be its plain sha256: not so where the record beside it gives the digest."""
+        return lambda: self._certified(digest) is None
+
+    def _certified(self, digest: str) -> PartHashes | None:
+        with suppress(LedgerError):
+            recorded = self.parts(digest)
+            return recorded if recorded is not None and recorded.certified else None
+        return None
+
+    def _sure_parts(self, digest: str, root: str | None) -> PartHashes | None:
+        """The part hashes recorded beside a blob, where `root` or the digest itself vouches for them."""
+        return self.parts(digest, root) if root else self._certified(digest)
+
     def _unpacked(self, digest: str, root: str | None) -> BinaryIO:
         """A packed blob as a temporary file that was hashed on the way there."""
         unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -404,10 +434,10 @@ class Blobs:
             raise
         return unpacked
 
-    def _put_remote(self, path: Path) -> Hashed:
+    def _put_remote(self, path: Path, plain: bool) -> Hashed:
         with open(path, "rb") as source:
             before = state_of(source)
-            hashed = hash_stream(source)
+            hashed = hash_file(source, plain=plain)
         name = blob_name(hashed.digest)
         self._adopt(name, path, link=False)
         with open(path, "rb") as source:
@@ -427,20 +457,23 @@ class Blobs:
         self.touch(name)
 
     @contextmanager
-    def _staged(self, path: Path, link: bool) -> Iterator[tuple[Path, Hashed]]:
+    def _staged(self, path: Path, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
         """A private file with the bytes of `path` (or, for `link`, sharing them), and what they hash to."""
         with self._temporary() as staged, open(path, "rb") as source:
             before = state_of(source)
             if link and try_link(path, staged):
                 with held(staged) as stream:
-                    hashed = hash_stream(stream)
+                    hashed = hash_file(stream, plain=plain)
                     os.fchmod(stream.fileno(), READ_ONLY)
                     self._unchanged(path, source, before)
                     yield staged, hashed
                 return
             with open(staged, "x+b") as sink:
                 fcntl.flock(sink, fcntl.LOCK_EX)
-                hashed = hash_stream(sink) if clone(source, sink) else hash_stream(source, sink.write)
+                if clone(source, sink):
+                    hashed = hash_file(sink, plain=plain)
+                else:
+                    hashed = hash_file(source, into=sink, plain=plain)
                 sink.flush()
                 os.fchmod(sink.fileno(), READ_ONLY)
                 self._unchanged(path, source, before)

@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from ledger.blobs import READ_ONLY, Blobs
-from ledger.digest import digest_bytes
 from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
+from ledger.hashing import Hashed, hash_bytes
 from ledger.manifest import Manifest, ManifestEntry
-from ledger.parts import hash_stream
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
@@ -64,7 +63,7 @@ class CheckedOut:
 def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: bool = False) -> CheckedOut:
     """Make `dest` a file with the bytes of a blob."""
     if os.path.lexists(dest):
-        if dest.is_file() and not dest.is_symlink() and _hash_file(dest) == digest:
+        if dest.is_file() and not dest.is_symlink() and _holds(blobs, dest, digest):
             blobs.verified(digest)
             return CheckedOut(files=1, unchanged=True)
         _may_replace(dest, replace)
@@ -80,7 +79,7 @@ def tree(
 ) -> CheckedOut:
     """Make `dest` a folder with exactly the files of a manifest."""
     if os.path.lexists(dest):
-        if _is_tree(dest, manifest):
+        if _is_tree(blobs, dest, manifest):
             return CheckedOut(files=len(manifest), unchanged=True)
         if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
             _may_replace(dest, replace)
@@ -124,7 +123,7 @@ class _Placer:
         with open(blob, "rb") as source, open(target, "x+b") as sink:
             cloned = clone(source, sink)
             if cloned:
-                self._check(digest, hash_stream(sink).digest)
+                self._check(digest, sink)
                 os.fchmod(sink.fileno(), _mode(executable))
         if not cloned:
             os.unlink(target)
@@ -144,7 +143,7 @@ class _Placer:
             return False
         # Hashed under the new name: what is checked is what is given out.
         with open(target, "rb") as stream:
-            self._check(digest, _hash(stream))
+            self._check(digest, stream)
             if os.fstat(stream.fileno()).st_mode & 0o222:
                 with suppress(PermissionError):
                     os.fchmod(stream.fileno(), READ_ONLY)
@@ -155,6 +154,9 @@ class _Placer:
         with open(target, "xb") as sink:
             if size <= _SMALL:
                 sink.write(self._blobs.read(digest))
+            elif (blob := self._blobs.local(digest)) is not None:
+                with open(blob, "rb") as source:
+                    self._check(digest, source, sink)
             else:
                 self._blobs.verified(digest, sink.write)
             os.fchmod(sink.fileno(), _mode(executable))
@@ -170,12 +172,13 @@ class _Placer:
             )
         return False
 
-    def _check(self, digest: str, found: str) -> None:
-        if found != digest:
-            raise self._blobs.tampered(digest, self._blobs.hash(digest))
+    def _check(self, digest: str, file: BinaryIO, into: BinaryIO | None = None) -> None:
+        hashed = _hashed(self._blobs, file, digest, into)
+        if hashed.digest != digest:
+            raise self._blobs.tampered(digest, hashed)
 
 
-def _is_tree(folder: Path, manifest: Manifest) -> bool:
+def _is_tree(blobs: Blobs, folder: Path, manifest: Manifest) -> bool:
     """Whether a folder holds exactly the files of a manifest, by their bytes."""
     if folder.is_symlink() or not folder.is_dir():
         return False
@@ -188,22 +191,22 @@ def _is_tree(folder: Path, manifest: Manifest) -> bool:
     pairs = list(zip(found, manifest, strict=True))
     if any(f.status.st_size != e.size or f.executable != e.executable for f, e in pairs):
         return False
-    return all(_same(file.location, entry) for file, entry in pairs)
+    return all(_same(blobs, file.location, entry) for file, entry in pairs)
 
 
-def _same(location: str, entry: ManifestEntry) -> bool:
-    return not os.path.islink(location) and _hash_file(location) == entry.digest
+def _same(blobs: Blobs, location: str, entry: ManifestEntry) -> bool:
+    return not os.path.islink(location) and _holds(blobs, location, entry.digest)
 
 
-def _hash_file(path: str | Path) -> str:
+def _holds(blobs: Blobs, path: str | Path, digest: str) -> bool:
     with open(path, "rb") as stream:
-        return _hash(stream)
+        return _hashed(blobs, stream, digest).digest == digest
 
 
-def _hash(stream: BinaryIO) -> str:
-    if os.fstat(stream.fileno()).st_size <= _SMALL:
-        return digest_bytes(stream.read())
-    return hash_stream(stream).digest
+def _hashed(blobs: Blobs, stream: BinaryIO, digest: str, into: BinaryIO | None = None) -> Hashed:
+    if into is None and os.fstat(stream.fileno()).st_size <= _SMALL:
+        return hash_bytes(stream.read())
+    return blobs.hash_as(digest, stream, into)
 
 
 def _may_replace(dest: Path, replace: bool) -> None:

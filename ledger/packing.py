@@ -1,11 +1,12 @@
 """Packed blobs: bytes that are kept as a record of how to make them, and not as they are.
 
-Opt-in, for what repeats itself without being the same. A blob keeps its digest, the sha256 of its bytes; only the way
+Opt-in, for what repeats itself without being the same. A blob keeps its digest; only the way
 in which they are kept differs, and whoever reads gets bytes that were hashed. Two ways:
 
     chunks   the blob is cut, and the pieces are blobs of their own. Where content decides the cuts (`cut_by_content`), an
              edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB (`cut_by_size`),
-             an upload that broke off goes on with the pieces that are missing.
+             an upload that broke off goes on with the pieces that are missing. One chunk is the whole under another
+             name: a large blob that is also to be found by its plain sha256.
     planes   XOR with another blob of the same length (the previous training checkpoint's tensor, say), the bytes
              regrouped by their place in the number (all first bytes, all second bytes, …), compressed by zstd. Equal signs
              and exponents become long runs of zeros. Restored exactly; `MAX_DEPTH` bounds how many records in a row
@@ -28,9 +29,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from ledger.canonical import canonical_bytes, parse_canonical
-from ledger.digest import digest_bytes, parse_digest
+from ledger.digest import parse_digest
 from ledger.errors import LedgerError, Malformed, Tampered, Unavailable
 from ledger.manifest import PART_SIZE
+from ledger.parts import small_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +47,7 @@ CHUNK_SEED: Final = 0
 CHUNK_NORMALISATION: Final = 1
 """With these the cuts are the same everywhere and for ever; others would be as readable, and share nothing with these."""
 ZSTD_LEVEL: Final = 3
+_BLOCK: Final = 1024 * 1024
 
 Read = Callable[[str], bytes]
 """The verified bytes of a small blob."""
@@ -144,7 +147,7 @@ def cut_by_size(stream: BinaryIO) -> Iterator[bytes]:
 
 def chunks_of(digest: str, stream: BinaryIO, cut: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
     """The record of a blob by one way of cutting; nothing is stored."""
-    chunks = tuple((digest_bytes(chunk), len(chunk)) for chunk in cut(stream))
+    chunks = tuple((small_digest(chunk), len(chunk)) for chunk in cut(stream))
     return Chunks(digest, sum(size for _, size in chunks), chunks)
 
 
@@ -190,9 +193,12 @@ def restored(packed: Planes, frames: BinaryIO, base: BinaryIO | None) -> Iterato
 
 
 def expand(packed: Packed, read: Read, open_blob: Open) -> Iterator[bytes]:
-    """The bytes of a packed blob in pieces. Chunks are verified one by one; the whole is for the caller to hash."""
+    """The bytes of a packed blob in pieces. Small chunks are verified one by one; the whole is for the caller to hash."""
     if isinstance(packed, Chunks):
         for digest, size in packed.chunks:
+            if size > PART_SIZE:
+                yield from _blocks(packed, size, open_blob(digest))
+                continue
             chunk = read(digest)
             if len(chunk) != size:
                 raise _broken(packed, f"a chunk of {len(chunk)} bytes for {size}")
@@ -204,6 +210,18 @@ def expand(packed: Packed, read: Read, open_blob: Open) -> Iterator[bytes]:
             return
         with open_blob(packed.base) as base:
             yield from restored(packed, frames, base)
+
+
+def _blocks(packed: Packed, size: int, chunk: BinaryIO) -> Iterator[bytes]:
+    """A chunk that is too large for memory: the whole under another name, say. Not verified here."""
+    with chunk:
+        while block := chunk.read(min(_BLOCK, size + 1)):
+            size -= len(block)
+            if size < 0:
+                break
+            yield block
+    if size:
+        raise _broken(packed, "a chunk of another length")
 
 
 class PieceStream(io.RawIOBase):

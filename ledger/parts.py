@@ -1,35 +1,52 @@
-"""Part hashes: what lets a range of a large blob be verified without the rest, and names the part that is
-corrupt.
+"""Part hashes, and the digest of a blob: what lets a range of a large blob be verified without the rest, and names the
+part that is corrupt.
 
-A blob is addressed by the plain sha256 of its bytes, whatever its size, so that `sha256sum` and every other
-tool agree. Above 8 MiB it has part hashes too: the RFC 6962 leaf hash of each 8 MiB part (the last is
-shorter), and the Merkle root over them. They lie beside the blob as canonical JSON:
+Up to 8 MiB the digest of a blob is the plain sha256 of its bytes. Above, it is the sha256 of a text that names its size and
+the RFC 6962 Merkle root over its 8 MiB parts (the last is shorter), so that all processors hash it at once:
+
+    marin.blob/v1
+    parts 8388608
+    size 9000000
+    root <64 hex>
+
+So that no small blob has the digest of a large one, a small blob that begins with the first line of this text is hashed
+behind a header of its own. Every input of sha256 then stands for one blob, whatever its size, and a digest alone names
+the bytes. The plain sha256 of a large blob is a second, older name of it, and stays good wherever it was recorded.
+
+The leaf hashes lie beside a large blob as canonical JSON:
 
     {"digest":"sha256:…","kind":"parts","leaves":["<64 hex>",…],"part_size":8388608,"root":"<64 hex>","size":9000000,"version":1}
 
-A tree's manifest holds the root of each of its large files, so there the ranges hang on the digest of the
-tree. For a blob by itself the record beside it is as trustworthy as the store: it shows damage, not a forger
-who owns the disk.
-
-`hash_stream` makes both hashes in one pass over the bytes, one thread each while a third reads.
+A record whose root gives the blob's digest is as good as the digest (`certified`), whoever wrote it. Beside a blob under
+its plain sha256 it is as trustworthy as the store, unless a manifest names the root.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import Final
 
 from ledger import tlog
 from ledger.canonical import canonical_bytes, parse_canonical
-from ledger.digest import parse_digest
+from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Malformed, Tampered
 from ledger.manifest import PART_SIZE
 
-_BUFFERS: Final = 3
-_HEAD: Final = 64 * 1024
+HEADER: Final = b"marin.blob/v1\n"
+"""What the text begins with that is hashed in place of a large blob, or before a small one that begins so."""
+
+
+def large_digest(size: int, root: str) -> str:
+    """The digest of a blob above 8 MiB, from its length in bytes and the Merkle root (hex) over its parts."""
+    return digest_bytes(HEADER + f"parts {PART_SIZE}\nsize {size}\nroot {root}\n".encode())
+
+
+def small_digest(data: bytes | bytearray | memoryview) -> str:
+    """The digest of a blob of at most 8 MiB: plain sha256 but for the few that begin as the text of a large one does."""
+    if bytes(data[: len(HEADER)]) == HEADER:
+        return digest_bytes(HEADER + b"bytes\n" + bytes(data))
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,11 @@ class PartHashes:
     def root(self) -> str:
         """The Merkle root over the parts, in hex."""
         return tlog.root_of(self.leaves).hex()
+
+    @property
+    def certified(self) -> bool:
+        """Whether the digest itself stands for these hashes; not so for a blob under its plain sha256."""
+        return large_digest(self.size, self.root) == self.digest
 
     def span(self, index: int) -> tuple[int, int]:
         """Start and end of a part in the blob."""
@@ -120,85 +142,8 @@ class PartHashes:
         return parts
 
 
-@dataclass(frozen=True, slots=True)
-class Hashed:
-    """What one pass over some bytes gives."""
-
-    digest: str
-    size: int
-    parts: PartHashes | None
-
-
 def leaf_of(data: bytes | bytearray | memoryview) -> bytes:
     """RFC 6962's leaf hash, without copying the data behind the prefix."""
     leaf = hashlib.sha256(b"\x00")
     leaf.update(data)
     return leaf.digest()
-
-
-def hash_bytes(data: bytes) -> Hashed:
-    """Digest, and part hashes above 8 MiB, of bytes in memory."""
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    if len(data) <= PART_SIZE:
-        return Hashed(digest, len(data), None)
-    view = memoryview(data)
-    leaves = tuple(leaf_of(view[start : start + PART_SIZE]) for start in range(0, len(data), PART_SIZE))
-    return Hashed(digest, len(data), PartHashes(digest, len(data), leaves))
-
-
-def hash_stream(source: BinaryIO, sink: Callable[[memoryview], object] | None = None) -> Hashed:
-    """Digest, and part hashes above 8 MiB, of what `source` still holds; each piece is shown to `sink` as well."""
-    head = bytearray(_HEAD)  # most files are small: for them no buffer of a whole part is made
-    filled = _fill(source, memoryview(head))
-    if filled < _HEAD:
-        view = memoryview(head)[:filled]
-        if sink is not None:
-            sink(view)
-        return Hashed(f"sha256:{hashlib.sha256(view).hexdigest()}", filled, None)
-    first = bytearray(PART_SIZE)
-    first[:_HEAD] = head
-    filled = _HEAD + _fill(source, memoryview(first)[_HEAD:])
-    if filled < PART_SIZE:
-        view = memoryview(first)[:filled]
-        if sink is not None:
-            sink(view)
-        return Hashed(f"sha256:{hashlib.sha256(view).hexdigest()}", filled, None)
-    return _hash_large(source, first, sink)
-
-
-def _hash_large(source: BinaryIO, first: bytearray, sink: Callable[[memoryview], object] | None) -> Hashed:
-    whole = hashlib.sha256()
-    leaves: list[Future[bytes]] = []
-    buffers = [first, *(bytearray(PART_SIZE) for _ in range(_BUFFERS - 1))]
-    users: list[tuple[Future[None], Future[bytes]] | None] = [None] * _BUFFERS
-    size, turn, filled = 0, 0, PART_SIZE
-    # The whole digest is sequential, so it has a thread of its own; the leaves have the other.
-    with ThreadPoolExecutor(1) as sequential, ThreadPoolExecutor(1) as parallel:
-        while filled:
-            view = memoryview(buffers[turn])[:filled]
-            leaf = parallel.submit(leaf_of, view)
-            users[turn] = (sequential.submit(whole.update, view), leaf)
-            leaves.append(leaf)
-            size += filled
-            if sink is not None:
-                sink(view)
-            turn = (turn + 1) % _BUFFERS
-            waiting = users[turn]
-            if waiting is not None:  # its buffer is filled again only when both are done with it
-                waiting[0].result()
-                waiting[1].result()
-            filled = _fill(source, memoryview(buffers[turn]))
-    digest = f"sha256:{whole.hexdigest()}"
-    parts = PartHashes(digest, size, tuple(leaf.result() for leaf in leaves)) if size > PART_SIZE else None
-    return Hashed(digest, size, parts)
-
-
-def _fill(source: BinaryIO, view: memoryview) -> int:
-    """Read until the buffer is full or the source is at its end."""
-    filled = 0
-    while filled < len(view):
-        count = source.readinto(view[filled:])  # type: ignore[attr-defined]
-        if not count:
-            break
-        filled += count
-    return filled

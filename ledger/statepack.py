@@ -13,15 +13,14 @@ of the XOR with the tensor of the same path in the state before (`ledger.packing
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ledger.errors import NotFound, Tampered
+from ledger.hashing import hash_bytes
 from ledger.manifest import Manifest, ManifestEntry
 from ledger.packing import MAX_DEPTH, Planes, compress_planes
-from ledger.parts import hash_stream
 from ledger.store import Artifact, Store
 from ledger.tensors import StateManifest, TensorInfo, describe_state, item_size, tensor_digest
 
@@ -113,7 +112,7 @@ def _put_tensor(
     if values.dtype.byteorder == ">":
         values = values.byteswap()
     view = memoryview(values.reshape(-1).view(np.uint8)).cast("B") if values.nbytes else memoryview(b"")
-    hashed = hash_stream(io.BytesIO(view))
+    hashed = hash_bytes(view)
     entry = ManifestEntry(path, hashed.size, hashed.digest, parts=hashed.parts.root if hashed.parts else None)
     if store.blobs.renew(hashed.digest):
         return entry

@@ -29,12 +29,12 @@ from typing import BinaryIO, Final, Literal
 
 from ledger import checkout
 from ledger.blobs import Blobs
-from ledger.digest import parse_digest
+from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.finding import Finding
+from ledger.hashing import Hashed, hash_bytes
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.packing import CHUNK_MAX
-from ledger.parts import Hashed, hash_bytes
 from ledger.statcache import Seen, Snapshot, StatCache
 from ledger.storage.port import Storage
 from ledger.storelayout import BLOBS, PACKED, STAT_CACHE, TREES, digest_of, tree_name
@@ -74,8 +74,12 @@ class Store:
         hashed = self.blobs.put_bytes(data)
         return Artifact(hashed.digest, hashed.size, "blob")
 
-    def put_file(self, path: Path, *, link: bool = False, chunked: bool = False) -> Artifact:
+    def put_file(
+        self, path: Path, *, link: bool = False, chunked: bool = False, plain: bool = False
+    ) -> Artifact:
         """Keep a file of any size; ``chunked`` in pieces that its content cuts (`ledger.packing`), shared with other files.
+
+        With `plain` it is found by its plain sha256 as well, which is another above 8 MiB.
 
         With `link` the store shares the file by a hard link where it can: no byte is copied, the file becomes
         read-only, and whoever changes it in place makes the artifact unreadable (never wrong).
@@ -84,10 +88,11 @@ class Store:
         started = time.time_ns()
         known = self._seen.of(location)
         status = _status(path)
-        if known and known.still(status) and self.blobs.renew(known.digest):
+        again = not plain or status.st_size <= PART_SIZE
+        if again and known and known.still(status) and self.blobs.renew(known.digest):
             return Artifact(known.digest, known.size, "blob")
         chunks = chunked and status.st_size > CHUNK_MAX
-        hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link)
+        hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link, plain=plain)
         self._seen.remember({location: _as_seen(status, hashed)}, started)
         return Artifact(hashed.digest, hashed.size, "blob")
 
@@ -199,8 +204,8 @@ class Store:
     def open_range(self, digest: str, start: int, length: int, *, parts: str | None = None) -> bytes:
         """Some bytes of a blob; above 8 MiB only the parts that they touch are read, each verified.
 
-        `parts` is the Merkle root that a manifest gives for the file; with it the bytes are as sure as the
-        manifest. Without it the record made by the put is used, which shows damage but not a forger of the store.
+        `parts` is the Merkle root that a manifest gives for the file. It is needed only for a blob whose digest is its
+        plain sha256, as older manifests have it: without it such a blob is read as a whole.
         """
         if start < 0 or length < 0:
             raise ValueError(f"a range from {start} of {length} bytes")
@@ -210,7 +215,7 @@ class Store:
         """The list of a tree's files, verified."""
         name = tree_name(digest)
         data = self.blobs.fetch(name, digest)
-        found = hash_bytes(data).digest
+        found = digest_bytes(data)
         if found != digest:
             raise Tampered(
                 "a manifest's bytes differ from its digest",

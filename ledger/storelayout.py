@@ -1,6 +1,6 @@
 """Where the artifact store keeps what: every name below `store/`, in one place.
 
-    store/blobs/sha256/ab/cdef…        the bytes whose sha256 is abcdef…
+    store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (`ledger.parts`)
     store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (`ledger.parts`)
     store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is (`ledger.packing`)
     store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
@@ -9,7 +9,7 @@
     store/quarantine/<seconds>/…       what garbage collection set aside at that time, below its old name
     store/incoming/<64 hex>            a large blob on its way here, resumed after a break
     store/gc.lock                      held while garbage is collected
-    projections/store-stat.sqlite      stat cache; may be deleted at any time
+    projections/store-stat-2.sqlite    stat cache; may be deleted at any time
     projections/scrub.json             how far the last scrub came; may be deleted at any time
 
 Blobs and trees are apart, so that the kind of a digest is known without reading it, and a file that happens
@@ -33,7 +33,7 @@ PINS: Final = "store/pins/"
 QUARANTINE: Final = "store/quarantine/"
 INCOMING: Final = "store/incoming/"
 GC_LOCK: Final = "store/gc.lock"
-STAT_CACHE: Final = "projections/store-stat.sqlite"
+STAT_CACHE: Final = "projections/store-stat-2.sqlite"
 SCRUB_CURSOR: Final = "projections/scrub.json"
 
 

@@ -15,7 +15,6 @@ retried a few times, with growing pauses, before one error says what failed.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import itertools
 import logging
 import os
@@ -30,11 +29,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from ledger.digest import digest_bytes
 from ledger.errors import NotFound, StorageFailed, Tampered, Unavailable
+from ledger.hashing import Hashed, hash_file
 from ledger.manifest import PART_SIZE, Manifest
 from ledger.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
-from ledger.parts import Hashed, PartHashes, hash_stream
+from ledger.parts import PartHashes, small_digest
 from ledger.storage.failure import storage_failed
 from ledger.store import Store
 from ledger.storelayout import BLOBS, INCOMING, PACKED, blob_name
@@ -187,11 +186,13 @@ class _Transfer:
             if packed is None and not self._is_cut(blob, cut):
                 whole.append(blob)
                 continue
-            if packed is None:
-                packed = self._cut(blob, cut_by_content if cut == "content" else cut_by_size)
+            whole_as = packed.chunks[0][0] if isinstance(packed, Chunks) and len(packed.chunks) == 1 else blob.digest
+            if packed is None or (whole_as != blob.digest and self._is_cut(blob, cut)):
+                found = self._cut(whole_as, cut_by_content if cut == "content" else cut_by_size)
+                packed = Chunks(blob.digest, found.size, found.chunks)
                 starts = itertools.accumulate((size for _, size in packed.chunks), initial=0)
                 for (digest, size), start in zip(packed.chunks, starts, strict=False):
-                    pieces.setdefault(digest, _Wanted(digest, size, None, (blob.digest, start)))
+                    pieces.setdefault(digest, _Wanted(digest, size, None, (whole_as, start)))
             elif isinstance(packed, Chunks):
                 pieces |= {digest: _Wanted(digest, size) for digest, size in packed.chunks}
             else:
@@ -266,20 +267,11 @@ class _Transfer:
         into_a_bucket = self._target.storage.local_path(INCOMING + "x") is None
         return cut == "auto" and into_a_bucket and blob.size >= RESUMABLE
 
-    def _cut(self, blob: _Wanted, how: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
-        """The pieces of a blob of the source, which is hashed on the way."""
-        whole = hashlib.sha256()
-
-        def pieces(stream: BinaryIO) -> Iterator[bytes]:
-            for piece in how(stream):
-                whole.update(piece)
-                yield piece
-
-        with self._source.blobs.stream(blob.digest) as stream:
-            packed = chunks_of(blob.digest, stream, pieces)
-        if f"sha256:{whole.hexdigest()}" != blob.digest:
-            self._source.blobs.verified(blob.digest)  # raises, and names the part
-        return packed
+    def _cut(self, digest: str, how: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
+        """The pieces of a blob of the source, which is hashed first; a piece is hashed again when it is sent."""
+        self._source.blobs.verified(digest)
+        with self._source.blobs.stream(digest) as stream:
+            return chunks_of(digest, stream, how)
 
     def _there(self, blob: _Wanted) -> bool:
         return self.retried(self._target, partial(self._has, blob.digest))
@@ -304,7 +296,7 @@ class _Transfer:
             return self._source.blobs.read(blob.digest)
         digest, start = blob.inside
         data = self._source.storage.read_range(blob_name(digest), start, blob.size)
-        if (found := digest_bytes(data)) != blob.digest:
+        if (found := small_digest(data)) != blob.digest:
             raise self._wrong(blob, found)
         return data
 
@@ -336,8 +328,7 @@ class _Transfer:
                     self.retried(self._source, partial(self._receive_part, blob, parts, index, stream))
                 counter.add(0, end - start)
         stream.flush()
-        stream.seek(0)
-        hashed = hash_stream(stream)
+        hashed = hash_file(stream, plain=parts is None or not parts.certified).under(blob.digest)
         if hashed.digest != blob.digest:
             stream.truncate(
                 0

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledger.errors import NotFound, Refused, StorageFailed
+from ledger.hashing import hash_file
 from ledger.manifest import Manifest, ManifestEntry
-from ledger.parts import hash_stream
+from ledger.parts import large_digest
 from ledger.storage.port import TEMPORARY
 
 
@@ -46,15 +47,24 @@ def scan(folder: Path) -> list[Found]:
     return found
 
 
-def describe_tree(folder: Path) -> Manifest:
-    """The manifest that putting `folder` would publish. Every byte is hashed; nothing is stored or remembered."""
+def describe_tree(folder: Path, like: Manifest | None = None) -> Manifest:
+    """The manifest that putting `folder` would publish. Every byte is hashed; nothing is stored or remembered.
+
+    Large files that `like`, an older manifest, names by their plain sha256 are named so here: what is the same, looks it.
+    """
+    plain = {entry.path for entry in like or () if _is_plain(entry)}
     entries = []
     for file in scan(folder):
         with open(file.location, "rb") as stream:
-            hashed = hash_stream(stream)
+            hashed = hash_file(stream, plain=file.path in plain)
         root = hashed.parts.root if hashed.parts else None
-        entries.append(ManifestEntry(file.path, hashed.size, hashed.digest, file.executable, root))
+        digest = hashed.plain or hashed.digest
+        entries.append(ManifestEntry(file.path, hashed.size, digest, file.executable, root))
     return Manifest.of(entries)
+
+
+def _is_plain(entry: ManifestEntry) -> bool:
+    return entry.parts is not None and entry.digest != large_digest(entry.size, entry.parts)
 
 
 def _walk(folder: str, base: str, root: str) -> Iterator[Found]:

@@ -1,7 +1,7 @@
 """An OCI image layout with the files of one output as layers, as `oras` pushes and pulls them.
 
-Image-spec 1.1: `oci-layout`, `index.json`, and blobs by sha256, which is what the store names them by, so each file of
-the artifact is its blob. The artifact type and annotations say whose it is; titles are the paths.
+Image-spec 1.1: `oci-layout`, `index.json`, and blobs by their plain sha256, which is what the store names them by up to
+8 MiB and what is computed here above. The artifact type and annotations say whose it is; titles are the paths.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def write_oci(store: Store, output: Output, dest: Path, *, reference: str) -> st
     layout = open_storage(dest)
     layers = []
     for entry in store.manifest(output.artifact):
-        store.checkout(entry.digest, dest / "blobs" / "sha256" / entry.digest.removeprefix("sha256:"), how="copy")
-        layers.append({"mediaType": "application/octet-stream", "digest": entry.digest, "size": entry.size,
+        digest = store.blobs.plain_sha256(entry.digest)
+        store.checkout(entry.digest, dest / "blobs" / "sha256" / digest.removeprefix("sha256:"), how="copy")
+        layers.append({"mediaType": "application/octet-stream", "digest": digest, "size": entry.size,
                        "annotations": {"org.opencontainers.image.title": entry.path}})
     config = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_bytes(_EMPTY), "size": len(_EMPTY)}
     document = {"schemaVersion": 2, "mediaType": _MANIFEST, "artifactType": ARTIFACT_TYPE, "config": config, "layers": layers,

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from ledger import LedgerError, Store, describe_tree, digest_bytes, open_storage
+from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
 from marin.arithmetic import apply
 from marin.corpus.documents import TRAIN, VALIDATION, read_texts
 from marin.events import Json, Output
@@ -32,13 +32,15 @@ LEAST_SHARD = 1 << 16
 
 
 class DataSetup(msgspec.Struct, frozen=True):
-    """What a worker needs. ``inputs`` holds the recorded outputs, ``outputs`` takes what is made; both on this machine."""
+    """What a worker needs. ``inputs`` holds the recorded outputs, ``outputs`` takes what is made; both on this machine.
+    ``recorded``: the artifact of each step."""
 
     root: str
     run: str
     recipe: Json
     inputs: str
     outputs: str
+    recorded: dict[str, str] = {}
 
 
 class DataJob(msgspec.Struct, frozen=True):
@@ -107,7 +109,8 @@ def replay_data(run: RunView, root: str, store: Store, workers: int, report: Rep
         outputs.mkdir()
         for name in ("corpus", "tokenizer"):
             store.checkout(run.output(name).artifact, inputs / name)
-        setup = DataSetup(place, run.run, run.started.body.recipe, str(inputs), str(outputs))
+        setup = DataSetup(place, run.run, run.started.body.recipe, str(inputs), str(outputs),
+                          {name: step.output.artifact for name, step in run.steps.items()})
         dataset = run.recipe.dataset
         chat = isinstance(dataset, FilesDataset) and bool(dataset.chat)  # has loss masks beside its tokens
         whole = chat or not all((inputs / "corpus" / file).is_file() for file in SPLITS.values())  # a mixture: a cache per part
@@ -170,11 +173,18 @@ class DataWorker:
         step = PIPELINE.step(name)
         sandbox = Sandbox(folder, self._setup.run, self._recipe, self._store, Execution())
         out, result = sandbox.execute(step, {key: Path(self._setup.inputs) / key for key in step.inputs})
-        tree = describe_tree(out)
+        tree = describe_tree(out, self._recorded(name))
         output = Output(kind=result.kind, digest=result.digest or tree.digest, size=result.size or tree.size,
                         artifact=tree.digest)
         return DataAnswer("PASS", output=output, metrics=dict(result.metrics),
                           tables={key: digest_bytes(text.encode()) for key, text in result.tables.items()})
+
+    def _recorded(self, name: str) -> Manifest | None:
+        """The list of the recorded output's files, where it is here."""
+        try:
+            return self._store.manifest(self._setup.recorded[name])
+        except (LedgerError, KeyError):
+            return None
 
     def _encode(self, job: DataJob) -> DataAnswer:
         from marin.training.token_cache import load_tokenizer

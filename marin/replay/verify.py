@@ -421,18 +421,24 @@ class Verification:
 
     def _compare_output(self, name: str, folder: Path, result: StepResult) -> list[str]:
         """What is wrong with a step that was executed again."""
-        view, found = self.run.steps[name], describe_tree(folder)
+        view = self.run.steps[name]
+        recorded = self._recorded(view.output.artifact)
+        found = describe_tree(folder, recorded)
         output = Output(kind=result.kind, digest=result.digest or found.digest, size=result.size or found.size,
                         artifact=found.digest)
         tables = {key: digest_bytes(text.encode()) for key, text in result.tables.items()}
         wrong = compare_step(view, output, dict(result.metrics), tables)
         if wrong and result.digest is None and found.digest != view.output.artifact:
-            try:
-                files = _differing_files(self.store.manifest(view.output.artifact), found)
-            except LedgerError:  # the recorded list is gone: that they differ is known, where is not
-                files = []
+            # Where the recorded list is gone, that they differ is known, and where is not.
+            files = _differing_files(recorded, found) if recorded is not None else []
             wrong += [f"{name}: files that differ: {', '.join(files[:5])}"] if files else []
         return wrong
+
+    def _recorded(self, artifact: str) -> Manifest | None:
+        try:
+            return self.store.manifest(artifact)
+        except LedgerError:
+            return None
 
     def _chain(self, segments: Sequence[TrainSegment]) -> Divergence | None:
         """The first break in the records of the segments; between two stored states, with the tensors that differ."""

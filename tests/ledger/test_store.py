@@ -21,15 +21,37 @@ from ledger import (
     Store,
     Tampered,
     describe_tree,
+    hashing,
 )
+from ledger.hashing import hash_bytes, hash_file, hash_stream
 from ledger.parts import PartHashes
 from ledger.storelayout import STAT_CACHE, blob_name, parts_name, tree_name
 
 BIG = PART_SIZE * 2 + 12345
 
 
+HEADER = b"marin.blob/v1\n"
+
+
 def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def merkle(leaves: list[bytes]) -> bytes:
+    """RFC 6962's tree hash over leaf hashes."""
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1 << (len(leaves) - 1).bit_length() - 1
+    return hashlib.sha256(b"\x01" + merkle(leaves[:split]) + merkle(leaves[split:])).digest()
+
+
+def identity(data: bytes) -> str:
+    """The digest of a blob as SPEC.md has it, by hashlib alone."""
+    if len(data) <= PART_SIZE:
+        return sha256(HEADER + b"bytes\n" + data if data.startswith(HEADER) else data)
+    parts = [data[start : start + PART_SIZE] for start in range(0, len(data), PART_SIZE)]
+    root = merkle([hashlib.sha256(b"\x00" + part).digest() for part in parts])
+    return sha256(HEADER + b"parts 8388608\nsize %d\nroot %s\n" % (len(data), root.hex().encode()))
 
 
 @pytest.fixture(params=["posix", "memory"])
@@ -74,10 +96,10 @@ def corrupt(store: Store, name: str, at: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, PART_SIZE - 1, PART_SIZE, PART_SIZE + 1, BIG])
-def test_bytes_and_files_come_back_under_their_plain_sha256(store: Store, tmp_path: Path, size: int) -> None:
+def test_bytes_and_files_come_back_under_their_digest(store: Store, tmp_path: Path, size: int) -> None:
     data = hashlib.shake_128(str(size).encode()).digest(size)
     artifact = store.put_bytes(data)
-    assert (artifact.digest, artifact.size, artifact.kind) == (sha256(data), size, "blob")
+    assert (artifact.digest, artifact.size, artifact.kind) == (identity(data), size, "blob")
     (tmp_path / "file").write_bytes(data)
     assert store.put_file(tmp_path / "file") == artifact == store.artifact(artifact.digest)
     assert store.read(artifact.digest) == data
@@ -95,7 +117,7 @@ def test_a_tree_is_its_manifest(store: Store, folder: Path, big: bytes) -> None:
     assert artifact.kind == store.kind(artifact.digest) == "tree"
     assert [e.path for e in manifest] == ["a.txt", "empty", "same.txt", "sub/big.bin", "sub/deep/run.sh"]
     assert [e.executable for e in manifest] == [False] * 4 + [True]
-    assert manifest.entry("sub/big.bin").digest == sha256(big)
+    assert manifest.entry("sub/big.bin").digest == identity(big)
     assert artifact.size == manifest.size == 5 + 5 + len(big) + 10
     assert store.put_tree(folder) == artifact
     assert store.verify(artifact.digest) == [] == list(store.verify_all())
@@ -112,7 +134,7 @@ def test_both_drivers_give_the_same_digests(folder: Path, tmp_path: Path) -> Non
 @given(st.integers(0, BIG + 10), st.integers(0, PART_SIZE + 100))
 def test_ranges_are_those_of_the_bytes(big: bytes, start: int, length: int) -> None:
     store = _shared_store(big)
-    digest = sha256(big)
+    digest = identity(big)
     root = store.blobs.parts(digest)
     assert root is not None
     assert store.open_range(digest, start, length) == big[start : start + length]
@@ -144,7 +166,7 @@ def test_a_flipped_byte_is_named_with_its_part_and_other_parts_stay_readable(
     assert "sub/big.bin" in store.verify(tree.digest)[0].where
     for whole in (
         lambda: store.read(entry.digest),
-        lambda: store.open(entry.digest),
+        lambda: store.open(entry.digest).read(),
         lambda: store.blobs.verified(entry.digest),
     ):
         with pytest.raises(Tampered, match=f"part {part} "):
@@ -383,18 +405,91 @@ def test_a_file_that_changes_while_it_is_put_is_refused(
     source.write_bytes(big)
     import ledger.blobs as blobs
 
-    real = blobs.hash_stream
-
-    def slow(stream, sink=None):
-        hashed = real(stream, sink)
+    def slow(stream, into=None, plain=False):
+        hashed = hash_file(stream, into=into, plain=plain)
         source.write_bytes(big + b"more")
         return hashed
 
-    monkeypatch.setattr(blobs, "hash_stream", slow)
+    monkeypatch.setattr(blobs, "hash_file", slow)
     for link in (False, True):
         with pytest.raises(Conflict, match="changed while"):
             local.put_file(source, link=link)
     assert list(local.digests()) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("size", [0, 1, PART_SIZE - 1, PART_SIZE, PART_SIZE + 1, 2 * PART_SIZE, BIG])
+def test_every_way_of_hashing_gives_the_same(
+    tmp_path: Path, big: bytes, size: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashing, "threads", lambda: count)
+    data, path, seen = big[:size], tmp_path / "data", bytearray()
+    path.write_bytes(data)
+    for plain in (False, True):
+        expected = hash_bytes(data, plain=plain)
+        assert (expected.digest, expected.size) == (identity(data), size)
+        assert expected.plain == (sha256(data) if plain and size > PART_SIZE else None)
+        with open(path, "rb") as stream, open(tmp_path / "copy", "w+b") as copy:
+            assert hash_file(stream, plain=plain) == expected
+            assert hash_file(stream, into=copy, plain=plain) == expected
+            copy.flush()
+            assert (tmp_path / "copy").read_bytes() == data
+        seen.clear()
+        with open(path, "rb", buffering=0) as raw:
+            assert hash_stream(raw, seen.extend, plain=plain) == expected  # type: ignore[arg-type]
+        assert seen == data
+
+
+def test_no_small_blob_has_the_digest_of_a_large_one(store: Store, big: bytes) -> None:
+    """The text that is hashed in place of a large blob, and the text of that text, are blobs of their own."""
+    large = store.put_bytes(big)
+    root = store.blobs.parts(large.digest)
+    assert root is not None
+    text = HEADER + f"parts {PART_SIZE}\nsize {BIG}\nroot {root.root}\n".encode()
+    assert sha256(text) == large.digest
+    for data in (text, HEADER, HEADER + b"bytes\n", HEADER + b"bytes\n" + text):
+        small = store.put_bytes(data)
+        assert small.digest == identity(data) not in (large.digest, sha256(data))
+        assert store.read(small.digest) == data
+    assert store.read(large.digest) == big
+    assert list(store.verify_all()) == []
+    store.storage.remove(blob_name(large.digest), parts_name(large.digest))
+    store.storage.create(blob_name(large.digest), text)
+    with pytest.raises(Tampered):
+        store.read(large.digest)
+    assert len(store.verify(large.digest)) == 1
+
+
+def test_a_large_blob_that_begins_as_a_text_has_no_plain_name(store: Store) -> None:
+    data = HEADER + b"bytes\n" + b"x" * PART_SIZE
+    store.storage.create(blob_name(sha256(data)), data)
+    assert len(store.verify(sha256(data))) == 1, "it would be the name of a small blob"
+    assert store.put_bytes(data[len(HEADER) + 6 :]).digest == sha256(data[len(HEADER) + 6 :])
+
+
+def test_a_large_file_is_found_by_its_plain_sha256_if_that_is_asked_for(
+    store: Store, tmp_path: Path, big: bytes
+) -> None:
+    (tmp_path / "big").write_bytes(big)
+    assert not store.has(sha256(big))
+    artifact = store.put_file(tmp_path / "big", plain=True)
+    assert artifact.digest == identity(big)
+    assert store.artifact(sha256(big)).size == BIG
+    for digest in (artifact.digest, sha256(big)):
+        assert store.read(digest) == big
+        assert store.open_range(digest, PART_SIZE - 1, 3) == big[PART_SIZE - 1 : PART_SIZE + 2]
+        with store.open(digest) as stream:
+            assert stream.read() == big
+        store.checkout(digest, tmp_path / digest[7:])
+        assert (tmp_path / digest[7:]).read_bytes() == big
+        assert store.blobs.plain_sha256(digest) == sha256(big)
+    assert list(store.verify_all()) == []
+    assert sum(store.storage.size(name) for name in store.storage.list("store/")) < BIG + 2000, "kept once"
+    corrupt(store, blob_name(artifact.digest), PART_SIZE + 5)
+    with pytest.raises(Tampered, match="part 1"):
+        store.read(artifact.digest)
+    with pytest.raises(Tampered):
+        store.read(sha256(big))
 
 
 def test_a_read_only_store_reads_and_writes_nothing(local: Store, folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,236 @@
+"""Hashing blobs as fast as the machine allows: the parts of a large one by as many threads as there are processors.
+
+    hash_bytes(data)      what is in memory
+    hash_file(stream)     a regular file: each thread reads a part of its own, and copies it on the way where that is asked for
+    hash_stream(stream)   anything else: one thread reads, the others hash
+
+``plain`` asks for the plain sha256 of a large blob as well. That is sequential, and about half as fast on two processors.
+`ledger.parts` says what the hashes are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Final
+
+from ledger.manifest import PART_SIZE
+from ledger.parts import HEADER, PartHashes, large_digest, leaf_of, small_digest
+
+MOST_THREADS: Final = 16
+_STREAM_THREADS: Final = 6
+"""Each holds a part in memory, and no stream is faster than these."""
+_HEAD: Final = 64 * 1024
+_BLOCK: Final = 256 * 1024
+"""What a thread reads at once: little enough to be in its processor's cache when it is hashed."""
+
+Plain = bool | Callable[[], bool]
+"""Whether the plain sha256 is wanted too; asked only for a blob above 8 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """What one pass over some bytes gives; ``plain`` their plain sha256, where that is another and was asked for."""
+
+    digest: str
+    size: int
+    parts: PartHashes | None
+    plain: str | None = None
+
+    def under(self, digest: str) -> Hashed:
+        """The same under the name that it is asked for by, if that is one of the two it has; unchanged if not."""
+        if digest != self.plain or self.parts is None:
+            return self
+        return Hashed(digest, self.size, replace(self.parts, digest=digest), digest)
+
+
+class _Changed(Exception):
+    """A file has another length than a moment ago."""
+
+
+def threads() -> int:
+    """How many threads hash one blob: one for each processor that this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST_THREADS, count))
+
+
+def hash_bytes(data: bytes | memoryview, *, plain: Plain = False) -> Hashed:
+    """Digest, and part hashes above 8 MiB, of bytes in memory."""
+    view = memoryview(data)
+    if len(view) <= PART_SIZE:
+        return Hashed(small_digest(data), len(view), None)
+    pieces = (view[start : start + PART_SIZE] for start in range(0, len(view), PART_SIZE))
+    with ThreadPoolExecutor(threads()) as pool:
+        whole = pool.submit(hashlib.sha256, view) if _wanted(plain, view) else None
+        leaves = tuple(pool.map(leaf_of, pieces))
+        return _large(len(view), leaves, whole.result().hexdigest() if whole else None)
+
+
+def hash_file(stream: BinaryIO, *, into: BinaryIO | None = None, plain: Plain = False) -> Hashed:
+    """Digest, and part hashes above 8 MiB, of a regular file from its beginning; its bytes are copied to `into`."""
+    source = stream.fileno()
+    size = os.fstat(source).st_size
+    if size > PART_SIZE and not _wanted(plain, os.pread(source, len(HEADER), 0)):
+        try:
+            leaves = _hash_parts(source, size, None if into is None else into.fileno())
+            return _large(size, leaves, None)
+        except _Changed:
+            pass  # somebody writes to it: take it as it comes
+    stream.seek(0)
+    if into is not None:
+        into.seek(0)
+        into.truncate()
+    return hash_stream(stream, None if into is None else into.write, plain=plain)
+
+
+def hash_stream(
+    source: BinaryIO, sink: Callable[[memoryview], object] | None = None, *, plain: Plain = False
+) -> Hashed:
+    """Digest, and part hashes above 8 MiB, of what `source` still holds; each piece is shown to `sink` as well."""
+    head = bytearray(_HEAD)  # most files are small: for them no buffer of a whole part is made
+    filled = _fill(source, memoryview(head))
+    first = head
+    if filled == _HEAD:
+        first = bytearray(PART_SIZE)
+        first[:_HEAD] = head
+        filled = _HEAD + _fill(source, memoryview(first)[_HEAD:])
+        if filled == PART_SIZE:
+            return _hash_large(source, first, sink, plain)
+    view = memoryview(first)[:filled]
+    if sink is not None:
+        sink(view)
+    return Hashed(small_digest(view), filled, None)
+
+
+def _hash_parts(source: int, size: int, into: int | None) -> tuple[bytes, ...]:
+    """The leaf hash of each part of a file; every thread takes the next part that nobody has."""
+    count = -(-size // PART_SIZE)
+    leaves: list[bytes] = [b""] * count
+    following = itertools.count()
+    failed = False
+
+    def work() -> None:
+        nonlocal failed
+        buffer = memoryview(bytearray(_BLOCK))
+        try:
+            while not failed and (index := next(following)) < count:
+                end = min(size, (index + 1) * PART_SIZE)
+                leaves[index] = _hash_span(source, index * PART_SIZE, end, buffer, into)
+        except BaseException:
+            failed = True  # the others need not finish
+            raise
+
+    with ThreadPoolExecutor(min(threads(), count)) as pool:
+        for job in [pool.submit(work) for _ in range(min(threads(), count))]:
+            job.result()
+    if os.fstat(source).st_size != size:
+        raise _Changed
+    return tuple(leaves)
+
+
+def _hash_span(source: int, start: int, end: int, buffer: memoryview, into: int | None) -> bytes:
+    leaf = hashlib.sha256(b"\x00")
+    while start < end:
+        count = os.preadv(source, [buffer[: min(_BLOCK, end - start)]], start)
+        if not count:
+            raise _Changed
+        block = buffer[:count]
+        leaf.update(block)
+        if into is not None:
+            _write(into, block, start)
+        start += count
+    return leaf.digest()
+
+
+def _hash_large(
+    source: BinaryIO, first: bytearray, sink: Callable[[memoryview], object] | None, plain: Plain
+) -> Hashed:
+    """A part in each buffer: read here, hashed by the pool, and filled again when all are done with it."""
+    following = _Reader(source)
+    filled = PART_SIZE
+    more = following.byte()  # exactly one part is a small blob
+    if not more:
+        view = memoryview(first)
+        if sink is not None:
+            sink(view)
+        return Hashed(small_digest(view), PART_SIZE, None)
+    whole = hashlib.sha256() if _wanted(plain, memoryview(first)) else None
+    workers = min(threads(), _STREAM_THREADS)
+    free = deque([bytearray(PART_SIZE) for _ in range(workers)])
+    used: deque[tuple[bytearray, Future[bytes], Future[None] | None]] = deque()
+    leaves: list[Future[bytes]] = []
+    size, buffer = 0, first
+    # The plain digest is sequential, so it has a thread of its own.
+    with ThreadPoolExecutor(1) as sequential, ThreadPoolExecutor(workers) as parallel:
+        while filled:
+            view = memoryview(buffer)[:filled]
+            leaf = parallel.submit(leaf_of, view)
+            used.append((buffer, leaf, sequential.submit(whole.update, view) if whole else None))
+            leaves.append(leaf)
+            size += filled
+            if sink is not None:
+                sink(view)
+            if not free:
+                done, first_leaf, update = used.popleft()
+                first_leaf.result()
+                if update is not None:
+                    update.result()
+                free.append(done)
+            buffer = free.popleft()
+            filled = following.fill(memoryview(buffer))
+        hashes = tuple(leaf.result() for leaf in leaves)
+    return _large(size, hashes, whole.hexdigest() if whole else None)
+
+
+class _Reader:
+    """A stream that can be asked whether there is more."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._ahead = bytearray()
+
+    def byte(self) -> bool:
+        ahead = bytearray(1)
+        self._ahead = ahead[: _fill(self._source, memoryview(ahead))]
+        return bool(self._ahead)
+
+    def fill(self, view: memoryview) -> int:
+        ahead = len(self._ahead)
+        view[:ahead] = self._ahead
+        self._ahead = bytearray()
+        return ahead + _fill(self._source, view[ahead:])
+
+
+def _large(size: int, leaves: tuple[bytes, ...], plain: str | None) -> Hashed:
+    unnamed = PartHashes(f"sha256:{'0' * 64}", size, leaves)
+    digest = large_digest(size, unnamed.root)
+    return Hashed(digest, size, replace(unnamed, digest=digest), f"sha256:{plain}" if plain else None)
+
+
+def _wanted(plain: Plain, start: bytes | memoryview) -> bool:
+    """Whether to take the plain sha256. It never names a large blob that begins as the text of one does."""
+    if bytes(start[: len(HEADER)]) == HEADER:
+        return False
+    return plain() if callable(plain) else plain
+
+
+def _fill(source: BinaryIO, view: memoryview) -> int:
+    """Read until the buffer is full or the source is at its end."""
+    filled = 0
+    while filled < len(view):
+        count = source.readinto(view[filled:])  # type: ignore[attr-defined]
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+def _write(descriptor: int, block: memoryview, offset: int) -> None:
+    while block:
+        count = os.pwrite(descriptor, block, offset)
+        block, offset = block[count:], offset + count

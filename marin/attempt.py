@@ -49,7 +49,12 @@ class Workplace:
     @classmethod
     def of(cls, local: Path, step: str, identity: str) -> Workplace:
         """The workplace of the step with this identity, in a root's local folder."""
-        return cls(local / "work" / f"{step}-{parse_digest(identity).hex()[:32]}")
+        return cls(local / cls.name(step, identity))
+
+    @staticmethod
+    def name(step: str, identity: str) -> str:
+        """Where it lies in a root's local folder."""
+        return f"work/{step}-{parse_digest(identity).hex()[:32]}"
 
     @property
     def out(self) -> Path:

@@ -15,6 +15,7 @@ import json
 import logging
 import secrets
 import time
+from array import array
 from base64 import b32encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,16 +27,16 @@ from pathlib import Path
 
 from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin import events
-from marin.attempt import Workplace
 from marin.environment import available_cores
 from marin.errors import Paused, UsageError
 from marin.events import Output
 from marin.graph.graph import Graph, Node
 from marin.graph.lease import Claimant, Holder, utc_now
 from marin.graph.memory import Memory
-from marin.graph.planning import Action, Planner, Settled
+from marin.graph.planning import Planner
 from marin.graph.progress import Progress
 from marin.graph.record import Failure, Options, Outcome, Record, Work
+from marin.graph.settled import Action, Settled
 from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
 from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
@@ -52,6 +53,10 @@ log = logging.getLogger(__name__)
 
 BATCH = 256
 """How many steps of this process share one commit."""
+WINDOW = 4 * BATCH
+"""How many steps are looked up ahead of their execution at most, and how many small values are kept for those that read them."""
+LARGEST_KEPT = 4096
+"""Bytes of a value that is kept."""
 POLL_SECONDS = 0.5
 """How often the ledger is asked whether another executor is done."""
 LONGEST_WAIT_SECONDS = 20.0
@@ -69,10 +74,12 @@ def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options
         KeyboardInterrupt: asked to stop; what was done is recorded and claims are given back.
     """
     root.signer()  # a missing or wrong key is said before hours of work, not after
-    execution = _Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
+    execution = Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
     with Interruption() as interruption:
+        execution.plan()
         try:
-            return execution.run()
+            execution.run()
+            return execution.end()
         except KeyboardInterrupt:
             with interruption.shield():
                 execution.abandon()
@@ -80,7 +87,10 @@ def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options
 
 
 @dataclass
-class _Execution:
+class Execution:
+    """One execution: :meth:`plan`, :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of steps: of
+    one that has its output the ledger keeps everything, and a private file what its dependents ask for."""
+
     graph: Graph
     root: Root
     file: Path | None
@@ -91,42 +101,46 @@ class _Execution:
     claimed: dict[str, Work] = field(default_factory=dict)
     id: str = field(default_factory=lambda: _new_id())
 
-    def run(self) -> Outcome:
-        """Everything."""
+    def plan(self) -> None:
+        """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is executed."""
         self.memory = Memory.of(self.root)
         self.planner = Planner(self.graph, self.root, self.memory)
         self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
         self.renewed = utc_now()
+        self.local = str(self.root.local)
         self.values: dict[str, bytes] = {}
-        self.waiting = {address: len({target for target, _ in node.inputs.values()})
-                        for address, node in self.graph.nodes.items()}
+        nodes = self.graph.nodes
+        self.waiting, self.depth = array("I", [0]) * len(nodes), array("I", [0]) * len(nodes)
+        for node in nodes.values():  # how many outputs a node waits for, and how many steps the longest way to it has
+            self.waiting[node.number] = len(node.targets)
+            self.depth[node.number] = 1 + max((self.depth[nodes[target].number] for target in node.targets), default=0)
         self.unsteady: list[str] = []
-        self.ready = deque(address for address, count in self.waiting.items() if not count)
+        self.ready = deque(address for address, node in nodes.items() if not self.waiting[node.number])
+        self.ends = self.graph.ends
         self.todo: deque[Work] = deque()
-        self.depth: dict[str, int] = {}
-        for address, node in self.graph.nodes.items():
-            self.depth[address] = 1 + max((self.depth[target] for target, _ in node.inputs.values()), default=0)
+        self.elsewhere: list[Work] = []
+
+    def run(self) -> None:
+        """Bring every step to its output, or to its failure."""
         self.jobs: JobRunner | None = None
         with ExitStack() as stack, Progress(len(self.graph.nodes)) as self.progress:
             self.stack = stack
-            while self.ready or self.todo or self.running:
+            while self.ready or self.todo or self.running or self.elsewhere:
                 self._look_up()
                 if self._call_here() or self._start_jobs():
                     continue
                 self._wait()
-        broken = any(not failure.because and not failure.paused for failure in self.failures.values())
-        return self._end("failed" if broken else "interrupted" if self.failures else "completed")
 
     # What is settled already
 
     def _look_up(self) -> None:
-        """Settle what has a result; put on the list what must be executed."""
-        while self.ready:
+        """Settle what has a result; put on the list what must be executed, a window of it."""
+        while self.ready and len(self.todo) < WINDOW:
             address = self.ready.popleft()
             node = self.graph.nodes[address]
             try:
                 inputs = self.planner.given(node)
-                identity = self.planner.identity(node)
+                identity = self.planner.identity(node, inputs)
                 hit = None if self._is_forced(node) else self.planner.hit(node, identity)
             except LedgerError as error:
                 self._fail(address, str(error))
@@ -147,9 +161,10 @@ class _Execution:
     def _settle(self, settled: Settled) -> None:
         self.planner.settle(settled)
         self.progress.settled(settled.address, settled.action, settled.seconds)
-        for address in self.graph.dependents[settled.address]:
-            self.waiting[address] -= 1
-            if not self.waiting[address] and address not in self.failures:
+        for address in self.graph.dependents(settled.address):
+            number = self.graph.nodes[address].number
+            self.waiting[number] -= 1
+            if not self.waiting[number] and address not in self.failures:
                 self.ready.append(address)
 
     def _fail(self, address: str, error: str, because: str = "", *, paused: bool = False) -> None:
@@ -159,7 +174,7 @@ class _Execution:
         self.progress.failed(address, error, because, paused=paused)
         front = [address]
         while front:
-            for dependent in self.graph.dependents[front.pop()]:
+            for dependent in self.graph.dependents(front.pop()):
                 if dependent not in self.failures:
                     ended = "paused" if paused else "failed"
                     self.failures[dependent] = Failure(dependent, f"it needs {address}, which {ended}", address)
@@ -169,7 +184,7 @@ class _Execution:
     # Claims
 
     def _claim(self, wanted: Sequence[Work]) -> list[Work]:
-        """Claim what nobody else is at work on and nobody has finished meanwhile; the rest goes back on the list."""
+        """Claim what nobody else is at work on and nobody has finished meanwhile; the rest waits for whoever has it."""
         while True:
             free, over = self._free(wanted)
             if not free:
@@ -181,6 +196,7 @@ class _Execution:
                 self._append([*self.record.beginning(), *drafts])
             except Conflict:
                 self.memory.refresh()
+                wanted = free  # the others are settled by now, or somebody else's
                 continue
             self.record.begun = True
             for work in free:
@@ -195,7 +211,7 @@ class _Execution:
             if hit is not None:
                 self._settle(hit)
             elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
-                self.todo.append(work)
+                self.elsewhere.append(work)
                 self.progress.held(work.node.address, holder.executor)
             else:
                 if holder is not None and holder.executor != self.claimant.executor:
@@ -235,7 +251,7 @@ class _Execution:
         return not isinstance(node.step.fn, StepDefinition) and (node.step.resources.in_process or self.file is None)
 
     def _call(self, work: Work) -> Made | LedgerError:
-        room = Room(Workplace.of(self.root.local, "step", work.identity.digest), self.planner.store, self.values)
+        room = Room(self.local, work.identity.digest, self.planner.store, self.values)
         tries = work.node.step.resources.retries + 1
         while True:
             tries -= 1
@@ -255,7 +271,7 @@ class _Execution:
         """Start what fits. Whether anything was started."""
         room = self._room()
         chosen: list[Work] = []
-        for work in sorted(self.todo, key=lambda work: -self.depth[work.node.address]):  # results before more beginnings
+        for work in sorted(self.todo, key=lambda work: -self.depth[work.node.number]):  # results before more beginnings
             if self._is_here(work.node):
                 continue
             needs = work.node.step.resources
@@ -338,10 +354,11 @@ class _Execution:
     def _wait(self) -> None:
         """Until a job is done, or another executor is."""
         if not self.running:
-            if self.todo:
-                self._wait_for_others()
+            if self.elsewhere:
+                time.sleep(POLL_SECONDS)
+                self._look_elsewhere()
             return
-        timeout = POLL_SECONDS if self.todo else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
+        timeout = POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: list[tuple[Work, Made | Settled | LedgerError]] = []
         for future in [future for future in self.running if future in done]:
@@ -353,15 +370,14 @@ class _Execution:
                 finished.append((work, result))
         self._record(finished)
         self._renew()
-        if self.todo and not done:
-            self.memory.refresh()
+        if self.elsewhere and not done:
+            self._look_elsewhere()
 
-    def _wait_for_others(self) -> None:
-        """Nothing to do here but to see what the other executors have done."""
-        time.sleep(POLL_SECONDS)
+    def _look_elsewhere(self) -> None:
+        """What have the other executors done? A result of theirs is a hit, a claim that ended is ours to take."""
         self.memory.refresh()
-        waiting, self.todo = list(self.todo), deque()
-        for work in waiting:  # a result of theirs is a hit; a claim that ended is ours to take
+        waiting, self.elsewhere = self.elsewhere, []
+        for work in waiting:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
             if hit is not None:
                 self._settle(hit)
@@ -450,12 +466,14 @@ class _Execution:
         return True
 
     def _remember_values(self, blobs: Mapping[str, bytes]) -> None:
-        if len(self.values) > 50_000:
-            self.values.clear()
-        self.values.update((digest, data) for digest, data in blobs.items() if len(data) <= 4096)
+        self.values.update((digest, data) for digest, data in blobs.items() if len(data) <= LARGEST_KEPT)
+        for digest in list(islice(self.values, max(0, len(self.values) - WINDOW))):
+            del self.values[digest]
 
-    def _end(self, outcome: str) -> Outcome:
+    def end(self, outcome: str = "") -> Outcome:
         """Record how it ended; an execution in which nothing happened leaves no trace."""
+        broken = any(not failure.because and not failure.paused for failure in self.failures.values())
+        outcome = outcome or ("failed" if broken else "interrupted" if self.failures else "completed")
         drafts = self.record.ending(outcome, self.failures)
         if not drafts:
             return Outcome("", self.planner.settled, self.failures, -1, self._unsteady())
@@ -463,8 +481,9 @@ class _Execution:
 
     def _unsteady(self) -> list[str]:
         """Steps found not to be deterministic, now or before."""
-        known = [item.address for item in self.planner.settled.values() if self.memory.unsteady(item.identity)]
-        return sorted({*self.unsteady, *known})
+        known = {identity for identity in self.memory.checks if self.memory.unsteady(identity)}
+        named = [item.address for item in self.planner.settled.values() if item.identity in known] if known else []
+        return sorted({*self.unsteady, *named})
 
     def abandon(self) -> None:
         """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""
@@ -474,7 +493,7 @@ class _Execution:
                 self._append_ours(lambda: [self.claimant.release(self.memory.claims, mine)], [])
                 self.claimed.clear()
             if self.record.begun:
-                self._end("interrupted")
+                self.end("interrupted")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)
 

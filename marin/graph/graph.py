@@ -7,31 +7,43 @@ is named with the whole circle.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.graph.closure import closure_of
 from marin.graph.identity import config_of, step_name
+from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted, Ref, Step
 from marin.steps import StepDefinition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A step in its graph: ``inputs`` name the address of another node and a file in its output ("" for all of it)."""
+    """A step in its graph, and which one it is in the graph's order."""
 
     step: Step
-    inputs: Mapping[str, tuple[str, str]]
+    number: int
 
     @property
     def address(self) -> str:
         """The readable name."""
         return self.step.name
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, str]]:
+        """By name the address of another node, and a file in its output ("" for all of it)."""
+        return {name: _target(value) for name, value in self.step.inputs.items()}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The addresses of the inputs, once each."""
+        return tuple(dict.fromkeys(step.name for step in _inputs(self.step)))
 
 
 @dataclass(frozen=True)
@@ -56,30 +68,43 @@ class Graph:
                              cure="list the steps that are wanted")
         nodes: dict[str, Node] = {}
         for step in _in_order(ends):
-            node = Node(step, {key: _target(value) for key, value in step.inputs.items()})
             present = nodes.get(step.name)
             if present is None:
-                nodes[step.name] = node
-            elif present.step is not step and (difference := _difference(present, node)):
+                nodes[step.name] = Node(step, len(nodes))
+            elif present.step is not step and (difference := _difference(present, Node(step, present.number))):
                 raise UsageError("two steps have one name and are not the same", where=f"{name}: {step.name}",
                                  expected="one identity", found=f"they differ in {difference}", cure="rename one of them")
         for node in nodes.values():
             code_of(node.step)  # a function that no other process could find is refused before anything is executed
         return cls(name, nodes)
 
-    @cached_property
-    def dependents(self) -> Mapping[str, tuple[str, ...]]:
-        """Which nodes take a node's output, by address."""
-        found: dict[str, list[str]] = {address: [] for address in self.nodes}
-        for node in self.nodes.values():
-            for address in dict.fromkeys(target for target, _ in node.inputs.values()):
-                found[address].append(node.address)
-        return {address: tuple(items) for address, items in found.items()}
+    def dependents(self, address: str) -> tuple[str, ...]:
+        """Which nodes take a node's output."""
+        starts, takers, order = self._taken
+        number = self.nodes[address].number
+        return tuple(order[taker] for taker in takers[starts[number] : starts[number + 1]])
 
-    @property
+    @cached_property
     def ends(self) -> tuple[str, ...]:
         """The nodes whose output no other takes."""
-        return tuple(address for address, items in self.dependents.items() if not items)
+        return tuple(address for address in self.nodes if not self.dependents(address))
+
+    @cached_property
+    def _taken(self) -> tuple[array[int], array[int], tuple[str, ...]]:
+        """The edges as compressed sparse rows: where the takers of each node start, the takers of all, their addresses."""
+        starts = array("I", bytes(array("I").itemsize * (len(self.nodes) + 1)))
+        for node in self.nodes.values():
+            for target in node.targets:
+                starts[self.nodes[target].number + 1] += 1
+        for number in range(len(self.nodes)):
+            starts[number + 1] += starts[number]
+        free, takers = starts[:], array("I", bytes(starts.itemsize * starts[-1]))
+        for node in self.nodes.values():
+            for target in node.targets:
+                number = self.nodes[target].number
+                takers[free[number]] = node.number
+                free[number] += 1
+        return starts, takers, tuple(self.nodes)
 
     def only(self, pattern: str) -> Graph:
         """The nodes whose address contains a match of ``pattern``, and what they depend on."""
@@ -94,12 +119,16 @@ class Graph:
                              found=pattern, cure=f"did you mean {near[0]}?" if near else "see them with --dry-run")
         for address in reversed(list(self.nodes)):
             if address in wanted:
-                wanted.update(target for target, _ in self.nodes[address].inputs.values())
-        return Graph(self.name, {address: node for address, node in self.nodes.items() if address in wanted})
+                wanted.update(self.nodes[address].targets)
+        kept = [node.step for address, node in self.nodes.items() if address in wanted]
+        return Graph(self.name, {step.name: Node(step, number) for number, step in enumerate(kept)})
 
     def declaration(self) -> str:
         """Digest of what the graph says: addresses, configurations, functions, edges."""
-        return canonical_digest([_declared(node) for node in self.nodes.values()])
+        hasher = hashlib.sha256()
+        for piece in canonical_list(_declared(node) for node in self.nodes.values()):
+            hasher.update(piece)
+        return f"sha256:{hasher.hexdigest()}"
 
 
 def _in_order(ends: Sequence[Step]) -> Iterator[Step]:
@@ -150,7 +179,7 @@ def _difference(one: Node, other: Node) -> str:
     if config_of(one.step) != config_of(other.step):
         mine, theirs = config_of(one.step), config_of(other.step)
         return ", ".join(f"config.{key}" for key in sorted({*mine, *theirs}) if mine.get(key) != theirs.get(key))
-    if dict(one.inputs) != dict(other.inputs):
+    if one.inputs != other.inputs:
         return "their inputs"
     return "what they are pinned to" if one.step.override != other.step.override else ""
 

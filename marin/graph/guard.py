@@ -43,7 +43,7 @@ _installed = False
 
 
 @contextmanager
-def confined(address: str, folders: Sequence[Path]) -> Iterator[None]:
+def confined(address: str, folders: Sequence[str | Path]) -> Iterator[None]:
     """While entered, this thread may write below ``folders`` only.
 
     Raises:

@@ -8,56 +8,27 @@ from the content of its inputs, so they are known when those are settled, and no
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from ledger import LedgerError, Store
 from marin.code import code_folder, files_digest, lock_digest
 from marin.errors import MissingEvidence
-from marin.events import Output, StepCompleted
+from marin.events import Output
 from marin.graph.arms import Arm, arms_of, bound
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
 from marin.graph.memory import Memory, Wholeness
+from marin.graph.settled import Action, Settled, Settlements
 from marin.graph.step import Adopted, Pinned
 from marin.graph.work import Given, file_digest
 from marin.plan import CodeIdentity
 from marin.recipe import Recipe
 from marin.root import Root
-from marin.runs import Fact
 from marin.steps import StepDefinition
 
 log = logging.getLogger(__name__)
-
-Action = Literal["executed", "cached", "pinned", "adopted"]
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run or
-    its graph."""
-
-    address: str
-    step: str
-    action: Action
-    identity: str
-    output: Output
-    metrics: Mapping[str, float]
-    run: str
-    completed_at: int
-    seconds: float = 0.0
-    tables: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, address: str, action: Action, fact: Fact[StepCompleted]) -> Settled:
-        """The result that an event records."""
-        body = fact.body
-        metrics = {name: float.fromhex(value) for name, value in body.metrics.items()}
-        return cls(address, body.step, action, body.identity, body.output, metrics, body.run, fact.index, body.seconds,
-                   dict(body.tables))
-
 
 @dataclass
 class Planner:
@@ -66,7 +37,9 @@ class Planner:
     graph: Graph
     root: Root
     memory: Memory
-    settled: dict[str, Settled] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.settled = Settlements(self.graph)
 
     @cached_property
     def store(self) -> Store:
@@ -122,9 +95,9 @@ class Planner:
             return recipe
         return bound(recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest)
 
-    def identity(self, node: Node) -> Identity:
-        """What the step is, now that its inputs are settled."""
-        inputs = {name: given.digest for name, given in self.given(node).items()}
+    def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
+        """What the step is, now that its inputs are settled; ``given`` if they were asked for already."""
+        inputs = {name: item.digest for name, item in (self.given(node) if given is None else given).items()}
         return identify(node.step, inputs, self.code, self.recipe(node))
 
     def hit(self, node: Node, identity: Identity) -> Settled | None:
@@ -147,7 +120,7 @@ class Planner:
 
     def settle(self, settled: Settled) -> None:
         """Remember an output, for whoever depends on it."""
-        self.settled[settled.address] = settled
+        self.settled.add(settled)
 
     def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> Settled:
         try:
@@ -160,20 +133,12 @@ class Planner:
             raise MissingEvidence(f"a step is {action}, and its artifact is not whole", where=f"step {node.address}",
                                   expected=wanted.digest, found=str(findings[0]), cure="put it into the store again")
         if action == "pinned":
-            for facts in self.memory.results.values():
-                for fact in facts:
-                    if fact.body.step == identity.step and wanted.digest in (fact.body.output.artifact, fact.body.output.digest):
-                        return replace(Settled.of(node.address, action, fact), identity=identity.digest)
+            for fact in self.memory.results:
+                if fact.body.step == identity.step and wanted.digest in (fact.body.output.artifact, fact.body.output.digest):
+                    return replace(Settled.of(node.address, action, fact), identity=identity.digest)
             if isinstance(node.step.fn, StepDefinition):
                 raise MissingEvidence("a step of the pipeline is pinned to something else", where=f"step {node.address}",
                                       expected=f"the stored output of a recorded step {identity.step}", found=wanted.digest,
                                       cure="name an artifact that `marin ls artifacts` shows for that step")
         output = Output(kind=wanted.kind, digest=wanted.digest, size=artifact.size, artifact=wanted.digest)
         return Settled(node.address, identity.step, action, identity.digest, output, {}, "", -1)
-
-
-def ready(graph: Graph, settled: Iterable[str]) -> list[Node]:
-    """The nodes that are not settled and whose inputs all are."""
-    known = set(settled)
-    return [node for address, node in graph.nodes.items()
-            if address not in known and all(target in known for target, _ in node.inputs.values())]

@@ -6,6 +6,7 @@ graph.completed name all of them.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,9 @@ from marin.events import Output
 from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity
-from marin.graph.planning import Planner, Settled
+from marin.graph.planning import Planner
+from marin.graph.rows import canonical_list
+from marin.graph.settled import Settled, Settlements
 from marin.graph.step import Adopted
 from marin.graph.work import Given, Made
 from marin.runners.jobs import RunnerName
@@ -68,7 +71,7 @@ class Outcome:
     are the steps whose results have differed."""
 
     graph: str
-    settled: Mapping[str, Settled]
+    settled: Settlements
     failures: Mapping[str, Failure]
     event: int
     unsteady: Sequence[str] = ()
@@ -76,9 +79,9 @@ class Outcome:
     @property
     def counts(self) -> dict[str, int]:
         """How many steps ended in which way."""
-        counted: Counter[str] = Counter(item.action for item in self.settled.values())
+        counted = Counter[str](self.settled.counts)
         counted.update("skipped" if item.because else "failed" for item in self.failures.values())
-        return dict(sorted(counted.items()))
+        return {how: count for how, count in sorted(counted.items()) if count}
 
 
 @dataclass(frozen=True)
@@ -175,16 +178,20 @@ class Record:
     def ending(self, outcome: str, failures: Mapping[str, Failure]) -> list[Draft]:
         """How it ended; nothing for an execution in which nothing happened."""
         settled = self.planner.settled
+        known = self.planner.memory.results
         adoptions = [draft for node in self.graph.nodes.values() if isinstance(node.step.fn, Adopted)
-                     and node.address in settled and not self.planner.memory.results.get(settled[node.address].identity)
+                     and node.address in settled and next(known.of(settled[node.address].identity), None) is None
                      for draft in self._adoption(node)]
         if not self.begun and not adoptions:
             return []
-        rows = [{"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
+        rows = ({"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
                  "digest": item.output.digest, "artifact": item.output.artifact, "kind": item.output.kind,
-                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at}
-                for item in (settled[address] for address in self.graph.nodes if address in settled)]
-        results = self.planner.store.put_bytes(canonical_bytes(rows)).digest
+                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at} for item in settled.values())
+        with tempfile.TemporaryDirectory(prefix="marin-results-") as folder:
+            file = Path(folder) / "results.json"
+            with file.open("wb") as stream:
+                stream.writelines(canonical_list(rows))
+            results = self.planner.store.put_file(file).digest
         ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
         return [*self.beginning(), *adoptions, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
             graph=self.id, outcome=outcome, counts=Outcome(self.id, settled, failures, -1).counts, results=results,

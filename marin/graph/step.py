@@ -82,7 +82,7 @@ class Adopted:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ref:
     """The output of a step, or one file of it."""
 
@@ -90,7 +90,7 @@ class Ref:
     path: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """A node of the graph.
 

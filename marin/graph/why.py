@@ -8,7 +8,8 @@ the code, the locked packages. Nothing is executed and nothing is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -32,6 +33,8 @@ from marin.steps import StepDefinition
 
 NEWEST = 50
 """How many earlier beginnings a step is compared with: those of its own address, or of its function."""
+MEASURED = 5
+"""How many earlier executions of a function say how long it takes."""
 SHOWN = 4
 """How many changes of one kind are named before the rest is counted."""
 
@@ -231,16 +234,15 @@ class _Timings:
         """See :class:`marin.cost.Throughput`."""
         if work.known:
             return self.measured.seconds(step, work, assumed)
-        took = self.by_step.get(step, [])[-5:]
+        took = self.by_step.get(step, ())
         return (median(took), f"measured {len(took)} times") if took else None
 
     @cached_property
-    def by_step(self) -> Mapping[str, list[float]]:
-        """Seconds of earlier executions, by function."""
-        found: dict[str, list[float]] = {}
-        for facts in self.memory.results.values():
-            for fact in facts:
-                found.setdefault(fact.body.step, []).append(fact.body.seconds)
+    def by_step(self) -> Mapping[str, Sequence[float]]:
+        """Seconds of the newest executions, by function."""
+        found: dict[str, deque[float]] = {}
+        for fact in self.memory.results:
+            found.setdefault(fact.body.step, deque(maxlen=MEASURED)).append(fact.body.seconds)
         return found
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,24 @@ class Made:
 
 @dataclass
 class Room:
-    """Where a step works: made when somebody asks for it, because most small steps never do."""
+    """Where a step works: made when somebody asks for it, because most small steps never do. Until then its folder is a text:
+    every part of a :class:`pathlib.Path` is interned, and some Pythons keep that for ever."""
 
-    workplace: Workplace
+    local: str
+    identity: str
     store: Store
     values: Mapping[str, bytes] = field(default_factory=dict)
     used: bool = False
+
+    @cached_property
+    def workplace(self) -> Workplace:
+        """Its folders."""
+        return Workplace(Path(self.folder))
+
+    @property
+    def folder(self) -> str:
+        """Where it works, whether that is there or not."""
+        return f"{self.local}/{Workplace.name('step', self.identity)}"
 
     def read(self, given: Given) -> bytes:
         """The bytes of a value, of one file, or of the value beside files."""
@@ -95,9 +108,13 @@ class Room:
         """Whether the step left files."""
         return self.used and any(self.workplace.out.iterdir())
 
+    def has_leavings(self) -> bool:
+        """Whether there is something of an attempt that was killed."""
+        return os.path.exists(self.folder)
+
     def clear(self) -> None:
         """The step is done."""
-        if self.workplace.folder.exists():
+        if os.path.exists(self.folder):
             self.workplace.clear()
 
     def _made(self, folder: Path) -> Path:
@@ -128,9 +145,9 @@ def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
     assert callable(step.fn), "pipeline steps and adopted artifacts are not called"
     begun = time.monotonic()
     try:
-        if room.workplace.out.exists():
+        if room.has_leavings():
             room.out()  # leavings of an attempt that was killed
-        with confined(step.name, [room.workplace.out, room.workplace.scratch]):
+        with confined(step.name, [f"{room.folder}/out", f"{room.folder}/scratch"]):
             returned = step.fn(context)
     except LedgerError:
         raise
@@ -207,7 +224,7 @@ def execute_job(payload: bytes) -> bytes:
     root = open_root(task["root"])
     node = graph_of(Path(task["file"])).nodes[task["address"]]
     inputs = {name: Given(**given) for name, given in task["inputs"].items()}
-    room = Room(Workplace.of(root.local, "step", task["identity"]), root.store())
+    room = Room(str(root.local), task["identity"], root.store())
     made = call(node.step, inputs, room)
     if made.data is not None:
         room.store.put_bytes(made.data)

@@ -131,7 +131,7 @@ def test_a_circle_is_named() -> None:
 def test_two_steps_of_one_name_are_one_step_or_a_mistake() -> None:
     merged = Graph.of("exp", [Step(end, one, {}, {"i": Step("a", one, {"n": 1})}) for end in ("x", "y")])
     assert list(merged.nodes) == ["a", "x", "y"]
-    assert merged.dependents["a"] == ("x", "y")
+    assert merged.dependents("a") == ("x", "y")
     assert merged.ends == ("x", "y")
     with pytest.raises(UsageError, match=r"one name and are not the same.*config.n"):
         Graph.of("exp", [Step("a", one, {"n": 1}), Step("a", one, {"n": 2})])

@@ -1,0 +1,82 @@
+"""Steps that have their output, by address. A row for each lies in a private file (:mod:`marin.graph.rows`): what execution
+adds to memory does not grow with the number of steps."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from marin.events import Output, StepCompleted
+from marin.graph.graph import Graph
+from marin.graph.rows import Rows
+from marin.runs import Fact
+
+Action = Literal["executed", "cached", "pinned", "adopted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run or
+    its graph."""
+
+    address: str
+    step: str
+    action: Action
+    identity: str
+    output: Output
+    metrics: Mapping[str, float]
+    run: str
+    completed_at: int
+    seconds: float = 0.0
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, address: str, action: Action, fact: Fact[StepCompleted]) -> Settled:
+        """The result that an event records."""
+        body = fact.body
+        metrics = {name: float.fromhex(value) for name, value in body.metrics.items()}
+        return cls(address, body.step, action, body.identity, body.output, metrics, body.run, fact.index, body.seconds,
+                   dict(body.tables))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Settled).decode
+
+
+class Settlements(Mapping[str, Settled]):
+    """What is settled so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the start."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = graph.nodes
+        self._places = array("q", [-1]) * len(graph.nodes)
+        self._rows = Rows()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, settled: Settled) -> None:
+        """Remember an output, for whoever depends on it."""
+        number = self._nodes[settled.address].number
+        if self._places[number] >= 0:
+            self.counts[self[settled.address].action] -= 1
+        self._places[number] = self._rows.append(_encode(settled))
+        self.counts[settled.action] += 1
+
+    def __contains__(self, address: object) -> bool:
+        node = self._nodes.get(address)  # type: ignore[call-overload]
+        return node is not None and self._places[node.number] >= 0
+
+    def __getitem__(self, address: str) -> Settled:
+        place = self._places[self._nodes[address].number]
+        if place < 0:
+            raise KeyError(address)
+        return _decode(self._rows.read(place))
+
+    def __iter__(self) -> Iterator[str]:
+        return (address for address, node in self._nodes.items() if self._places[node.number] >= 0)
+
+    def __len__(self) -> int:
+        return self.counts.total()

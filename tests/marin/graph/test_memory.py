@@ -1,0 +1,164 @@
+"""What an execution keeps: nothing that grows with the number of steps, whatever they hang on; and the file that holds the rest."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import Draft, StorageFailed, canonical_bytes
+from marin.graph.execute import Execution, Options, Outcome
+from marin.graph.graph import Graph
+from marin.graph.lease import Claimant
+from marin.graph.rows import Rows, canonical_list
+from marin.root import Root, create_root
+from tests.marin.graph.conftest import Write
+
+SMALL, LARGE = 300, 900
+BYTES_A_STEP = 50
+"""Below this nothing is kept of a step: one digest alone has 112 bytes. What remains are the parts of paths that Python 3.12
+interns for good, a few for each commit."""
+BYTES_A_STEP_AT_THE_PEAK = 500
+"""Caches that have a bound fill up to it meanwhile. A step that waits, with its identity and its inputs, has 2,000."""
+
+SHAPES = {
+    "side by side": "    inputs = {}",
+    "in chains": '    inputs = {"last": made[-100]} if len(made) >= 100 else {}',
+    "under one": '    inputs = {"first": made[0]} if made else {}',
+}
+
+
+@lru_cache(maxsize=1)
+def bounded() -> None:
+    """For its type."""
+
+
+def kept(root: Root, graph: Graph) -> tuple[int, int]:
+    """Bytes that are held after the last step and were not before the first; and at most in between."""
+    execution = Execution(graph, root, None, Options(), Claimant("counted"))
+    execution.plan()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        execution.run()
+        for thing in gc.get_objects():  # caches that have a bound are no growth, one without a bound would be
+            if isinstance(thing, type(bounded)) and thing.cache_parameters()["maxsize"] is not None:
+                thing.cache_clear()
+        gc.collect()
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert execution.end().counts == {"executed": len(graph.nodes)}
+    return now, peak
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_execution_adds_nothing_for_a_step_that_is_done(graph: Callable[..., Graph], tmp_path: Path, own_keys: Path,
+                                                        monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    monkeypatch.setattr("marin.graph.execute.BATCH", 100)
+    monkeypatch.setattr("marin.graph.execute.WINDOW", 200)  # what is kept up to a bound is there in both
+    found = {}
+    for size in (SMALL, SMALL, LARGE):  # the first is for what is loaded once
+        text = f"""
+            def number(context):
+                return context.config["n"]
+
+            made = []
+            for n in range({size}):
+            {SHAPES[shape]}
+                made.append(Step(f"number/{{n}}", number, {{"n": n}}, inputs, HERE))
+            steps = made
+        """
+        root = create_root(str(tmp_path / f"root-{len(found)}-{size}"), origin=f"marin.test/{len(found)}-{size}")
+        found[size] = kept(root, graph(text))
+    (small, small_peak), (large, large_peak) = found[SMALL], found[LARGE]
+    assert (large - small) / (LARGE - SMALL) < BYTES_A_STEP
+    assert (large_peak - small_peak) / (LARGE - SMALL) < BYTES_A_STEP_AT_THE_PEAK
+
+
+def test_the_results_of_a_graph_are_read_back_as_they_were(execute: Callable[..., Outcome], root: Root) -> None:
+    outcome = execute("""
+        def number(context):
+            return Result({"n": context.config["n"]}, metrics={"third": context.config["n"] / 3})
+
+        one = Step("one", number, {"n": 1}, {}, HERE)
+        steps = [Step("two", number, {"n": 2}, {"one": one}, HERE)]
+    """)
+    assert list(outcome.settled) == ["one", "two"]
+    assert len(outcome.settled) == 2
+    assert outcome.settled["two"].metrics == {"third": 2 / 3}
+    assert "three" not in outcome.settled
+    assert outcome.settled.get("three") is None
+
+
+@given(st.lists(st.binary(max_size=3000)))
+def test_rows_are_read_as_they_were_written(written: list[bytes]) -> None:
+    rows = Rows()
+    places = [rows.append(row) for row in written]
+    assert [rows.read(place) for place in reversed(places)] == written[::-1]
+    assert list(rows) == written
+
+
+def test_rows_have_no_name_and_go_with_their_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+    rows = Rows()
+    rows.append(b"row")
+    assert list(tmp_path.iterdir()) == []
+    del rows
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_no_room_for_rows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    rows = Rows()
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StorageFailed, match="TMPDIR"):
+        rows.append(b"row")
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False))))
+def test_a_list_in_pieces_is_the_list(items: list[dict[str, float]]) -> None:
+    assert b"".join(canonical_list(items)) == canonical_bytes(items)
+
+
+def test_a_claim_that_comes_too_late_settles_nothing_twice(write: Write, root: Root, execute: Callable[..., Outcome],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps are claimed at once; meanwhile somebody else has made one of them, and the log refuses the claim, twice. The step
+    that waits for both must not begin because the one has been settled twice."""
+    file = """
+        def number(context):
+            return context.config["n"] + sum(given.value for given in context.inputs.values())
+
+        one, two = (Step(f"is/{n}", number, {"n": n}, {}, HERE) for n in (1, 2))
+        steps = [Step("sum", number, {"n": 0}, {"one": one, "two": two}, HERE)]
+    """
+    append, interfered = Root.append, list[bool]()
+
+    def refused(self: Root, drafts: list[Draft]) -> object:
+        if len(interfered) < 2:
+            interfered.append(True)
+            with monkeypatch.context() as alone:
+                alone.setattr(Root, "append", append)
+                execute(file.replace("steps = [", "steps = [one] or [" if len(interfered) == 1 else
+                                     'steps = [Step("other", number, {"n": 9}, {}, HERE)] or ['))
+        return append(self, drafts)
+
+    monkeypatch.setattr(Root, "append", refused)
+    calls: list[tuple[int, str]] = []
+    settle = Execution._settle
+    monkeypatch.setattr(Execution, "_settle", lambda self, item: (calls.append((id(self), item.address)), settle(self, item))[1])
+    outcome = execute(file)
+    assert outcome.failures == {}
+    assert outcome.counts == {"cached": 1, "executed": 2}
+    assert len(calls) == len(set(calls))

@@ -1,4 +1,4 @@
-"""What an execution keeps: nothing that grows with the number of steps, whatever they hang on; and the file that holds the rest."""
+"""What an execution keeps: nothing that grows with the number of steps, whatever hangs on what; the file that holds the rest."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
-from marin import environment, events, phases
+from marin import environment, events, phases, tracker
 from marin.attempt import Made, Workplace, execute
 from marin.code import code_folder, provenance
 from marin.errors import Interrupted, Paused
@@ -123,7 +123,10 @@ def run_stage(
                    pinned=_pins(root, pinned or {}))
     identity = stage.read().identity
     with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
-        return stage.bring()
+        outcome = stage.bring()
+    if outcome.completed and outcome.action != "present":
+        tracker.completed(root, outcome.run)
+    return outcome
 
 
 def _pins(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
@@ -296,10 +299,12 @@ class _Stage:
             came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
-        with running(situation.run_id, self.step.name):
+        journal = LedgerJournal(self.root, situation.run_id, self.step.name)
+        with (running(situation.run_id, self.step.name),
+              tracker.following(journal, self.root, situation.run_id, self.step.name) as followed):
             return execute(self.step, Task(
                 run=situation.run_id, recipe=self.recipe, inputs=inputs, out=workplace.out, work=workplace.scratch, store=store,
-                journal=LedgerJournal(self.root, situation.run_id, self.step.name), execution=self.execution, attempt=attempt,
+                journal=followed, execution=self.execution, attempt=attempt,
                 root=self.root.absolute, artifacts=artifacts,
             ))
 

@@ -41,11 +41,13 @@ def run(file: Path, only: str | None, force: bool, force_failed: bool, max_concu
       marin run experiments/exp001_grammar_scaling.py
       marin run experiments/exp001_grammar_scaling.py --only 'train/nano-.*'
     """
+    from marin.cli.tracker import choose
     from marin.errors import Diverged, StepFailed
     from marin.graph.execute import Options, execute_graph
     from marin.graph.files import load_graph
     from marin.root import open_root
 
+    choose()
     graph = load_graph(file)
     if only:
         graph = graph.only(only)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.execution import takes_execution
-from marin.cli.tracker import after_run, split
+from marin.cli.tracker import choose
 
 if TYPE_CHECKING:
     from marin.recipe import Execution
@@ -39,7 +39,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       marin stage train --devices 2 --self-check every=50
       marin stage train --runner ray --processes 2 --devices 8
       MARIN_FORCE=1 dvc repro -f      execute everything again
-      MARIN_TRACKER=wandb dvc repro   the complete run also as an offline run of W&B, in the root's folder
+      MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in the root's folder
     """
     from marin.cli.output import print_json
     from marin.errors import Paused
@@ -48,7 +48,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.pipeline import PIPELINE
     from marin.root import open_root
 
-    _, tracker = split(())
+    choose()
     recipe, root = load_params(params), open_root()
     try:
         outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
@@ -59,8 +59,6 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         else:
             click.echo(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
         return
-    if outcome.completed and outcome.action != "present":
-        after_run(root, outcome.run, tracker)
     result = outcome.result
     if as_json:
         print_json({

@@ -11,7 +11,7 @@ import click
 
 from marin.cli.execution import every_n, execution_of
 from marin.cli.output import print_json, print_table
-from marin.cli.tracker import after_run, split
+from marin.cli.tracker import choose
 from marin.root import Root, open_root
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
     With --continue the run's own recipe takes the place of the defaults, and the state that it left is where training goes
     on: trainer.num_steps is the length of the new phase, phase.schedule=continue keeps the learning rate's schedule.
 
-    With tracker=wandb every complete run is also written as an offline run of W&B; it is no part of the recipe.
+    With tracker=wandb (or trainer.tracker=wandb) Levanter's tracker also writes an offline run of W&B while it trains; that
+    is no part of the recipe and changes no bit.
 
     Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 
@@ -88,7 +89,7 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
 
     execution = execution_of(devices=devices, processes=processes, runner=runner, address=address,
                              self_check_every=self_check, pause_at=pause_at)
-    overrides, tracker = split(overrides)
+    overrides = choose(overrides)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
     composed = list(sweep(overrides, config_json=config_json, base=base, several=multirun))
@@ -100,9 +101,6 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
             return
         composed = [_seeded(root, one) for one in composed]
         outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
-    for item in outcomes:
-        if item.run is not None and item.run.status == "completed":
-            after_run(root, item.run.run, tracker)
     _print(root, outcomes, as_json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:

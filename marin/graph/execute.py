@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 
 from ledger import Conflict, Draft, LedgerError, Unavailable
-from marin import events
+from marin import events, tracker
 from marin.environment import available_cores
 from marin.errors import Paused, UsageError
 from marin.events import Output
@@ -322,7 +322,8 @@ class Execution:
                 self_check_every=self.options.self_check_every,
                 pinned={name: self.planner.settled[pin].completed_at for name, pin in arm.pinned.items()
                         if pin in self.planner.settled})
-            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, launches=trains)
+            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, environment=tracker.environment(),
+                      launches=trains)
         else:
             assert self.file is not None, "without a file, functions are called here"
             payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)

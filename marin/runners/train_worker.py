@@ -28,6 +28,7 @@ from marin.runners.jobs import parts_of
 from marin.runners.software import software
 from marin.runners.writer import SpooledJournal, WriterConnection
 from marin.steps import PREVIOUS, StepResult, Task
+from marin.tracker import following
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):
@@ -122,14 +123,15 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
     journal = (SpooledJournal(root, setup.run, scratch / "spool", own, lambda: WriterConnection(ray, setup.writer))
                if hosts.leader() else Silence())
     scratch.mkdir(parents=True, exist_ok=True)
-    with closing(journal), TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder:
+    with (closing(journal), TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder,
+          following(journal, root, setup.run, "train" if hosts.leader() else "") as followed):
         base = Path(folder)
         (base / "out").mkdir()
         (base / "work").mkdir()
         inputs = {name: Path(path) if on_driver else _input(store, name, artifact, base / "inputs" / name)
                   for name, (path, artifact) in setup.inputs.items()}
         result = train(Task(run=setup.run, recipe=recipe, inputs=inputs, out=base / "out", work=base / "work", store=store,
-                            journal=journal, execution=setup.execution, attempt=setup.attempt))
+                            journal=followed, execution=setup.execution, attempt=setup.attempt))
         made = _made(store, base / "out", result) if hosts.leader() else None
         hosts.leave()
     return made

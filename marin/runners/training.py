@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ledger import Unavailable
-from marin import arithmetic
+from marin import arithmetic, tracker
 from marin.errors import Interrupted, Paused, UsageError
 from marin.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
 from marin.progress import bar
@@ -216,7 +216,7 @@ class _Training:
             node=ray.get_runtime_context().get_node_id(), scratch=str(task.work.resolve()), writer=writer_name(self._root),
             attempt=task.attempt, launch=self._launch, code=self._code)
         variables = arithmetic.settings(task.recipe.arithmetic, execution)
-        variables |= {arithmetic.APPLIED: variables["XLA_FLAGS"], "RAY_TRAIN_ENABLE_PRINT_PATCH": "0"}
+        variables |= {arithmetic.APPLIED: variables["XLA_FLAGS"], "RAY_TRAIN_ENABLE_PRINT_PATCH": "0", **tracker.environment()}
         log.info("train: launch %d, %d processes with %d devices each", self._launch, shape.processes, shape.each)
         with TemporaryDirectory(prefix="marin-train-", ignore_cleanup_errors=True) as folder, environment(_SETTINGS):
             never = FailureConfig(max_failures=0, max_preemption_failures=0, controller_failure_limit=0)

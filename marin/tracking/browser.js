@@ -1,71 +1,110 @@
-// Filter, zoom and arrow keys for the lineage graph. Without this script the page is the same, with links and scrolling.
+// Filter, zoom, drag and arrow keys for the lineage graph, on d3 (which stands before this in the page). Without scripts the
+// page is the same, with links and scrolling: the graph is drawn already, and nothing here makes markup out of data.
 "use strict";
-const svg = document.querySelector(".graph svg");
-const nodes = svg ? [...svg.querySelectorAll("a.node")] : [];
-const byId = new Map(nodes.map(node => [node.dataset.id, node]));
-const edges = svg ? [...svg.querySelectorAll("path.edge")] : [];
-const before = new Map(), after = new Map();
-for (const edge of edges) {
-  const {from, to} = edge.dataset;
-  (after.get(from) ?? after.set(from, []).get(from)).push(to);
-  (before.get(to) ?? before.set(to, []).get(to)).push(from);
-}
-function reached(start, ways) {
-  const found = new Set([start]), waiting = [start];
-  while (waiting.length) for (const next of ways.get(waiting.pop()) ?? []) if (!found.has(next)) { found.add(next); waiting.push(next); }
-  return found;
-}
-function light(id) {
-  const lit = id ? new Set([...reached(id, before), ...reached(id, after)]) : null;
-  for (const node of nodes) node.classList.toggle("far", lit !== null && !lit.has(node.dataset.id));
-  for (const edge of edges) {
-    edge.classList.toggle("far", lit !== null && !(lit.has(edge.dataset.from) && lit.has(edge.dataset.to)));
-    edge.classList.toggle("near", lit !== null && lit.has(edge.dataset.from) && lit.has(edge.dataset.to));
+(() => {
+  const frame = d3.select(".graph"), svg = frame.select("svg"), view = svg.select("g.view");
+  const nodes = svg.selectAll("a.node").datum(function () {
+    const box = this.querySelector("rect");
+    return {id: this.dataset.id, layer: this.dataset.layer, x: box.x.baseVal.value, y: box.y.baseVal.value,
+            width: box.width.baseVal.value, height: box.height.baseVal.value};
+  });
+  if (nodes.empty()) return;
+  const edges = svg.selectAll("path.edge").datum(function () { return {from: this.dataset.from, to: this.dataset.to}; });
+  const byId = new Map(nodes.nodes().map(node => [node.dataset.id, node]));
+  const layers = d3.nest().key(node => node.dataset.layer).map(nodes.nodes());
+  const after = d3.nest().key(edge => edge.from).map(edges.data());
+  const before = d3.nest().key(edge => edge.to).map(edges.data());
+  const whole = {width: Number(svg.attr("width")), height: Number(svg.attr("height"))};
+
+  // What is seen: a window on the whole drawing, moved and scaled by d3.
+  const size = () => ({width: frame.node().clientWidth, height: frame.node().clientHeight});
+  const zoom = d3.zoom().scaleExtent([0.02, 4]).clickDistance(4)
+    .translateExtent([[-200, -200], [whole.width + 200, whole.height + 200]])
+    // The wheel scrolls the page unless Ctrl (or two fingers) say that the graph is meant.
+    .filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey))
+    .wheelDelta(() => -d3.event.deltaY * (d3.event.deltaMode ? 0.05 : 0.01))
+    .extent(() => { const {width, height} = size(); return [[0, 0], [width, height]]; })
+    .on("zoom", () => {
+      view.attr("transform", d3.event.transform);
+      svg.classed("tiny", d3.event.transform.k < 0.35);
+    });
+  frame.classed("alive", true).style("height", `${Math.min(whole.height + 2, Math.round(innerHeight * 0.75))}px`);
+  svg.attr("width", "100%").attr("height", "100%").attr("viewBox", null).call(zoom).on("dblclick.zoom", null);
+
+  function begin() {  // as large as it fits, at least readable, at the raw data
+    const {width, height} = size(), fit = Math.min(width / whole.width, height / whole.height);
+    const scale = Math.min(1, Math.max(fit, 0.75)), first = nodes.datum();
+    const y = fit >= scale ? (height - whole.height * scale) / 2 : height / 2 - (first.y + first.height / 2) * scale;
+    svg.call(zoom.transform, d3.zoomIdentity.translate(0, y).scale(scale));
   }
-}
-function go(id) {
-  const node = byId.get(id);
-  if (node) { node.focus({preventScroll: true}); node.scrollIntoView({block: "nearest", inline: "center"}); }
-}
-function beside(node, step) {
-  const layer = nodes.filter(other => other.dataset.layer === node.dataset.layer);
-  return layer[layer.indexOf(node) + step]?.dataset.id;
-}
-for (const node of nodes) {
-  node.addEventListener("focus", () => light(node.dataset.id));
-  node.addEventListener("keydown", event => {
-    const id = node.dataset.id;
-    const target = {ArrowRight: after.get(id)?.[0], ArrowLeft: before.get(id)?.[0], ArrowDown: beside(node, 1),
-                    ArrowUp: beside(node, -1)}[event.key];
-    if (event.key === "Escape") { light(null); node.blur(); }
-    if (target) { event.preventDefault(); go(target); }
+  function everything() {
+    const {width, height} = size(), scale = Math.min(1, width / whole.width, height / whole.height);
+    svg.call(zoom.transform, d3.zoomIdentity.translate((width - whole.width * scale) / 2, (height - whole.height * scale) / 2).scale(scale));
+  }
+  function reveal(box) {  // move only if it is out of sight
+    frame.node().scrollTop = frame.node().scrollLeft = 0;
+    const {width, height} = size(), now = d3.zoomTransform(svg.node());
+    const [left, top] = now.apply([box.x, box.y]), [right, bottom] = now.apply([box.x + box.width, box.y + box.height]);
+    if (left < 0 || top < 0 || right > width || bottom > height) svg.call(zoom.translateTo, box.x + box.width / 2, box.y + box.height / 2);
+  }
+
+  // What is lit: everything that led to a node or follows from it.
+  function reached(start, ways, end) {
+    const found = new Set([start]), waiting = [start];
+    while (waiting.length) for (const edge of ways.get(waiting.pop()) || []) if (!found.has(edge[end])) { found.add(edge[end]); waiting.push(edge[end]); }
+    return found;
+  }
+  function light(id) {
+    const lit = id ? new Set([...reached(id, before, "from"), ...reached(id, after, "to")]) : null;
+    nodes.classed("far", node => lit && !lit.has(node.id));
+    edges.classed("far", edge => lit && !(lit.has(edge.from) && lit.has(edge.to)));
+    edges.classed("near", edge => lit && lit.has(edge.from) && lit.has(edge.to));
+  }
+  function go(id) {
+    const node = byId.get(id);
+    if (node) node.focus({preventScroll: true});
+  }
+  function beside(node, step) {
+    const layer = layers.get(node.layer);
+    const other = layer[layer.indexOf(byId.get(node.id)) + step];
+    return other && other.dataset.id;
+  }
+  nodes.on("focus", node => { light(node.id); reveal(node); }).on("keydown", function (node) {
+    const {key} = d3.event, next = after.get(node.id), last = before.get(node.id);
+    const target = {ArrowRight: next && next[0].to, ArrowLeft: last && last[0].from, ArrowDown: beside(node, 1),
+                    ArrowUp: beside(node, -1)}[key];
+    if (key === "Escape") { light(null); this.blur(); }
+    if (target) { d3.event.preventDefault(); go(target); }
   });
-}
-const frame = document.querySelector(".graph");
-if (nodes.length) {  // begin at the raw data, wherever its layer stands
-  const first = nodes[0].querySelector("rect");
-  frame.scrollTop = first.y.baseVal.value - frame.clientHeight / 3;
-}
-let scale = 1;
-function zoom(by) {
-  scale = by === 0 ? 1 : Math.min(4, Math.max(0.05, scale * by));
-  svg.setAttribute("width", svg.viewBox.baseVal.width * scale);
-  svg.setAttribute("height", svg.viewBox.baseVal.height * scale);
-}
-if (svg) {
-  document.querySelector(".tools").hidden = false;
-  for (const button of document.querySelectorAll(".tools button")) button.addEventListener("click", () => zoom(Number(button.value)));
-  const find = document.querySelector(".tools input"), count = document.querySelector(".tools output");
-  const sections = [...document.querySelectorAll("section[data-search]")];
-  find.addEventListener("input", () => {
-    const wanted = find.value.trim().toLowerCase();
-    const hits = new Set(sections.filter(part => wanted && part.dataset.search.includes(wanted)).map(part => part.id));
-    for (const node of nodes) { node.classList.toggle("hit", hits.has(node.dataset.id)); node.classList.toggle("far", wanted !== "" && !hits.has(node.dataset.id)); }
-    for (const part of sections) part.hidden = wanted !== "" && !hits.has(part.id);
-    count.textContent = wanted ? `${hits.size} found` : "";
+  frame.on("keydown", () => {  // on the frame itself: move the window
+    if (d3.event.target !== frame.node()) return;
+    const by = {ArrowLeft: [80, 0], ArrowRight: [-80, 0], ArrowUp: [0, 80], ArrowDown: [0, -80]}[d3.event.key];
+    const scale = {"+": 1.25, "=": 1.25, "-": 0.8}[d3.event.key];
+    const k = d3.zoomTransform(svg.node()).k;
+    if (by) svg.call(zoom.translateBy, by[0] / k, by[1] / k);
+    if (scale) svg.call(zoom.scaleBy, scale);
+    if (d3.event.key === "0") everything();
+    if (by || scale || d3.event.key === "0") d3.event.preventDefault();
   });
-  find.addEventListener("keydown", event => {
-    const first = nodes.find(node => node.classList.contains("hit"));
-    if (event.key === "Enter" && first) go(first.dataset.id);
+
+  const tools = d3.select(".tools").property("hidden", false);
+  tools.selectAll("button").on("click", function () {
+    if (this.value === "all") everything();
+    else svg.call(zoom.scaleBy, Number(this.value));
   });
-}
+  const find = tools.select("input"), count = tools.select("output");
+  const panels = d3.selectAll("section[data-search]").datum(function () { return {id: this.id, text: this.dataset.search}; });
+  find.on("input", () => {
+    const wanted = find.property("value").trim().toLowerCase();
+    const hits = new Set(panels.data().filter(panel => wanted && panel.text.includes(wanted)).map(panel => panel.id));
+    nodes.classed("hit", node => hits.has(node.id)).classed("far", node => wanted && !hits.has(node.id));
+    edges.classed("far", wanted !== "").classed("near", false);
+    panels.property("hidden", panel => wanted && !hits.has(panel.id));
+    count.text(wanted ? `${hits.size} found` : "");
+  }).on("keydown", () => {
+    const first = nodes.filter(".hit");
+    if (d3.event.key === "Enter" && !first.empty()) go(first.datum().id);
+  });
+  begin();
+  d3.select(window).on("resize", () => reveal(nodes.datum()));
+})();

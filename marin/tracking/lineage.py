@@ -1,15 +1,20 @@
 """The data browser: the graph from raw data to models on one page, with what is known of every node and samples of the data.
 
-One file that can be mailed: nothing is loaded, and the only script in it is ours (``browser.js``, named by its digest in the
-page's policy), which adds a filter, zoom and arrow keys. The graph is drawn as SVG by us, so the page reads without the
-script, on a phone, on paper and to a screen reader: every node is a link to its panel.
+One file that can be mailed: nothing is loaded, and two scripts are in it, named by their digests in the page's policy: d3
+(d3js.org), out of the installed package that carries it, and ``browser.js``, which moves, scales, filters and lights the graph
+with it. The graph itself is laid out by networkx and written as SVG, so the page reads without scripts, on paper and to a
+screen reader: every node is a link to its panel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
+from ledger import NotFound
 from marin.tracking.graph import LineageGraph, Node, graph_of, layers
 from marin.tracking.markup import Child, Html, element, page
 from marin.tracking.page import STYLE, code, verdict
@@ -23,6 +28,7 @@ COLUMN, ROW, WIDTH, HEIGHT, MARGIN, LIFT = 216, 66, 168, 48, 14, 34
 LINEAGE_STYLE = """
 .graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
 .graph:focus-visible{outline-offset:-2px}.graph svg{max-width:none;display:block}
+.graph.alive{overflow:hidden;max-height:none;cursor:grab}.graph.alive:active{cursor:grabbing}.tiny text{display:none}
 .node rect{fill:var(--card);stroke:var(--line);stroke-width:1.5}.node.step rect{rx:4}.node.artifact rect{rx:22}
 .node text{fill:var(--ink);font:13px system-ui,sans-serif}.node .digest{fill:var(--soft);font:11px ui-monospace,monospace}
 .node:focus-visible{outline:none}.node:focus-visible rect,.node:hover rect,.node.hit rect{stroke:#0969da;stroke-width:3}
@@ -64,16 +70,29 @@ def graph_page(title: str, graph: LineageGraph, records: Mapping[str, RunRecord]
                 element("h1", title), head,
                 element("p", f"{sum(node.kind == 'step' for node in graph.nodes.values())} steps (corners), "
                              f"{sum(node.kind == 'artifact' for node in graph.nodes.values())} artifacts (round); arrow keys "
-                             "walk the graph, Enter opens a node's panel.", class_="soft"),
+                             "walk the graph, Enter opens a node's panel; drag moves it, Ctrl and wheel or two fingers scale it.",
+                        class_="soft"),
                 _tools(),
                 element("div", _drawn(graph, rows, numbers), class_="graph", tabindex=0, role="region", aria_label="graph"),
                 [_panel(graph, key, numbers, beside[key], records, samples) for key in numbers]),
-        script=files("marin.tracking").joinpath("browser.js").read_text("utf-8"))
+        scripts=[_library(), files("marin.tracking").joinpath("browser.js").read_text("utf-8")])
+
+
+@cache
+def _library() -> str:
+    """d3 as the package ``mpld3`` carries it, unchanged; the package itself, which needs matplotlib, is not imported."""
+    found = find_spec("mpld3")
+    path = Path(found.origin).parent / "js" / "d3.v5.min.js" if found is not None and found.origin else Path("mpld3")
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise NotFound("the graph library of the data browser is not installed", where=str(path), expected="d3 from mpld3",
+                       found="no file", cure="make environment") from error
 
 
 def _tools() -> Html:
     buttons = [element("button", label, type="button", value=value, aria_label=name)
-               for label, value, name in (("+", "1.25", "larger"), ("−", "0.8", "smaller"), ("1:1", "0", "original size"))]
+               for label, value, name in (("+", "1.25", "larger"), ("−", "0.8", "smaller"), ("all", "all", "show everything"))]
     return element("div", element("input", type="search", placeholder="find a step, digest, run…", aria_label="find"),
                    buttons, element("output", class_="soft"), class_="tools", hidden=True)
 
@@ -88,7 +107,7 @@ def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[
     width, height = len(rows) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + head + MARGIN
     edges = [_edge(place[source], place[target], numbers[source], numbers[target]) for source, target in graph.edges]
     nodes = [_node(graph.nodes[key], *place[key], number, layer[key]) for key, number in numbers.items()]
-    return element("svg", edges, nodes, width=max(width, 1), height=max(height, 1),
+    return element("svg", element("g", edges, nodes, class_="view"), width=max(width, 1), height=max(height, 1),
                    viewBox=f"0 0 {max(width, 1)} {max(height, 1)}")
 
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]*$")
 _VOID = frozenset({"meta", "img", "br", "hr", "link", "path", "line", "rect", "circle", "input"})
@@ -44,19 +44,23 @@ def join(*children: Child | Iterable[Child]) -> Html:
     return Html("".join(_written(child) for child in children))
 
 
-def page(title: str, style: str, *body: Child | Iterable[Child], script: str = "") -> bytes:
-    """A whole self-contained document. ``style`` and ``script`` are our own text, never data; no other script than this
-    one, named by its digest, is allowed to run in it, and nothing is loaded."""
+def page(title: str, style: str, *body: Child | Iterable[Child], scripts: Sequence[str] = ()) -> bytes:
+    """A whole self-contained document. ``style`` and ``scripts`` are our own text or an installed library's, never data; no
+    other scripts than these, named by their digests, are allowed to run in it, and nothing is loaded."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    if script:
-        assert "</" not in script
-        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    if scripts:
+        assert not any("</" in script or "\r" in script for script in scripts)
+        policy += f"; script-src {' '.join(map(_named, scripts))}"
     head = element("head", element("meta", charset="utf-8"),
                    element("meta", http_equiv="Content-Security-Policy", content=policy),
                    element("meta", name="viewport", content="width=device-width, initial-scale=1"),
                    element("title", title), Html(f"<style>{style}</style>"))
-    ours = Html(f"<script>{script}</script>") if script else None
-    return ("<!DOCTYPE html>\n" + element("html", head, element("body", *body, ours), lang="en").markup + "\n").encode()
+    last = [Html(f"<script>{script}</script>") for script in scripts]
+    return ("<!DOCTYPE html>\n" + element("html", head, element("body", *body, last), lang="en").markup + "\n").encode()
+
+
+def _named(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _written(child: Child | Iterable[Child]) -> str:

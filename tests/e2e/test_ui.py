@@ -250,7 +250,7 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
     lineage.get_by_text("The cat number 0 sleeps.", exact=False).first.wait_for(state="attached")
     page.screenshot(path=shots / "artifact-lineage.png")
     assert lineage.locator("img[src='x']").count() == 0
-    assert lineage.locator("script").count() == 1  # ours, named by its digest in the page's policy
+    assert lineage.locator("script").count() == 2  # d3 and ours, named by their digests in the page's policy
     assert "pwned" not in [page.title(), *(frame.evaluate("document.title") for frame in page.frames)]
     page.get_by_text("corpus", exact=True).first.click()
     page.get_by_text("train.jsonl", exact=True).first.click()

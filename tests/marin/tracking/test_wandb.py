@@ -1,45 +1,22 @@
-"""A run as an offline run of W&B, read back by W&B's own reader of its files. No network: the export runs without one."""
+"""A run as an offline run of W&B, read back from W&B's own files. No network: the export runs without one."""
 
 from __future__ import annotations
 
-import json
 import socket
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb_records import read_offline_run
 
 from ledger import Draft
 from marin import events as types
 from marin.meter import Meter, recorded
 from marin.tracking.wandb_export import export_wandb
+from marin.tracking.wandb_file import records, told
 
 from .roots import make_artifacts, make_root, record
 from .story import Log, loss, replay, whole_run
-
-
-def records_of(folder: Path) -> Iterator[Any]:
-    """What is in a .wandb file: seven bytes of head, then a LevelDB log (blocks of 32 KiB; a record is crc32, length, kind)
-    of protocol buffers."""
-    from wandb.proto import wandb_internal_pb2
-
-    (path,) = folder.glob("*.wandb")
-    data, at, part = path.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        room = 32768 - at % 32768
-        if room < 7:
-            at += room
-            continue
-        _, length, kind = struct.unpack("<IHB", data[at:at + 7])
-        part += data[at + 7:at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # a whole record, or the last part of one
-            found = wandb_internal_pb2.Record()
-            found.ParseFromString(part)
-            part = b""
-            yield found
 
 
 def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -62,21 +39,43 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_pat
         return real(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", local_only)
-    folder = export_wandb(root, "abcd", tmp_path / "out")
-    found = list(records_of(folder))
-    (run,) = [item.run for item in found if item.WhichOneof("record_type") == "run"]
-    assert run.run_id == "abcd2345"
-    config = {item.key: json.loads(item.value_json) for item in run.config.update}
-    assert config["model.seq_len"] == "128"
-    assert config["marin.verified"].startswith("PASS")
-    points = [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in entry.history.item}
-              for entry in found if entry.WhichOneof("record_type") == "history"]
-    assert [point["train/loss"] for point in points] == [loss(step) for step in range(30)]
-    assert points[3]["train/grad_norm"] == 0.5
-    assert points[-1]["train/tokens"] == 30 * 16 * 128
-    assert points[-1]["system/tokens_per_second"] > 0
-    uses = [json.loads(item.request.log_artifact.artifact.metadata) if item.WhichOneof("record_type") == "request"
-            else json.loads(item.artifact.metadata) for item in found
-            if item.WhichOneof("record_type") == "artifact"
-            or (item.WhichOneof("record_type") == "request" and item.request.WhichOneof("request_type") == "log_artifact")]
-    assert {item["marin.artifact"] for item in uses} >= {made["corpus"], made["export"]}
+    run = read_offline_run(export_wandb(root, "abcd", tmp_path / "out"))
+    assert run.complete and run.run_id == "abcd2345"
+    assert run.config["model.seq_len"] == "128"
+    assert run.config["marin.verified"].startswith("PASS")
+    assert [point["train/loss"] for point in run.points] == [loss(step) for step in range(30)]
+    assert [point["_step"] for point in run.points] == list(range(30))
+    assert run.points[3]["train/grad_norm"] == 0.5
+    assert run.points[-1]["train/tokens"] == 30 * 16 * 128
+    assert run.points[-1]["system/tokens_per_second"] > 0
+    assert run.summary["marin.verdict.training"] == "PASS"
+    by_artifact = {metadata["marin.artifact"]: references for _, metadata, references in run.artifacts}
+    assert by_artifact.keys() >= {made["corpus"], made["export"]}
+    assert by_artifact[made["export"]] == [f"marin://artifact/{made['export'].removeprefix('sha256:')}"]
+    assert all(metadata["marin.digest"].startswith("sha256:") for _, metadata, _ in run.artifacts)
+
+    again = read_offline_run(export_wandb(root, "abcd", tmp_path / "out"))
+    assert (again.run_id, again.points, again.artifacts) == ("abcd2345", [], []), "only what the folder lacks is added"
+    assert again.summary["marin.verdict.training"] == "PASS"
+
+
+def test_a_file_that_ends_anywhere_counts_as_far_as_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("MARIN_ROOT", "MARIN_KEY"):
+        monkeypatch.setenv(name, "")
+    root, log = make_root(tmp_path), Log()
+    whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, tmp_path / "made"))
+    record(root, log)
+    (path,) = export_wandb(root, "abcd", tmp_path / "out").glob("*.wandb")
+    whole = path.read_bytes()
+    assert told(tmp_path / "out", "abcd2345").step == 29
+    assert told(tmp_path / "out", "other").folders == 0
+    before, steps = 0, set()
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        count = sum(1 for _ in records(path))
+        assert count >= before
+        before = count
+        steps.add(told(tmp_path / "out", "abcd2345").step)
+    assert {-1, 29} <= steps and len(steps) > 5
+    path.write_bytes(whole[:200] + b"\xff" * 400)
+    assert told(tmp_path / "out", "abcd2345").step == -1

@@ -28,7 +28,7 @@ from marin.tracking.wandb_file import STEP, told
 from marin.tracking.wandb_run import checkpoint_of, offline, opened, rows_of
 
 if TYPE_CHECKING:
-    from levanter.tracker.tracker import Tracker
+    from marin.training.tracker import Tracker
 
 log = logging.getLogger(__name__)
 

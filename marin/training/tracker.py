@@ -11,6 +11,8 @@ from levanter.tracker.background import BackgroundTracker
 from levanter.tracker.tracker import Tracker
 from levanter.tracker.wandb import WandbTracker
 
+__all__ = ["Tracker", "wandb_tracker"]
+
 FINISH_SECONDS = 60.0
 
 

@@ -18,13 +18,14 @@ import heapq
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,19 @@ def simulation(_: Bench) -> Iterator[Figure]:
                      f"by the formula {whole / said:.1f}, of at most {workers}")
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Of one process and what it waited for, in seconds: by the clock, and of processors. The second is little disturbed by
+    what else the machine does; Ray's workers are not among those that are waited for."""
+
+    wall: float
+    cpu: float
+
+    def of(self, other: Cost, times: float = 1.0) -> str:
+        """Both ratios to ``other``, as a remark."""
+        return f"{times * self.wall / other.wall:.3f} by the clock, {times * self.cpu / other.cpu:.3f} of processor time"
+
+
 class Bench:
     """A run made for the occasion, and `marin` on it: its data stages at first, its training when it is measured."""
 
@@ -126,11 +140,17 @@ class Bench:
             raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
         return done
 
-    def verify(self, *arguments: str, root: str = ".marin", status: tuple[int, ...] = (0,)) -> tuple[float, dict[str, Any]]:
-        """Wall seconds and report of a verification that takes nothing from earlier ones."""
-        began = time.monotonic()
-        done = self.marin("--root", root, "verify", "latest", "--json", "--no-record", *arguments, status=status)
-        return time.monotonic() - began, json.loads(done.stdout)
+    def timed(self, *arguments: str, status: tuple[int, ...] = (0,)) -> tuple[Cost, str]:
+        """What `marin ARGUMENT...` cost, and its output."""
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        done = self.marin(*arguments, status=status)
+        wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stdout
+
+    def verify(self, *arguments: str, root: str = ".marin", status: tuple[int, ...] = (0,)) -> tuple[Cost, dict[str, Any]]:
+        """Cost and report of a verification that takes nothing from earlier ones."""
+        cost, said = self.timed("--root", root, "verify", "latest", "--json", "--no-record", *arguments, status=status)
+        return cost, json.loads(said)
 
     def shown(self) -> dict[str, Any]:
         """What the ledger says of the run."""
@@ -158,53 +178,45 @@ class Bench:
 def train(bench: Bench) -> Iterator[Figure]:
     """The training that is verified afterwards, executed and recorded once, nothing compiled before."""
     bench.cold()
-    began = time.monotonic()
-    bench.marin("stage", "train")
-    wall = time.monotonic() - began
-    own = float(bench.shown()["steps"]["train"]["seconds"])
-    bench.keep("train", {"wall": wall, "seconds": own})
-    yield Figure("training, the whole command", wall, "s", f"the step itself {own:.1f} s")
+    cost, _ = bench.timed("stage", "train")
+    bench.keep("train", asdict(cost))
+    own = bench.shown()["steps"]["train"]["seconds"]
+    yield Figure("training, the whole command", cost.wall, "s", f"the step itself {own:.1f} s, processors {cost.cpu:.1f} s")
 
 
 def one(bench: Bench) -> Iterator[Figure]:
     """Replay in order, nothing compiled before, against the training itself, which compiled too."""
-    trained = bench.known("train")
-    found = _workers(bench, "one", 1)
-    yield _figure(1, found)
-    yield Figure("serial full replay / training", found["wall"] / trained["wall"], "times",
-                 f"whole commands, both compile; training {trained['wall']:.1f} s; target 1.05")
+    cost = yield from _workers(bench, "one", 1)
+    trained = Cost(**bench.known("train"))
+    yield Figure("serial full replay / training", cost.wall / trained.wall, "times",
+                 f"{cost.of(trained)}; whole commands, both compile; target 1.05")
 
 
 def two(bench: Bench) -> Iterator[Figure]:
     """The same with two workers, nothing compiled before either."""
-    found = _workers(bench, "two", 2)
-    yield _figure(2, found)
-    yield Figure("--workers 1 / --workers 2", bench.known("one")["wall"] / found["wall"], "times",
+    cost = yield from _workers(bench, "two", 2)
+    yield Figure("--workers 1 / --workers 2", bench.known("one")["wall"] / cost.wall, "times",
                  "whole commands, compilation counted in both; target 1.7")
 
 
-def _workers(bench: Bench, name: str, count: int) -> dict[str, Any]:
+def _workers(bench: Bench, name: str, count: int) -> Generator[Figure, None, Cost]:
     bench.cold()
-    seconds, report = bench.verify("--only", "training", "--workers", str(count))
-    found = {"wall": seconds, "training": report["training"]}
-    bench.keep(name, found)
-    return found
-
-
-def _figure(count: int, found: dict[str, Any]) -> Figure:
-    return Figure(f"--workers {count}, {found['training']['segments_total']} segments", found["wall"], "s",
-                  f"whole command; replay itself {found['training']['seconds']:.1f} s")
+    cost, report = bench.verify("--only", "training", "--workers", str(count))
+    bench.keep(name, asdict(cost))
+    yield Figure(f"--workers {count}, {report['training']['segments_total']} segments", cost.wall, "s",
+                 f"whole command; replay itself {report['training']['seconds']:.1f} s")
+    return cost
 
 
 def sample(bench: Bench, among: int = 2) -> Iterator[Figure]:
     """A sample of half of the segments against the training; both compile."""
-    trained = bench.known("train")
+    trained = Cost(**bench.known("train"))
     total = len(bench.shown()["segments"])
     wanted = max(1, total // among)
     bench.cold()
-    wall, _ = bench.verify("--only", "training", "--sample", str(wanted), "--no-screen")
-    yield Figure(f"sample of {wanted} of {total} segments / training", wall / trained["wall"], "times",
-                 f"{wall / trained['wall'] * total / wanted:.3f} k/N, whole commands, {wall:.1f} s; target 1.05 k/N")
+    cost, _ = bench.verify("--only", "training", "--sample", str(wanted), "--no-screen")
+    yield Figure(f"sample of {wanted} of {total} segments / (k/N training)", cost.wall / trained.wall * total / wanted, "times",
+                 f"{cost.of(trained, total / wanted)}; whole commands; target 1.05")
 
 
 def quarter(bench: Bench) -> Iterator[Figure]:
@@ -218,11 +230,11 @@ def localisation(bench: Bench) -> Iterator[Figure]:
     step = (int(last["start"]) + int(last["end"])) // 2
     forged = json.loads(bench.execute(sys.executable, "-m", "bench.faults.forged", str(bench.base), str(step)).stdout)
     bench.cold()
-    seconds, report = bench.verify("--only", "training", "--steps", f"{step}:{step + 1}", root=forged["root"], status=(1,))
+    cost, report = bench.verify("--only", "training", "--steps", f"{step}:{step + 1}", root=forged["root"], status=(1,))
     found = report["first_divergence"]
     if (found["step"], found["tensors"]) != (forged["step"], [forged["tensor"]]):
         raise SystemExit(f"located elsewhere: {found}, forged {forged}")
-    yield Figure("a forged bit located: the segment replayed and judged", seconds, "s",
+    yield Figure("a forged bit located: the segment replayed and judged", cost.wall, "s",
                  f"process start and compilation included; {forged['tensor']} in train step {step}; target 60 s")
 
 
@@ -236,13 +248,11 @@ def hashing(bench: Bench) -> Iterator[Figure]:
         hashlib.sha256(data).digest()
         size += len(data)
     alone = time.monotonic() - began
-    empty = time.monotonic()
-    bench.verify("--only", "ledger")
-    empty = time.monotonic() - empty
-    seconds, _ = bench.verify("--only", "ledger,artifacts")
-    yield Figure("verify --only ledger,artifacts", seconds, "s", f"{size / 1e6:.0f} MB in {len(files)} files; "
-                 f"{empty:.2f} s of it without the artifacts")
-    yield Figure("artifacts hashed again / sha256 of the same files", (seconds - empty) / alone, "times",
+    empty, _ = bench.verify("--only", "ledger")
+    cost, _ = bench.verify("--only", "ledger,artifacts")
+    yield Figure("verify --only ledger,artifacts", cost.wall, "s", f"{size / 1e6:.0f} MB in {len(files)} files; "
+                 f"{empty.wall:.2f} s of it without the artifacts")
+    yield Figure("artifacts hashed again / sha256 of the same files", (cost.wall - empty.wall) / alone, "times",
                  f"sha256 alone {alone:.2f} s, {size / alone / 1e9:.2f} GB/s")
 
 

@@ -276,14 +276,17 @@ class Verification:
                 return verdict
             logger.info("a stored state is not there: everything is executed from the beginning")
         from marin.training.replay import replay
+        from marin.training.screening import mislabelled_meanwhile
 
-        with TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress:
+        with (TemporaryDirectory(prefix="marin-verify-") as folder, bar("training", recipe.trainer.num_steps) as progress,
+              mislabelled_meanwhile(self.run, self.store) as mislabelled):
             inputs = self._checkout(("tokens", "tokenizer"), Path(folder))
             link = self.run.started.body.continues
             previous = phases.checkout(self.store, link.checkpoint, Path(folder) / "previous") if link is not None else None
             result = replay(recipe, inputs["tokens"], inputs["tokenizer"], segments, self._initial(), self.store,
                             self.execution, progress, previous, saved={f.body.state: f.body for f in self.run.checkpoints},
                             done=proofs.keep)
+            wrong = mislabelled() if result.divergence is None else []
         self.summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
         self.divergence = result.divergence
         self.losses = dict(result.losses)
@@ -291,9 +294,7 @@ class Verification:
         if result.divergence is not None:
             return Verdict("FAIL", (*result.divergence.lines(), *programs))
         steps = sum(segment.end - segment.start for segment in segments)
-        from marin.training.screening import mislabelled
-
-        if wrong := mislabelled(self.run, self.store):
+        if wrong:
             return Verdict("FAIL", (*wrong, *programs))
         return Verdict("PASS", (f"{steps} train steps in {len(segments)} segments executed again "
                                 f"on {self.execution.devices} device(s), same bits", *programs))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 import numpy as np
 
@@ -59,12 +62,28 @@ def screen_run(run: RunView, store: Store) -> Screening:
     return Screening(looked, len(run.segments), time.monotonic() - began, tuple(findings))
 
 
-def mislabelled(run: RunView, store: Store) -> list[str]:
+@contextmanager
+def mislabelled_meanwhile(run: RunView, store: Store) -> Iterator[Callable[[], list[str]]]:
+    """What :func:`mislabelled` finds, looked for in a thread beside the block's own work, which compiles and trains while this
+    one reads and hashes. The block waits for it by calling what it is given; whoever leaves without stops it."""
+    use_compilation_cache(compilation_cache())  # before anything is compiled, in whichever thread
+    left = Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="stored-states") as pool:
+        found = pool.submit(mislabelled, run, store, left)
+        try:
+            yield found.result
+        finally:
+            left.set()
+
+
+def mislabelled(run: RunView, store: Store, left: Event | None = None) -> list[str]:
     """Stored states that are whole and not the ones that they are recorded as; those that are gone or damaged, which a replay
-    in order does without, are left to the verdict on artifacts."""
+    in order does without, are left to the verdict on artifacts. ``left``: nobody waits any more."""
     recipe, vocab = run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"])
     wrong = []
     for fact in run.checkpoints:
+        if left is not None and left.is_set():
+            break
         with TemporaryDirectory(prefix="marin-state-") as base:
             folder, what = Path(base) / "checkpoint", f"training checkpoint of step {fact.body.step}"
             try:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ledger import LedgerError
 from marin import arithmetic, environment
 from marin.code import LOCK, lock_digest
+from marin.graph import landlock
 from marin.recipe import Arithmetic, Execution
 from marin.root import key_path, open_root
 
@@ -86,6 +87,7 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         *_programs(("git", "dvc")),
         *_root(root),
         _space(working if "://" in root else Path(root)),
+        _confinement(),
     )
     return Diagnosis(checks, environment.describe(lock_digest(project)))
 
@@ -185,6 +187,14 @@ def _root(location: str) -> Iterator[Check]:
         yield Check("key", Health.NOTE, str(error))
     else:
         yield Check("key", Health.OK, f"{key_path(root.verifier.name)}")
+
+
+def _confinement() -> Check:
+    version = landlock.version()
+    if version:
+        return Check("steps", Health.OK, f"Landlock {version}: the kernel keeps steps and what they start to their own folders")
+    return Check("steps", Health.NOTE, "no Landlock: what child processes and C libraries of a step write elsewhere is not seen",
+                 "a kernel from 5.13 on, with landlock in its list of security modules; some containers keep it away")
 
 
 def _space(path: Path) -> Check:

@@ -11,7 +11,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -66,6 +67,8 @@ class Room:
     store: Store
     values: Mapping[str, bytes] = field(default_factory=dict)
     used: bool = False
+    outside: ThreadPoolExecutor | None = None
+    """A thread that was there before the step was confined, for what is done on its behalf; None: the step's own thread."""
 
     @cached_property
     def workplace(self) -> Workplace:
@@ -81,13 +84,11 @@ class Room:
         """The bytes of a value, of one file, or of the value beside files."""
         if not given.path and given.digest in self.values:
             return self.values[given.digest]
-        with unconfined():
-            return _content(self.store, given)
+        return self.do(lambda: _content(self.store, given))
 
     def table(self, digest: str) -> str:
         """A small text that a step recorded beside its output."""
-        with unconfined():
-            return self.store.read(digest).decode()
+        return self.do(lambda: self.store.read(digest).decode())
 
     def out(self) -> Path:
         """The empty folder to fill."""
@@ -100,9 +101,8 @@ class Room:
     def take(self, name: str, given: Given) -> Path:
         """An input, out of the store."""
         self._prepare()
-        with unconfined():
-            folder = self.workplace.take(self.store, name, given.artifact)
-            return folder / given.path if given.path else folder
+        folder = self.do(lambda: self.workplace.take(self.store, name, given.artifact))
+        return folder / given.path if given.path else folder
 
     def filled(self) -> bool:
         """Whether the step left files."""
@@ -123,13 +123,19 @@ class Room:
 
     def _prepare(self) -> None:
         if not self.used:
-            with unconfined():
-                self.workplace.prepare(self.store, {})
+            self.do(lambda: self.workplace.prepare(self.store, {}))
             self.used = True
+
+    def do[T](self, action: Callable[[], T]) -> T:
+        """Something of the executor's, in the middle of the step's doing."""
+        if self.outside is not None:
+            return self.outside.submit(action).result()
+        with unconfined():
+            return action()
 
 
 def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
-    """Call the function of ``step``.
+    """Call the function of ``step``. Where ``room`` has a thread outside, this thread is confined for good.
 
     Raises:
         LedgerError: what the step refused, or StepFailed for an error of its own; StepFailed when it writes elsewhere,
@@ -147,13 +153,14 @@ def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
     try:
         if room.has_leavings():
             room.out()  # leavings of an attempt that was killed
-        with confined(step.name, [f"{room.folder}/out", f"{room.folder}/scratch"]):
+        with confined(step.name, [f"{room.folder}/out", f"{room.folder}/scratch"], alone=room.outside is not None):
             returned = step.fn(context)
     except LedgerError:
         raise
     except (Exception, SystemExit) as error:
         raise explained(step.name, error) from error
-    return _kept(step.name, returned, room, time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    return room.do(lambda: _kept(step.name, returned, room, seconds))
 
 
 def _kept(address: str, returned: object, room: Room, seconds: float) -> Made:
@@ -224,11 +231,13 @@ def execute_job(payload: bytes) -> bytes:
     root = open_root(task["root"])
     node = graph_of(Path(task["file"])).nodes[task["address"]]
     inputs = {name: Given(**given) for name, given in task["inputs"].items()}
-    room = Room(str(root.local), task["identity"], root.store())
-    made = call(node.step, inputs, room)
-    if made.data is not None:
-        room.store.put_bytes(made.data)
-    room.clear()
+    with ThreadPoolExecutor(1) as outside:
+        room = Room(str(root.local), task["identity"], root.store(), outside=outside)
+        room.out()  # it must be there before the kernel is told about it; and the thread too
+        made = call(node.step, inputs, room)
+        if (data := made.data) is not None:
+            room.do(lambda: room.store.put_bytes(data))
+        room.do(room.clear)
     output = {"kind": made.output.kind, "digest": made.output.digest, "size": made.output.size, "artifact": made.output.artifact}
     return json.dumps({"output": output, "metrics": dict(made.metrics), "seconds": made.seconds}).encode()
 

@@ -82,7 +82,7 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
 def test_doctor_says_what_it_found(marin: Marin, root: Path) -> None:
     done = marin("doctor", "--json")
     checks = {check["name"]: check for check in done.json["checks"]}
-    assert {"system", "processor", "cores", "settings", "python", "versions", "root", "key", "space"} <= set(checks)
+    assert {"system", "processor", "cores", "settings", "python", "versions", "root", "key", "space", "steps"} <= set(checks)
     profile = done.json["profiles"]["portable-cpu"]
     assert profile["supported"] == (done.status == 0)
     assert bool(profile["reasons"]) != profile["supported"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from marin import events
+from marin.diagnosis import Health, diagnose
+from marin.graph import landlock
 from marin.graph.execute import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.root import Root
@@ -174,6 +176,69 @@ def test_what_a_step_must_not_do(execute: Execute, tmp_path: Path, monkeypatch: 
     """)
     assert what in outcome.failures["naughty"].error
     assert list(here.iterdir()) == []
+
+
+ELSEWHERE = """
+    import subprocess, sys
+
+    def given(context):
+        (context.out / "file").write_text("read me")
+
+    def naughty(context):
+        outside, file = TALLY.parent.parent / "outside", context.inputs["given"].path / "file"
+        {body}
+        return (context.out / "copy").read_text()
+
+    steps = [Step("naughty", naughty, {{}}, {{"given": Step("given", given)}})]
+"""
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize(("body", "told"), [
+    ("subprocess.run(f'echo x > {outside}', shell=True, check=True, capture_output=True)", "the step writes outside its output"),
+    ("subprocess.run(['cp', file, outside], check=True)", "a process of the step failed"),
+    ("""import ctypes, multiprocessing
+        forked = multiprocessing.get_context('fork').Process(target=os.mkdir, args=(outside,))
+        forked.start()
+        forked.join()
+        libc = ctypes.CDLL(None, use_errno=True)
+        raise SystemExit(f"{os.system(f'mkdir {outside}') > 0} {forked.exitcode} {libc.mkdir(bytes(outside), 0o700)}")
+     """, "SystemExit: True 1 -1"),
+])
+def test_what_a_step_starts_cannot_write_elsewhere_either(execute: Execute, root: Root, tmp_path: Path, body: str, told: str,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outcome = execute(ELSEWHERE.format(body=body))
+    assert told in outcome.failures["naughty"].error
+    assert not (tmp_path / "outside").exists()
+
+
+def test_what_a_step_starts_reads_everywhere_and_writes_its_output(execute: Execute, root: Root, tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "cache"))
+    outcome = execute(ELSEWHERE.format(body=(
+        "assert os.system(f'cp {file} {context.out}/copy && head /etc/passwd > /dev/null && touch {context.scratch}/x') == 0;"
+        "subprocess.run([sys.executable, '-c', 'import tempfile; tempfile.TemporaryFile()'], check=True);"
+        "assert os.system(f'mktemp && ls {outside.parent}') == 0")))
+    assert outcome.failures == {}
+    digest = outcome.settled["naughty"].output.artifact
+    with root.store().open_file(digest, "value.json") as stream:
+        assert json.load(stream) == "read me"
+
+
+def test_a_kernel_without_landlock_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    assert not landlock.write_only_below(["/nowhere"]), "and this process can still write"
+    (said,) = [check for check in diagnose(project=Path("."), working=Path("."), root=".").checks if check.name == "steps"]
+    assert (said.health, "not seen" in said.found) == (Health.NOTE, True)
+
+
+def test_a_function_in_the_executors_process_starts_none(execute: Execute, tmp_path: Path) -> None:
+    outcome = execute(ELSEWHERE.format(body="os.system(f'touch {outside}')").replace("given)})", "given)}, HERE)"))
+    assert "starts another one" in outcome.failures["naughty"].error
+    assert "leave in_process=True out" in outcome.failures["naughty"].error
+    assert not (tmp_path / "outside").exists()
 
 
 def test_files_values_and_single_files_as_inputs(execute: Execute, root: Root) -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ledger.batch import Receipt
     from ledger.canonical import canonical_bytes, parse_canonical
     from ledger.checkout import CheckedOut
     from ledger.checkpoint import LogCheckpoint
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ledger.keyring import retire_key, rotate_key
     from ledger.keys import create_key, default_key_path, load_signer
     from ledger.leases import Lease, lease, list_leases
-    from ledger.log import Log, Receipt
+    from ledger.log import Log
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.mirror import Mirrored, mirror_log
     from ledger.note import Signer, VerifierKey
@@ -189,7 +190,8 @@ _ROOMS = {
     "finding": "Finding",
     "fsck": "check",
     "keys": "create_key default_key_path load_signer",
-    "log": "Log Receipt",
+    "batch": "Receipt",
+    "log": "Log",
     "manifest": "Manifest ManifestEntry PART_SIZE",
     "note": "Signer VerifierKey",
     "projection": "Projection",

@@ -16,13 +16,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
+from ledger.batch import Receipt
 from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Unavailable
 from ledger.event import Draft
-from ledger.log import Receipt
 from ledger.storage.posix import PosixStorage
-from ledger.wire import FrameSocket, decode_drafts, decode_receipts, decode_text, encode_drafts, encode_member
+from ledger.wire import (
+    FrameSocket,
+    decode_done,
+    decode_drafts,
+    decode_receipts,
+    decode_text,
+    encode_drafts,
+    encode_member,
+)
 
 _TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
@@ -74,6 +82,14 @@ class LogClient:
         try:
             self._frames.send(*(encode_drafts(drafts) for drafts in requests))
             return [self._outcome() for _ in requests]
+        except OSError as error:
+            raise _gone(None, error) from error
+
+    def do(self, act: str) -> Any:
+        """Have the service do what it has this name for, and say what came of it, as JSON. `Refused` if it has none."""
+        try:
+            self._frames.send(encode_member("do", act))
+            return decode_done(self._receive())
         except OSError as error:
             raise _gone(None, error) from error
 

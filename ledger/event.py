@@ -232,7 +232,8 @@ def _check_envelope(
 
 def _check_shared(type: object, stream: object, actor: object, time: object) -> None:
     try:
-        _check_repeated(type, stream, actor, time)
+        _check_repeated(type, stream, actor)
+        _check_moment(time)
     except TypeError:  # something that cannot even be a key: which one is it?
         for field, value in (("type", type), ("stream", stream), ("actor", actor), ("time", time)):
             _check_field(field, value)
@@ -240,11 +241,15 @@ def _check_shared(type: object, stream: object, actor: object, time: object) -> 
 
 
 @lru_cache(maxsize=1024)
-def _check_repeated(type: object, stream: object, actor: object, time: object) -> None:
+def _check_repeated(type: object, stream: object, actor: object) -> None:
     """What neighbouring events have in common, and need not be checked for each of them."""
     _check_field("type", type)
     _check_field("stream", stream)
     _check_field("actor", actor)
+
+
+@lru_cache(maxsize=1024)
+def _check_moment(time: object) -> None:
     _check_field("time", time)
     parse_time(cast(str, time))
 

@@ -9,10 +9,12 @@ history is seen as such, and folds what it lacks. Nobody but the holder of the l
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,29 @@ class WriterIndex:
                 time = max(time, event["time"])
             self.add(ids, lengths, time, size, end, tree_root(end, view.hash))
             size = end
+
+
+@contextmanager
+def reserve(path: Path) -> Iterator[Path | None]:
+    """`path` while no other process has it; None, for an index in memory, where one does, or where nothing can be kept.
+
+    For a log whose lock keeps no other process out: on a bucket that is what its compare-and-swap is for.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        yield None
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield None
+        else:
+            yield path
+    finally:
+        os.close(descriptor)
 
 
 def _text(value: object) -> str:

@@ -25,14 +25,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
 
+from ledger.batch import Batch, Entered, Placed, Receipt
 from ledger.bundle import pack_entries
 from ledger.checkpoint import LogCheckpoint
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Refused, StorageFailed
 from ledger.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
-from ledger.index import WriterIndex
+from ledger.index import WriterIndex, reserve
 from ledger.journal import JournalWriter, Record
 from ledger.layout import (
     LOG,
@@ -53,53 +54,6 @@ from ledger.view import LogView
 _LOG = logging.getLogger(__name__)
 _CLOCK_TOLERANCE = timedelta(seconds=300)
 _JOURNAL_HARD_LIMIT = 4
-
-
-class Receipt(NamedTuple):
-    """The acknowledgement of one event: durable, and covered by a signed checkpoint of `tree_size` or more."""
-
-    index: int  # type: ignore[assignment]  # the name matters more than tuple.index
-    leaf_hash: str
-    seq: int
-    tree_size: int
-
-
-class _Placed(NamedTuple):
-    """An event in its place: in the log already, or behind its end."""
-
-    id: str
-    stream: str
-    seq: int
-    index: int  # type: ignore[assignment]
-    entry: bytes
-    leaf: bytes
-
-
-class _Batch:
-    """What one commit will add behind the end of the log; requests join it whole or not at all."""
-
-    def __init__(self, end: int) -> None:
-        self._start = end
-        self.fresh: list[_Placed] = []
-        self.known: dict[str, _Placed] = {}
-        self.lengths: dict[str, int] = {}
-        self.time = ""
-
-    @property
-    def end(self) -> int:
-        return self._start + len(self.fresh)
-
-    def add(self, placed: _Placed) -> None:
-        self.fresh.append(placed)
-        self.known[placed.id] = placed
-        self.lengths[placed.stream] = placed.seq + 1
-
-    def cut(self, count: int) -> None:
-        """Only the first `count` events stay."""
-        while len(self.fresh) > count:
-            placed = self.fresh.pop()
-            del self.known[placed.id]
-            self.lengths[placed.stream] = placed.seq
 
 
 def _now() -> datetime:
@@ -126,6 +80,7 @@ class Log:
         publish_seconds: float,
         journal_bytes: int,
         clock: Callable[[], datetime],
+        index: Path | None,
         resources: ExitStack,
     ) -> None:
         """Use `Log.open`, which takes the lock first."""
@@ -140,10 +95,15 @@ class Log:
         self._clock = clock
         self._resources = resources
         self._mutex = threading.RLock()
+        self._idle = threading.Condition(self._mutex)
+        self._open: Batch | None = None
+        self._syncing: Batch | None = None
         self._closed = False
-        self._key_events = False
         self._journal = JournalWriter(storage, journal_path())
-        self._index = WriterIndex(storage.local_path(index_path()))
+        local = storage.local_path(index_path())
+        if local is None and index is not None:
+            local = resources.enter_context(reserve(index))
+        self._index = WriterIndex(local)
         self._resources.callback(self._index.close)
         self._view = LogView.load(storage, self._keys, origin=signer.name)
         self._settle()
@@ -176,11 +136,13 @@ class Log:
         publish_seconds: float = 1.0,
         journal_bytes: int = 4 << 20,
         clock: Callable[[], datetime] = _now,
+        index: Path | None = None,
     ) -> Log:
         """Take the lock, waiting up to `wait` seconds, load what is committed, and be ready to append.
 
         `actor` is written into events whose drafts name none; `verifiers` are keys that may have signed
-        before this one.
+        before this one. `index` is a local file where the index of ids is kept between two openings if the storage is
+        no local folder; without it the index is folded again from the log, in memory.
         """
         with ExitStack() as resources:
             resources.enter_context(storage.lock(lock_path(), _command(), wait=wait))
@@ -193,6 +155,7 @@ class Log:
                 publish_seconds=publish_seconds,
                 journal_bytes=journal_bytes,
                 clock=clock,
+                index=index,
                 resources=resources,
             )
             log._resources = resources.pop_all()
@@ -215,8 +178,7 @@ class Log:
             if self._closed:
                 return
             try:
-                if self._stale:
-                    self._load()
+                self._begin()
                 self._publish()
                 self._journal.remove()
             except Fenced as error:
@@ -248,37 +210,51 @@ class Log:
         What is wrong with one request is its outcome and touches no other. What goes wrong with the commit is raised,
         for the outcome of all of them is unknown then.
         """
+        return self.enter(requests).outcomes()
+
+    def enter(self, requests: Sequence[Sequence[Draft]], *, key_events: bool = False) -> Entered:
+        """Place these requests in the batch that is committed next; `outcomes` of what is returned waits for that.
+
+        So one thread places events while another waits for the sync of those before. `key_events` is for
+        `append_key_event` alone.
+        """
         with self._mutex:
-            if self._closed:
-                raise Refused("the log is closed", cure="open it again to append")
+            self._check_open()
             if self._stale:
-                self._load()
+                self._begin()
+            batch = self._open
+            if batch is None:
+                batch = self._open = Batch(self._checkpoint.size if self._syncing is None else self._syncing.end)
+            before = len(batch.fresh)
             try:
-                outcomes, batch = self._place_each(requests)
+                outcomes = self._place_each(requests, batch, key_events)
             except sqlite3.Error as error:
                 self._stale = True
-                raise StorageFailed(
+                failed = StorageFailed(
                     "the index of the log cannot be read",
                     found=str(error),
                     cure="append again: it is folded anew",
-                ) from error
-            if batch.fresh:
-                self._commit(batch)
-            size = self._checkpoint.size
-            acknowledged = [
-                outcome
-                if isinstance(outcome, LedgerError)
-                else [Receipt(p.index, p.leaf.hex(), p.seq, size) for p in outcome]
-                for outcome in outcomes
-            ]
-            self._publish_in_time()
-            return acknowledged
+                )
+                self._abandon(failed)
+                raise failed from error
+            except BaseException:
+                batch.cut(before)
+                raise
+            return Entered(self.finish, batch, outcomes)
+
+    def finish(self, batch: Batch) -> None:
+        """Return when `batch` is durable or has failed; sync it in this thread if nobody else does."""
+        with self._mutex:
+            while not batch.settled:
+                if self._syncing is None:
+                    self._sync(batch)
+                else:
+                    self._idle.wait()
 
     def publish(self) -> None:
         """Make tiles of all that is committed, so that foreign tools see it too."""
         with self._mutex:
-            if self._stale:
-                self._load()
+            self._begin()
             self._publish()
 
     def add_cosignatures(self, lines: Sequence[NoteSignature], *, text: str | None = None) -> None:
@@ -322,41 +298,41 @@ class Log:
 
     def append_key_event(self, draft: Draft) -> Receipt:
         """Append an event that decides which keys readers believe; for `keyring` alone."""
-        with self._mutex:
-            self._key_events = True
-            try:
-                return self.append([draft])[0]
-            finally:
-                self._key_events = False
+        (outcome,) = self.enter([[draft]], key_events=True).outcomes()
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome[0]
 
     # The parts of an append
 
     def _place_each(
-        self, requests: Sequence[Sequence[Draft]]
-    ) -> tuple[list[list[_Placed] | LedgerError], _Batch]:
-        """Each draft in its place, and those that are new, which follow the end of the log in this order."""
-        now = self._time()
+        self, requests: Sequence[Sequence[Draft]], batch: Batch, key_events: bool
+    ) -> list[list[Placed] | LedgerError]:
+        """Each draft in its place; those that are new join `batch` in this order."""
+        now = self._time(batch)
         there = self._index.find(
             [draft.id for drafts in requests for draft in drafts if draft.id is not None]
         )
-        batch = _Batch(self._checkpoint.size)
-        outcomes: list[list[_Placed] | LedgerError] = []
+        outcomes: list[list[Placed] | LedgerError] = []
         for drafts in requests:
             before = len(batch.fresh)
             try:
-                outcomes.append([self._place(draft, now, there, batch) for draft in drafts])
+                outcomes.append([self._place(draft, now, there, batch, key_events) for draft in drafts])
             except LedgerError as error:
                 outcomes.append(error)
                 batch.cut(before)
-        return outcomes, batch
+        return outcomes
 
-    def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: _Batch) -> _Placed:
-        if draft.type in KEY_TYPES and not self._key_events:
+    def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: Batch, key_events: bool) -> Placed:
+        if draft.type in KEY_TYPES and not key_events:
             raise _key_event(draft)
         self._types.check(draft.type, draft.body)
         id, stream = draft.id, draft.stream
         assert id is not None  # a draft draws one when it is made
+        syncing = self._syncing
         placed = batch.known.get(id)
+        if placed is None and syncing is not None:
+            placed = syncing.known.get(id)
         if placed is None and id in there:
             placed = self._placed(id, there[id])
         if placed is not None:
@@ -364,6 +340,8 @@ class Log:
                 raise _id_taken(draft, placed)
             return placed
         seq = batch.lengths.get(stream)
+        if seq is None and syncing is not None:
+            seq = syncing.lengths.get(stream)
         if seq is None:
             seq = self._index.length(stream)
         entry = draft.entry(seq, now, self._actor)
@@ -373,29 +351,47 @@ class Log:
         if draft.time is not None:
             self._check_time(draft)
             time = draft.time
-        placed = _Placed(id, stream, seq, batch.end, entry, leaf_hash(entry))
+        placed = Placed(id, stream, seq, batch.end, entry, leaf_hash(entry))
         batch.add(placed)
         if time > batch.time:
             batch.time = time
         return placed
 
-    def _placed(self, id: str, index: int) -> _Placed:
+    def _placed(self, id: str, index: int) -> Placed:
         """What is in the log at this index."""
         ((_, entry),) = self._view.entries(index, index + 1)
         event = Event.decode(entry)
-        return _Placed(id, event.stream, event.seq, index, entry, leaf_hash(entry))
+        return Placed(id, event.stream, event.seq, index, entry, leaf_hash(entry))
 
-    def _commit(self, batch: _Batch) -> None:
+    def _sync(self, batch: Batch) -> None:
+        """Commit the open batch. The caller holds the mutex once; others may place events while the disk is busy."""
+        self._open = None
         fresh = batch.fresh
-        entries = tuple(placed.entry for placed in fresh)
+        if not fresh:
+            batch.settle(self._checkpoint.size)
+            return
+        entries = tuple([placed.entry for placed in fresh])
         leaves = [placed.leaf for placed in fresh]
         frontier = self._frontier.copy()
         frontier.extend(leaves)
         old_size = self._checkpoint.size
         checkpoint = LogCheckpoint(self._checkpoint.origin, frontier.size, frontier.root())
         note = checkpoint.sign([self._signer, *self._signer.companions]).encode()
-        self._stale = True  # until everything below has come to its end, the outcome is unknown
-        self._journal.write(Record(old_size, note, entries))
+        record = Record(old_size, note, entries)
+        self._syncing = batch
+        self._mutex.release()
+        try:
+            self._journal.write(record)
+        except BaseException as error:
+            self._mutex.acquire()
+            self._syncing = None
+            self._stale = True  # what became of the record is unknown until the log is loaded anew
+            batch.fail(error)
+            self._abandon(_placed_behind(error))
+            self._idle.notify_all()
+            raise
+        self._mutex.acquire()
+        self._syncing = None
         self._frontier, self._checkpoint = frontier, checkpoint
         self._view.extend(checkpoint, note, entries, leaves)
         try:
@@ -404,8 +400,29 @@ class Log:
         except sqlite3.Error as error:
             # The events are committed all the same. The log loads itself anew, index included, before it goes on.
             _LOG.warning("the index of the log could not follow: %s", error)
-        else:
-            self._stale = False
+            self._stale = True
+            self._abandon(_placed_behind(error))
+        batch.settle(checkpoint.size)
+        self._idle.notify_all()
+        self._publish_in_time()
+
+    def _abandon(self, error: BaseException) -> None:
+        """Nothing of the open batch is committed: what it was placed behind is not as it was."""
+        batch, self._open = self._open, None
+        if batch is not None:
+            batch.fail(error)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Refused("the log is closed", cure="open it again to append")
+
+    def _begin(self) -> None:
+        """Wait for the sync that is under way, and load the log if what became of the last one is unknown."""
+        while self._syncing is not None:
+            self._idle.wait()
+        self._check_open()
+        if self._stale:
+            self._load()
 
     def _publish_in_time(self) -> None:
         due = time.monotonic() - self._published_at >= self._publish_seconds
@@ -428,7 +445,9 @@ class Log:
             self._prune(done)
             self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
             # On a bucket another writer may have gone on meanwhile: then nothing is placed before it is all loaded.
-            self._stale = self._stale or self._view.checkpoint != self._checkpoint
+            if self._view.checkpoint != self._checkpoint:
+                self._stale = True
+                self._abandon(_placed_behind(None))
         self._journal.rewind()
 
     def _prune(self, done: Sequence[Tile]) -> None:
@@ -445,6 +464,7 @@ class Log:
             _LOG.warning("superseded partial tiles stay: %s", error)
 
     def _load(self) -> None:
+        self._abandon(_placed_behind(None))
         self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
         self._settle()
 
@@ -464,19 +484,26 @@ class Log:
 
     def _release(self) -> None:
         self._closed = True
+        self._abandon(Refused("the log is closed", cure="open it again to append"))
         self._resources.close()
 
-    def _time(self) -> str:
+    def _time(self, batch: Batch) -> str:
         now, last = self._clock(), self._index.last_time()
-        if last and parse_time(last) - now > _CLOCK_TOLERANCE:
+        if self._syncing is not None:
+            last = max(last, self._syncing.time)
+        last = max(last, batch.time)
+        shown = format_time(now)
+        if shown >= last:  # times of this form sort as their text does
+            return shown
+        if parse_time(last) - now > _CLOCK_TOLERANCE:
             raise Refused(
                 "the clock went backwards",
                 where="time of the next event",
                 expected=f"not long before {last}, the latest in the log",
-                found=format_time(now),
+                found=shown,
                 cure="set this machine's clock",
             )
-        return max(format_time(now), last)
+        return last
 
     def _check_time(self, draft: Draft) -> None:
         if draft.time is not None and parse_time(draft.time) - self._clock() > _CLOCK_TOLERANCE:
@@ -516,6 +543,14 @@ def _check_signs(signer: Signer, keys: Sequence[VerifierKey]) -> None:
             )
 
 
+def _placed_behind(error: BaseException | None) -> StorageFailed:
+    return StorageFailed(
+        "what these events were placed behind was not committed",
+        found=str(error or "another writer went on"),
+        cure="hand the same events in again",
+    )
+
+
 def _key_event(draft: Draft) -> Refused:
     return Refused(
         "events of this type are not appended by hand",
@@ -525,7 +560,7 @@ def _key_event(draft: Draft) -> Refused:
     )
 
 
-def _id_taken(draft: Draft, placed: _Placed) -> Conflict:
+def _id_taken(draft: Draft, placed: Placed) -> Conflict:
     return Conflict(
         "the id is taken by another event",
         where=draft.id or "",

@@ -1,9 +1,9 @@
 """One writer, many clients: a service on the loopback interface that appends for other processes.
 
-Every connection has a thread that reads requests; one thread commits. It takes whatever has been handed in
-while the commit before was being synced, and so the batches grow with the load by themselves: group commit,
-by count and by time. A client is answered when its events are durable under a signed checkpoint, and not
-before.
+Every connection has a thread that reads requests; one thread places them in the log, and one commits. What is handed
+in while a commit is being synced is placed meanwhile and goes into the next, and so the batches grow with the load by
+themselves: group commit, by count and by time. A client is answered when its events are durable under a signed
+checkpoint, and not before.
 
 Who may connect is decided by a token, which lies with the port in a file that only this user can read.
 """
@@ -17,18 +17,27 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from ledger.batch import Receipt
 from ledger.checkpoint import LogCheckpoint
-from ledger.errors import LedgerError, Malformed, StorageFailed, Unverified
+from ledger.errors import LedgerError, Malformed, Refused, StorageFailed, Unverified
 from ledger.event import Draft
-from ledger.log import Receipt
-from ledger.wire import FrameSocket, decode_drafts, decode_text, encode_error, encode_member, encode_receipts
+from ledger.wire import (
+    FrameSocket,
+    decode_act,
+    decode_drafts,
+    decode_text,
+    encode_done,
+    encode_error,
+    encode_member,
+    encode_receipts,
+)
 
 _LOG = logging.getLogger(__name__)
 _AHEAD = 64
@@ -38,7 +47,7 @@ _Request = tuple[Sequence[Draft], "Future[list[Receipt]]"]
 
 
 class Appender(Protocol):
-    """What the service needs of a `Log`."""
+    """What group commit needs of a `Log`, or of what leads to one."""
 
     @property
     def checkpoint(self) -> LogCheckpoint: ...
@@ -46,8 +55,37 @@ class Appender(Protocol):
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]: ...
 
 
+class Pending(Protocol):
+    """Requests that have their place in the batch which is committed next."""
+
+    @property
+    def waiting(self) -> int: ...
+
+    def outcomes(self) -> list[list[Receipt] | LedgerError]: ...
+
+
+@runtime_checkable
+class Placer(Protocol):
+    """An appender that places requests while those before them are being synced, as `Log` does."""
+
+    def enter(self, requests: Sequence[Sequence[Draft]]) -> Pending: ...
+
+
+class _Done:
+    """The outcomes of an appender that cannot place ahead."""
+
+    waiting = 0
+
+    def __init__(self, outcomes: list[list[Receipt] | LedgerError]) -> None:
+        self._outcomes = outcomes
+
+    def outcomes(self) -> list[list[Receipt] | LedgerError]:
+        return self._outcomes
+
+
 class GroupCommit:
-    """Collects requests and appends them to an open log in one thread. Closing finishes what was handed in."""
+    """Collects requests and appends them to a log: one thread gives them their places, in the order in which they came,
+    while another waits for the disk and answers. Closing finishes what was handed in."""
 
     def __init__(self, log: Appender, *, max_events: int = 4000, max_seconds: float = 0.0) -> None:
         """A commit takes what is waiting, up to about `max_events`, after waiting `max_seconds` for more."""
@@ -55,8 +93,13 @@ class GroupCommit:
         self._max_events = max_events
         self._max_seconds = max_seconds
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
-        self._thread.start()
+        self._entered: queue.SimpleQueue[tuple[Sequence[_Request], Pending] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in (("place", self._place_all), ("commit", self._finish_all))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, drafts: Sequence[Draft]) -> Future[list[Receipt]]:
         """One atomic batch; its receipts when they are durable, or the error that `Log.append` would raise."""
@@ -66,48 +109,70 @@ class GroupCommit:
 
     def close(self) -> None:
         self._queue.put(None)
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _place_all(self) -> None:
         closing = False
         while not closing:
-            requests: list[_Request] = []
-            first = self._queue.get()
-            if first is None:
-                return
-            requests.append(first)
-            events = len(first[0])
-            with suppress(queue.Empty):
-                while events < self._max_events:
-                    following = (
-                        self._queue.get(timeout=self._max_seconds)
-                        if self._max_seconds
-                        else self._queue.get_nowait()
-                    )
-                    if following is None:
-                        closing = True
-                        break
-                    requests.append(following)
-                    events += len(following[0])
-            self._commit(requests)
+            requests, closing = self._take()
+            if requests:
+                try:
+                    pending = self._enter([drafts for drafts, _ in requests])
+                except Exception as error:
+                    _answer(requests, [_explained(error)] * len(requests))
+                    continue
+                self._entered.put((requests, pending))
+                if pending.waiting >= self._max_events:
+                    with suppress(LedgerError):  # the other thread tells it to those who asked
+                        pending.outcomes()
+        self._entered.put(None)
 
-    def _commit(self, requests: Sequence[_Request]) -> None:
-        try:
-            outcomes: list[list[Receipt] | LedgerError] = self._log.append_each(
-                [drafts for drafts, _ in requests]
-            )
-        except LedgerError as error:
-            outcomes = [error] * len(requests)
-        except Exception as error:
-            _LOG.exception("a commit failed in an unforeseen way")
-            outcomes = [
-                StorageFailed("the commit failed", found=repr(error), cure="hand the events in again")
-            ] * len(requests)
-        for (_, future), outcome in zip(requests, outcomes, strict=True):
-            if isinstance(outcome, LedgerError):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+    def _take(self) -> tuple[list[_Request], bool]:
+        """What is waiting, at least one request unless this is the end, and whether it is."""
+        first = self._queue.get()
+        if first is None:
+            return [], True
+        requests, events = [first], len(first[0])
+        with suppress(queue.Empty):
+            while events < self._max_events:
+                following = (
+                    self._queue.get(timeout=self._max_seconds) if self._max_seconds else self._queue.get_nowait()
+                )
+                if following is None:
+                    return requests, True
+                requests.append(following)
+                events += len(following[0])
+        return requests, False
+
+    def _enter(self, requests: Sequence[Sequence[Draft]]) -> Pending:
+        if isinstance(self._log, Placer):
+            return self._log.enter(requests)
+        return _Done(self._log.append_each(requests))
+
+    def _finish_all(self) -> None:
+        while (item := self._entered.get()) is not None:
+            requests, pending = item
+            try:
+                outcomes = pending.outcomes()
+            except Exception as error:
+                outcomes = [_explained(error)] * len(requests)
+            _answer(requests, outcomes)
+
+
+def _explained(error: Exception) -> LedgerError:
+    if isinstance(error, LedgerError):
+        return error
+    _LOG.error("a commit failed in an unforeseen way", exc_info=error)
+    return StorageFailed("the commit failed", found=repr(error), cure="hand the events in again")
+
+
+def _answer(requests: Sequence[_Request], outcomes: Sequence[list[Receipt] | LedgerError]) -> None:
+    for (_, future), outcome in zip(requests, outcomes, strict=True):
+        if isinstance(outcome, LedgerError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 class LogService:
@@ -121,8 +186,13 @@ class LogService:
         port: int = 0,
         max_events: int = 4000,
         max_seconds: float = 0.0,
+        acts: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
-        """Listen, and write port and token to `endpoint` with mode 0600."""
+        """Listen, and write port and token to `endpoint` with mode 0600.
+
+        `acts` are what clients may have done beside appending (`LogClient.do`), by name; each gives JSON.
+        """
+        self._acts = dict(acts or {})
         self._origin = log.checkpoint.origin
         self._token = os.urandom(32).hex()
         self._endpoint = endpoint
@@ -200,27 +270,33 @@ class LogService:
 
     def _answer(self, frames: FrameSocket) -> None:
         """Requests are read ahead by this thread; answers go out in order from another."""
-        waiting: queue.Queue[Future[list[Receipt]] | None] = queue.Queue(_AHEAD)
+        waiting: queue.Queue[Future[list[Receipt]] | bytes | None] = queue.Queue(_AHEAD)
         sender = threading.Thread(target=_send_answers, args=(frames, waiting), name="answers", daemon=True)
         sender.start()
         try:
             while (frame := frames.receive()) is not None:
                 try:
-                    waiting.put(self._committer.submit(decode_drafts(frame)))
+                    act = decode_act(frame)
+                    waiting.put(self._committer.submit(decode_drafts(frame)) if act is None else self._do(act))
                 except LedgerError as error:
-                    refused: Future[list[Receipt]] = Future()
-                    refused.set_exception(error)
-                    waiting.put(refused)
+                    waiting.put(encode_error(error))
         finally:
             waiting.put(None)
             sender.join()
 
 
-def _send_answers(frames: FrameSocket, waiting: queue.Queue[Future[list[Receipt]] | None]) -> None:
+    def _do(self, act: str) -> bytes:
+        if act not in self._acts:
+            raise Refused("the service does not know what is asked of it", where=act,
+                          expected=", ".join(sorted(self._acts)) or "appends alone")  # fmt: skip
+        return encode_done(self._acts[act]())
+
+
+def _send_answers(frames: FrameSocket, waiting: queue.Queue[Future[list[Receipt]] | bytes | None]) -> None:
     broken = False
-    while (future := waiting.get()) is not None:
+    while (found := waiting.get()) is not None:
         try:
-            answer = encode_receipts(future.result())
+            answer = found if isinstance(found, bytes) else encode_receipts(found.result())
         except LedgerError as error:
             answer = encode_error(error)
         if not broken:

@@ -4,7 +4,8 @@ A frame is its length as a big-endian uint32 and that many bytes of UTF-8 JSON. 
 `{"token": …}`, answered by `{"origin": …}`. Each further one is a request `{"drafts": [[type, stream, body,
 id, expect_seq, actor, time], …]}`, one atomic batch, answered in order by `{"receipts": [[index, leaf hash,
 seq, tree size], …]}` or `{"error": [kind, what, where, expected, found, cure]}`. A client may send requests
-ahead of the answers.
+ahead of the answers. `{"do": name}` asks for something else that whoever serves has a name for, and is answered by
+`{"done": …}`, whatever that gives, or an error.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import msgspec
 
 from ledger import errors
+from ledger.batch import Receipt
 from ledger.canonical import parse_canonical
 from ledger.errors import LedgerError, Malformed
 from ledger.event import Draft
-from ledger.log import Receipt
 
 MAX_FRAME = 64 << 20
 _KINDS = {
@@ -136,6 +137,25 @@ def decode_receipts(frame: bytes) -> list[Receipt]:
         if "error" in answer:
             raise _error(answer["error"]) from None
         raise Malformed("not an answer", expected="receipts or an error", found=str(error)[:200]) from None
+
+
+def encode_done(value: object) -> bytes:
+    return json.dumps({"done": value}).encode()
+
+
+def decode_done(frame: bytes) -> Any:
+    """What an act gave; raises the error if the answer is one."""
+    answer = _object(frame)
+    if "error" in answer:
+        raise _error(answer["error"])
+    if "done" not in answer:
+        raise Malformed("not an answer", expected="a member done", found=repr(frame[:60]))
+    return answer["done"]
+
+
+def decode_act(frame: bytes) -> str | None:
+    """The name of what a frame asks for, where it is no request to append."""
+    return str(_member(frame, "do", str)) if frame.startswith(b'{"do"') else None
 
 
 def encode_member(name: str, value: str) -> bytes:

@@ -25,6 +25,7 @@ from ledger import (
     Event,
     EventTypes,
     Log,
+    LogClient,
     LogReader,
     Malformed,
     NotFound,
@@ -43,7 +44,7 @@ from ledger import (
     open_storage,
 )
 from marin.events import schema_checks
-from marin.writer import RootWriter
+from marin.writer import RootWriter, connect
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,20 @@ class Root:
 
     def writer(self) -> RootWriter:
         """Appends through the service while one runs, else by opening the log. Close it."""
-        return RootWriter(self.storage, self.verifier.name, self.endpoint, self.signer, event_types())
+        return RootWriter(self.verifier.name, self.endpoint, self.log)
+
+    def log(self, wait: float = 0.0) -> Log:
+        """The open log, whose lock this process then holds. Close it."""
+        return Log.open(self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path())
+
+    def index_path(self) -> Path | None:
+        """Where the index of ids is kept for a log whose root is no local folder."""
+        path = self.projection_path() if "://" in self.location else None
+        return None if path is None else path.with_name(f"{path.stem}-index.sqlite")
+
+    def service(self) -> LogClient | None:
+        """The append service of this root, if one is running. Close it."""
+        return connect(self.endpoint, self.verifier.name)
 
     @property
     def endpoint(self) -> Path:

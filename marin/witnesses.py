@@ -7,9 +7,12 @@ met it, with their cosignatures, which stay when the log goes on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from ledger import (
+    Conflict,
     LedgerError,
     Log,
     LogReader,
@@ -22,6 +25,7 @@ from ledger import (
     WitnessPolicy,
     ask_witness,
 )
+from ledger.note import Note, parse_note
 
 POLICY = "witness-policy"
 WITNESSED = "witnessed"
@@ -33,8 +37,19 @@ class Asked:
 
     size: int
     cosigned: tuple[str, ...]
-    failed: tuple[tuple[str, LedgerError], ...]
-    unmet: LedgerError | None
+    failed: tuple[tuple[str, str], ...]
+    unmet: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """As the append service sends it."""
+        return {"size": self.size, "cosigned": list(self.cosigned), "failed": [list(pair) for pair in self.failed],
+                "unmet": self.unmet}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Asked:
+        """What :meth:`as_json` gave."""
+        failed = tuple((name, why) for name, why in value["failed"])
+        return cls(int(value["size"]), tuple(value["cosigned"]), failed, value["unmet"])
 
 
 def load_policy(storage: Storage) -> WitnessPolicy | None:
@@ -67,7 +82,7 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
     note = reader.note()
     text = str(reader.checkpoint())
     lines, cosigned = [], []
-    failed: list[tuple[str, LedgerError]] = []
+    failed: list[tuple[str, str]] = []
     for witness in policy.witnesses:
         if not witness.url:
             continue
@@ -76,13 +91,17 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
             lines += ask_witness(witness.url, note, reader.consistency_proof, [witness.key])
             cosigned.append(witness.name)
         except LedgerError as error:
-            failed.append((witness.name, error))
+            failed.append((witness.name, str(error)))
     if lines:
-        log.add_cosignatures(lines, text=text)
-    signed = LogReader(storage, keys).note()
+        # A busy log goes on while they are asked: then what they signed is kept as `witnessed` alone.
+        with suppress(Conflict):
+            log.add_cosignatures(lines, text=text)
+    have = parse_note(note)
+    known = {(line.name, line.key_id) for line in lines}
+    signed = str(Note(have.text, (*(s for s in have.signatures if (s.name, s.key_id) not in known), *lines))).encode()
     try:
         policy.check(signed, keys)
     except Unverified as error:
-        return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), error)
+        return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
     storage.replace(WITNESSED, signed)
     return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)

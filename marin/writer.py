@@ -13,15 +13,12 @@ from pathlib import Path
 
 from ledger import (
     Draft,
-    EventTypes,
     LedgerError,
     Locked,
     Log,
     LogClient,
     Receipt,
     Refused,
-    Signer,
-    Storage,
     Unavailable,
 )
 
@@ -34,10 +31,10 @@ _TURN_SECONDS = 1.0
 class RootWriter:
     """Appends to one log, however that can be done right now. `close` it when done."""
 
-    def __init__(self, storage: Storage, origin: str, endpoint: Path, signer: Callable[[], Signer], types: EventTypes) -> None:
-        """``signer`` is asked for only where the log must be opened here: a client of the service needs no key."""
-        self._storage, self._origin, self._endpoint = storage, origin, endpoint
-        self._signer, self._types = signer, types
+    def __init__(self, origin: str, endpoint: Path, open_log: Callable[[float], Log]) -> None:
+        """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
+        needs no key."""
+        self._origin, self._endpoint, self._open_log = origin, endpoint, open_log
         self._client: LogClient | None = None
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
@@ -62,7 +59,7 @@ class RootWriter:
                 except Unavailable:
                     self.close()  # it ended: what it had committed is found by the ids
             try:
-                with Log.open(self._storage, self._signer(), types=self._types, wait=_TURN_SECONDS) as log:
+                with self._open_log(_TURN_SECONDS) as log:
                     return log.append_each(requests)
             except Locked:
                 if time.monotonic() > deadline:
@@ -75,15 +72,21 @@ class RootWriter:
             self._client = None
 
     def _connect(self) -> LogClient | None:
-        if self._client is not None or not self._endpoint.exists():
-            return self._client
-        try:
-            client = LogClient(self._endpoint)
-        except Unavailable:
-            return None  # left behind by a service that was killed
-        if client.origin != self._origin:
-            client.close()
-            raise Refused("the append service serves another log", where=str(self._endpoint), expected=self._origin,
-                          found=client.origin, cure="stop that service, or name the right root")
-        self._client = client
-        return client
+        if self._client is None:
+            self._client = connect(self._endpoint, self._origin)
+        return self._client
+
+
+def connect(endpoint: Path, origin: str) -> LogClient | None:
+    """A connection to the service of this endpoint, which must be of this log; None where none is running."""
+    if not endpoint.exists():
+        return None
+    try:
+        client = LogClient(endpoint)
+    except Unavailable:
+        return None  # left behind by a service that was killed
+    if client.origin != origin:
+        client.close()
+        raise Refused("the append service serves another log", where=str(endpoint), expected=origin,
+                      found=client.origin, cure="stop that service, or name the right root")
+    return client

@@ -46,7 +46,7 @@ class PosixStorage:
         self._readonly = readonly
         # Journals that the holder of a lock writes to stay open as long as it has the lock.
         self._locks = 0
-        self._journals: dict[str, int] = {}
+        self._journals: dict[str, tuple[int, int, int]] = {}  # descriptor, device, inode
 
     @property
     def writable(self) -> bool:
@@ -151,9 +151,8 @@ class PosixStorage:
         self._check_writable(name)
         with _explained("write", name):
             path = f"{self._root}/{check_name(name)}"
-            descriptor, fresh = self._open_journal(name, path)
+            descriptor, fresh, size = self._open_journal(name, path)
             try:
-                size = os.fstat(descriptor).st_size
                 if size < offset:
                     raise Conflict(
                         "a journal is shorter than its writer knows",
@@ -169,7 +168,9 @@ class PosixStorage:
                 os.close(descriptor)
                 raise
             if self._locks:
-                self._journals[name] = descriptor
+                if name not in self._journals:
+                    status = os.fstat(descriptor)
+                    self._journals[name] = descriptor, status.st_dev, status.st_ino
             else:
                 os.close(descriptor)
             if fresh:
@@ -285,23 +286,26 @@ class PosixStorage:
                 os.unlink(path)
             os.close(descriptor)
 
-    def _open_journal(self, name: str, path: str) -> tuple[int, bool]:
-        """A descriptor for the file that has this name now, and whether it was made just here."""
+    def _open_journal(self, name: str, path: str) -> tuple[int, bool, int]:
+        """A descriptor for the file that has this name now, whether it was made just here, and the file's size."""
         if name in self._journals:
+            descriptor, device, number = self._journals[name]
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.stat(path), os.fstat(self._journals[name])):
-                    return self._journals[name], False
+                status = os.stat(path)
+                if (status.st_dev, status.st_ino) == (device, number):
+                    return descriptor, False, status.st_size
             self._close_journals(name)  # somebody put another file there, or took it away
         try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC), False
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return descriptor, False, os.fstat(descriptor).st_size
         except FileNotFoundError:
             self._make_folder(Path(path).parent)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), True
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), True, 0
 
     def _close_journals(self, *names: str) -> None:
         for name in names:
             if name in self._journals:
-                os.close(self._journals.pop(name))
+                os.close(self._journals.pop(name)[0])
 
     def _adopt_link(self, target: Path, path: Path) -> bool:
         """Share the file by a hard link; False where the file system cannot."""

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
-from ledger import follow_keys
+from ledger import Locked, follow_keys
 from marin.cli.output import print_fields, print_json, print_table
 from marin.keys import retire as retire_key
 from marin.keys import rotate as rotate_key
-from marin.root import open_root
+from marin.root import Root, open_root
+
+
+@contextmanager
+def _no_service(root: Root) -> Iterator[None]:
+    """A running append service signs with the key that it was started with: say that it has to end first."""
+    try:
+        yield
+    except Locked as error:
+        if not root.endpoint.exists():
+            raise
+        raise Locked("the append service signs this log with the present key", where=error.where, found=error.found,
+                     expected="no service while keys change",
+                     cure="stop `marin ledger serve` (SIGINT), run this again, then start it anew") from error
 
 
 @click.group()
@@ -52,7 +68,9 @@ def rotate(hybrid: bool, as_json: bool) -> None:
     Examples:
       marin ledger key rotate
     """
-    done = rotate_key(open_root(), hybrid=hybrid)
+    root = open_root()
+    with _no_service(root):
+        done = rotate_key(root, hybrid=hybrid)
     if as_json:
         print_json({"vkey": str(done.new), "old": str(done.old), "key": str(done.key), "kept": str(done.kept)})
     else:
@@ -70,7 +88,9 @@ def retire(name: str, as_json: bool) -> None:
     Examples:
       marin ledger key retire 1a2b3c4d
     """
-    retired, until = retire_key(open_root(), name)
+    root = open_root()
+    with _no_service(root):
+        retired, until = retire_key(root, name)
     if as_json:
         print_json({"vkey": str(retired), "until": until})
     else:

@@ -7,18 +7,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
 from marin.cli.output import print_json
-from marin.root import Root, event_types, open_root
-from marin.witnesses import ask_all, load_policy
+from marin.root import Root, open_root
+from marin.witnesses import Asked, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 PUBLISH_SECONDS = 1.0
+ASK_WITNESSES = "ask-witnesses"
+"""What `marin ledger witness ask` has a running service do."""
 
 
 @click.command()
@@ -44,20 +46,27 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
       marin ledger serve --json --max-wait 0.005 &
     """
     root = open_root()
+    asking = threading.Lock()
+
+    def ask(log: Log) -> Asked:
+        with asking:
+            return ask_all(root.storage, log, [root.verifier])
+
     with (
         asked_to_stop() as stop,
-        Log.open(root.storage, root.signer(), types=event_types()) as log,
-        LogService(log, root.endpoint, port=port, max_events=max_events, max_seconds=max_wait) as service,
+        root.log() as log,
+        LogService(log, root.endpoint, port=port, max_events=max_events, max_seconds=max_wait,
+                   acts={ASK_WITNESSES: lambda: ask(log).as_json()}) as service,
     ):
         if as_json:
             print_json({"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()})
         else:
             click.echo(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
         sys.stdout.flush()
-        _tend(root, log, stop, witness_every)
+        _tend(root, log, stop, ask, witness_every)
 
 
-def _tend(root: Root, log: Log, stop: threading.Event, witness_every: float) -> None:
+def _tend(root: Root, log: Log, stop: threading.Event, ask: Callable[[Log], Asked], witness_every: float) -> None:
     """Publish what is committed, and keep the witnesses up to date, until asked to stop."""
     turns, every = 0, max(1, round(witness_every / PUBLISH_SECONDS))
     seen = -1
@@ -66,8 +75,11 @@ def _tend(root: Root, log: Log, stop: threading.Event, witness_every: float) -> 
             log.publish()
             if turns % every == 0 and log.checkpoint.size != seen and load_policy(root.storage) is not None:
                 seen = log.checkpoint.size
-                for name, error in ask_all(root.storage, log, [root.verifier]).failed:
-                    _LOG.warning("witness %s: %s", name, error)
+                asked = ask(log)
+                for name, why in asked.failed:
+                    _LOG.warning("witness %s: %s", name, why)
+                if asked.failed:
+                    seen = -1  # asked again next time, whether or not the log has grown by then
         except LedgerError as error:
             _LOG.warning("tried again later: %s", error)
         turns += 1
@@ -102,7 +114,7 @@ def publish(target: str | None, as_json: bool) -> None:
     """
     root = open_root()
     if root.storage.writable and not root.endpoint.exists():  # a running service publishes by itself
-        with Log.open(root.storage, root.signer(), types=event_types()) as log:
+        with root.log() as log:
             log.publish()
     published = root.reader().published()
     done: dict[str, object] = {"origin": published.origin, "size": published.size, "root": published.root.hex()}

@@ -12,7 +12,6 @@ import click
 
 from ledger import (
     Cosigner,
-    Log,
     Malformed,
     PolicyWitness,
     PosixStorage,
@@ -24,9 +23,9 @@ from ledger import (
     load_signer,
 )
 from marin.cli.output import print_fields, print_json
-from marin.cli.service import asked_to_stop
+from marin.cli.service import ASK_WITNESSES, asked_to_stop
 from marin.errors import UsageError
-from marin.root import event_types, open_root
+from marin.root import open_root
 from marin.witnesses import Asked, add_witness, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +78,8 @@ def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, 
 def ask(as_json: bool) -> None:
     """Ask all witnesses of this root to cosign the newest checkpoint, and publish what they sign.
 
-    Exit status 1 when the policy is not met. A witness that saw another history says which two roots conflict.
+    While `marin ledger serve` runs, the service asks them. Exit status 1 when the policy is not met. A witness that saw
+    another history says which two roots conflict.
 
     \b
     Examples:
@@ -90,8 +90,13 @@ def ask(as_json: bool) -> None:
 
 def _ask(*, as_json: bool) -> None:
     root = open_root()
-    with Log.open(root.storage, root.signer(), types=event_types()) as log:
-        asked = ask_all(root.storage, log, [root.verifier])
+    service = root.service()
+    if service is not None:
+        with service:
+            asked = Asked.from_json(service.do(ASK_WITNESSES))
+    else:
+        with root.log() as log:
+            asked = ask_all(root.storage, log, [root.verifier])
     _show(asked, as_json=as_json)
     if asked.unmet is not None:
         click.get_current_context().exit(1)
@@ -100,13 +105,13 @@ def _ask(*, as_json: bool) -> None:
 def _show(asked: Asked, *, as_json: bool) -> None:
     if as_json:
         print_json({"size": asked.size, "cosigned": list(asked.cosigned), "met": asked.unmet is None,
-                    "failed": {name: str(error) for name, error in asked.failed}})
+                    "failed": dict(asked.failed)})
         return
     for name, error in asked.failed:
         click.echo(f"{name}: {error}", err=True)
     click.echo(f"size {asked.size} cosigned by {', '.join(asked.cosigned) or 'nobody'}")
     if asked.unmet is not None:
-        click.echo(str(asked.unmet), err=True)
+        click.echo(asked.unmet, err=True)
 
 
 @witness.command()

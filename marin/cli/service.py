@@ -78,6 +78,8 @@ def _tend(root: Root, log: Log, stop: threading.Event, ask: Callable[[Log], Aske
                 asked = ask(log)
                 for name, why in asked.failed:
                     _LOG.warning("witness %s: %s", name, why)
+                if asked.cosigned:
+                    _LOG.info("witnesses of size %d: %s", asked.size, ", ".join(asked.cosigned))
                 if asked.failed:
                     seen = -1  # asked again next time, whether or not the log has grown by then
         except LedgerError as error:

@@ -373,3 +373,42 @@ def test_streams_against_a_model(batches, reopen):
     assert check(storage, [signer.verifier]) == []
     found = {(e.stream, e.body["n"]): (i, e.seq) for i, e in LogReader(storage, [signer.verifier]).events()}
     assert found == places
+
+
+class _Counted(MemoryStorage):
+    """Stands for a bucket: no local folder, and every bundle that is read is counted."""
+
+    bundles = 0
+
+    def read(self, name):
+        self.bundles += "/entries/" in name
+        return super().read(name)
+
+
+def test_the_index_of_a_log_that_is_no_folder_is_kept_between_openings(tmp_path, signer):
+    storage, index = _Counted(), tmp_path / "kept" / "index.sqlite"
+    Log.create(storage, signer)
+    with Log.open(storage, signer, index=index) as log:
+        log.append([Draft("t/v1", f"s/{n % 7}", {"n": n}, id=f"id-{n}") for n in range(3000)])
+    storage.bundles = 0
+    with Log.open(storage, signer, index=index) as log:
+        assert storage.bundles == 0  # nothing is folded again
+        assert [r.index for r in log.append([Draft("t/v1", "s/3", {"n": 3}, id="id-3")])] == [3]
+        assert log.append([Draft("t/v1", "s/3", {}, id="new")])[0].seq == 429
+        # Another process on this machine: it gets its index from the log, and this one's file is left in peace.
+        with Log.open(MemoryStorage(storage.files), signer, index=index) as other:
+            assert other.append([Draft("t/v1", "s/3", {"n": 10}, id="id-10")])[0].index == 10
+    storage.bundles = 0
+    Log.open(storage, signer).close()
+    assert storage.bundles >= 3000 // 256
+
+
+def test_an_index_of_another_log_is_not_believed(tmp_path, signer):
+    index = tmp_path / "index.sqlite"
+    for first in ("a", "b"):
+        storage = MemoryStorage()
+        Log.create(storage, signer)
+        with Log.open(storage, signer, index=index) as log:
+            log.append([Draft("t/v1", "s", {}, id=f"{first}-{n}") for n in range(300)])
+            assert log.append([Draft("t/v1", "s", {}, id=f"{first}-7")])[0].index == 7
+            assert log.append([Draft("t/v1", "s", {}, id="fresh")])[0].index == 300

@@ -175,6 +175,73 @@ def test_a_witness_that_is_away_leaves_the_policy_unmet(marin: Marin, root: Path
     assert marin("ledger", "fsck").status == 0
 
 
+def lines_of(server: Server, *, until: str) -> str:
+    """What a server says on stderr up to a line with this text."""
+    assert server.process.stderr is not None
+    said = ""
+    for line in iter(server.process.stderr.readline, b""):
+        said += line.decode()
+        if until in said:
+            return said
+    raise AssertionError(said)
+
+
+def test_a_service_has_its_checkpoints_cosigned_by_itself(marin: Marin, root: Path, start: Start) -> None:
+    vkey = (root / "vkey").read_text().strip()
+    witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w", "--name", "w.test/1")
+    marin("ledger", "witness", "add", witness.ready["address"], "--vkey", witness.ready["vkeys"][0], "--no-ask")
+    server = start("ledger", "serve", "--witness-every", "1")
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    cosigned = "witnesses of size 1: w.test/1"
+    lines_of(server, until=cosigned)
+    assert "— w.test/1 " in (root / "log" / "checkpoint").read_text()
+    # Asked for by hand, the service does it: nobody waits for its lock.
+    assert marin(*EVENT, stdin=b'{"n": 1}').status == 0
+    asked = marin("ledger", "witness", "ask", "--json")
+    assert (asked.status, asked.json) == (0, {"size": 2, "cosigned": ["w.test/1"], "met": True, "failed": {}})
+    assert "\n2\n" in (root / "witnessed").read_text()
+    # A witness that is away is named, and the service goes on; back again, it cosigns.
+    witness.stop()
+    assert marin(*EVENT, stdin=b'{"n": 2}').json["index"] == 2
+    assert "cannot be reached" in lines_of(server, until="witness w.test/1: ")
+    away = marin("ledger", "witness", "ask")
+    assert (away.status, "cannot be reached" in away.err) == (1, True)
+    assert marin(*EVENT, stdin=b'{"n": 3}').json["index"] == 3
+    port = witness.ready["address"].rpartition(":")[2]
+    start("ledger", "witness", "serve", "--log", vkey, "--folder", "w", "--port", port)
+    lines_of(server, until="witnesses of size 4: w.test/1")
+    assert server.stop() == 0
+    assert marin("ledger", "fsck").status == 0
+
+
+def test_keys_change_when_no_service_signs_with_the_old_one(marin: Marin, root: Path, start: Start) -> None:
+    marin(*EVENT, stdin=b"{}")
+    before = (root / "vkey").read_text()
+    server = start("ledger", "serve")
+    refused = marin("ledger", "key", "rotate")
+    assert refused.status == 1
+    assert f"held by process {server.process.pid}" in refused.err
+    assert "stop `marin ledger serve`" in refused.err
+    assert (root / "vkey").read_text() == before
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    server.stop()
+    assert marin("ledger", "key", "rotate").status == 0
+    assert (root / "vkey").read_text() != before
+    start("ledger", "serve")
+    assert marin(*EVENT, stdin=b"{}").status == 0
+    refused = marin("ledger", "key", "retire", before.split("+")[1])
+    assert (refused.status, "stop `marin ledger serve`" in refused.err) == (1, True)
+
+
+def test_a_witness_is_added_while_a_service_runs(marin: Marin, root: Path, start: Start) -> None:
+    vkey = (root / "vkey").read_text().strip()
+    marin(*EVENT, stdin=b"{}")
+    start("ledger", "serve")
+    witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w")
+    added = marin("ledger", "witness", "add", witness.ready["address"], "--vkey", witness.ready["vkeys"][0], "--json")
+    assert (added.status, added.json["met"]) == (0, True), added.err
+
+
 @pytest.mark.parametrize("vkey", ["", "nonsense", "a+1+b", "x.test/log+00000000+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"])
 @pytest.mark.parametrize("command", [("fsck",), ("verify-proof", "-"), ("witness", "add", "http://127.0.0.1:9"),
                                      ("witness", "serve")])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ledger.log import Log
     from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.mirror import Mirrored, mirror_log
-    from ledger.note import Signer, VerifierKey
+    from ledger.note import Signer, VerifierKey, add_signatures
     from ledger.pins import Pin, list_pins, pin, unpin
     from ledger.policy import PolicyWitness, WitnessPolicy
     from ledger.projection import Projection
@@ -128,6 +128,7 @@ __all__ = [
     "Witness",
     "WitnessPolicy",
     "WitnessServer",
+    "add_signatures",
     "ask_witness",
     "canonical_bytes",
     "canonical_digest",
@@ -193,7 +194,7 @@ _ROOMS = {
     "batch": "Receipt",
     "log": "Log",
     "manifest": "Manifest ManifestEntry PART_SIZE",
-    "note": "Signer VerifierKey",
+    "note": "Signer VerifierKey add_signatures",
     "projection": "Projection",
     "proof": "LogProof ProvenEntry make_proof verify_proof",
     "reader": "LogReader",

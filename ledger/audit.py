@@ -29,6 +29,7 @@ from ledger.trust import read_links
 _CHUNK = 24
 _AHEAD = 4
 _ID_BYTES = 8
+_ID_PART = 16
 
 
 class Run(NamedTuple):
@@ -202,12 +203,15 @@ class EventAudit:
     def _repeated_ids(self, entry_at: Callable[[int], bytes]) -> Iterator[Finding]:
         import numpy  # here: most of this package's users never audit, and it takes a tenth of a second
 
-        hashes = numpy.frombuffer(bytes(self._ids), dtype=numpy.uint64)
-        order = numpy.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-        doubtful = (ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)
+        hashes = numpy.frombuffer(self._ids, dtype="<u8")
+        leading = numpy.frombuffer(self._ids, dtype=numpy.uint8)[_ID_BYTES - 1 :: _ID_BYTES]
         first: dict[str, int] = {}
-        suspects = {int(index) for at in numpy.flatnonzero(doubtful) for index in (order[at], order[at + 1])}
+        suspects: set[int] = set()
+        for part in range(0, 256, _ID_PART):  # a part at a time, so that hardly more memory is needed than the ids take
+            ordered = numpy.sort(hashes[(leading >= part) & (leading < part + _ID_PART)])
+            repeated = ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)]
+            if len(repeated):
+                suspects.update(int(index) for index in numpy.flatnonzero(numpy.isin(hashes, repeated)))
         for index in sorted(suspects):  # equal hashes: now look at the ids themselves
             id = str(parse_event(entry_at(index))["id"])
             before = first.setdefault(id, index)

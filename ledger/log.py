@@ -45,7 +45,7 @@ from ledger.layout import (
     partial_prefix,
     tile_path,
 )
-from ledger.note import Note, NoteSignature, NoteSigner, Signer, VerifierKey, parse_note
+from ledger.note import NoteSignature, NoteSigner, Signer, VerifierKey, add_signatures, parse_note
 from ledger.storage.port import Storage
 from ledger.tlog import EMPTY_ROOT, TILE_WIDTH, Frontier, Tile, leaf_hash
 from ledger.trust import follow_keys
@@ -264,8 +264,7 @@ class Log:
         """
         with self._mutex:
             self.publish()
-            note = parse_note(self._view.note)
-            if text is not None and text != note.text:
+            if text is not None and text != parse_note(self._view.note).text:
                 raise Conflict(
                     "the log went on while witnesses were asked",
                     where=self._checkpoint.origin,
@@ -273,11 +272,7 @@ class Log:
                     found=f"{self._checkpoint.size}",
                     cure="ask them again",
                 )
-            have = {(line.name, line.key_id) for line in note.signatures}
-            fresh = [line for line in lines if (line.name, line.key_id) not in have]
-            self._storage.replace(
-                checkpoint_path(), str(Note(note.text, (*note.signatures, *fresh))).encode()
-            )
+            self._storage.replace(checkpoint_path(), add_signatures(self._view.note, lines))
             self._load()
 
     def add_signatures(self, signers: Sequence[NoteSigner]) -> None:

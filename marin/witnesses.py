@@ -23,9 +23,9 @@ from ledger import (
     Unverified,
     VerifierKey,
     WitnessPolicy,
+    add_signatures,
     ask_witness,
 )
-from ledger.note import Note, parse_note
 
 POLICY = "witness-policy"
 WITNESSED = "witnessed"
@@ -96,9 +96,7 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
         # A busy log goes on while they are asked: then what they signed is kept as `witnessed` alone.
         with suppress(Conflict):
             log.add_cosignatures(lines, text=text)
-    have = parse_note(note)
-    known = {(line.name, line.key_id) for line in lines}
-    signed = str(Note(have.text, (*(s for s in have.signatures if (s.name, s.key_id) not in known), *lines))).encode()
+    signed = add_signatures(note, lines)
     try:
         policy.check(signed, keys)
     except Unverified as error:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 import click
 
 from ledger import Event, LogReader
-from marin.cli.output import print_json
+from marin.cli.output import columns_here, fitted, print_json
 from marin.root import Root, open_root
 
 POLL_SECONDS = 0.5
 WIDTH = 100
+NARROW = 120
 FIRST = ("step", "start", "end", "output", "verdicts", "error")
 LEFT_OUT = frozenset({"run", "identity", "config", "config_digest", "recipe", "environment", "code", "inputs", "tables",
                       "details", "batches", "fingerprints", "seeds"})
@@ -78,8 +79,10 @@ def _print(item: Indexed, *, as_json: bool) -> None:
     if as_json:
         print_json(describe(index, event))
         return
-    line = f"{index:>6}  {event.time[:19]}Z  {event.stream:<13}  {event.type:<21}  {gist(event.body)}"
-    click.echo(line.rstrip())
+    narrow = sys.stdout.isatty() and columns_here() < NARROW
+    moment = event.time[5:19].replace("T", " ") if narrow else f"{event.time[:19]}Z"
+    gap = " " if narrow else "  "
+    click.echo(fitted(gap.join((f"{index:>6}", moment, f"{event.stream:<13}", f"{event.type:<21}", gist(event.body))).rstrip()))
 
 
 def describe(index: int, event: Event) -> dict[str, object]:

@@ -67,7 +67,7 @@ def _say_of_the_rest(limit: int, count: int) -> None:
 
 
 def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
-    return (run.run, run.started[:19] + "Z", run.status, run.dataset, run.model, run.num_steps,
+    return (run.run, run.started[:19].replace("T", " ") + "Z", run.status, run.dataset, run.model, run.num_steps,
             _number(metrics.get("train.loss_last")), _number(metrics.get("evaluate.perplexity")), in_a_word(run.verdicts))
 
 

@@ -51,7 +51,8 @@ def page(report: Report, run: RunView) -> str:
 def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Html:
     cells = (element("tr", (element("td", cell) for cell in row)) for row in rows)  # type: ignore[arg-type]
     titles = element("thead", element("tr", (element("th", title, scope="col") for title in head)))
-    return element("div", element("table", titles, element("tbody", cells)), class_="wide")
+    return element("div", element("table", titles, element("tbody", cells)), class_="wide", tabindex=0,
+                   role="group", aria_label=head[0] or "facts")
 
 
 def _divergence(report: Report) -> Child:

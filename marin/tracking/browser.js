@@ -18,18 +18,20 @@
 
   // What is seen: a window on the whole drawing, moved and scaled by d3.
   const size = () => ({width: frame.node().clientWidth, height: frame.node().clientHeight});
-  const zoom = d3.zoom().scaleExtent([0.02, 4]).clickDistance(4)
+  const zoom = d3.zoom().scaleExtent([Math.min(0.1, 300 / whole.height), 4]).clickDistance(4)
     .translateExtent([[-200, -200], [whole.width + 200, whole.height + 200]])
     // The wheel scrolls the page unless Ctrl (or two fingers) say that the graph is meant.
     .filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey))
     .wheelDelta(() => -d3.event.deltaY * (d3.event.deltaMode ? 0.05 : 0.01))
     .extent(() => { const {width, height} = size(); return [[0, 0], [width, height]]; })
+    .on("start", () => { if (edges.size() > 1000) svg.classed("moving", true); })  // thousands of curves wait for the end
     .on("zoom", () => {
       view.attr("transform", d3.event.transform);
       svg.classed("tiny", d3.event.transform.k < 0.35);
-    });
-  frame.classed("alive", true).style("height", `${Math.min(whole.height + 2, Math.round(innerHeight * 0.75))}px`);
-  svg.attr("width", "100%").attr("height", "100%").attr("viewBox", null).call(zoom).on("dblclick.zoom", null);
+    })
+    .on("end", () => svg.classed("moving", false));
+  frame.classed("alive", true).style("height", `${Math.min(whole.height + 2, Math.max(240, Math.round(innerHeight * 0.7)))}px`);
+  svg.attr("width", null).attr("height", null).attr("viewBox", null).call(zoom).on("dblclick.zoom", null);
 
   function begin() {  // as large as it fits, at least readable, at the raw data
     const {width, height} = size(), fit = Math.min(width / whole.width, height / whole.height);

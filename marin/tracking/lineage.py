@@ -28,7 +28,10 @@ COLUMN, ROW, WIDTH, HEIGHT, MARGIN, LIFT = 216, 66, 168, 48, 14, 34
 LINEAGE_STYLE = """
 .graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
 .graph:focus-visible{outline-offset:-2px}.graph svg{max-width:none;display:block}
-.graph.alive{overflow:hidden;max-height:none;cursor:grab}.graph.alive:active{cursor:grabbing}.tiny text{display:none}
+.graph.alive{overflow:hidden;max-height:none;cursor:grab}.graph.alive:active{cursor:grabbing}
+.graph.alive svg{width:100%;height:100%}
+.tiny text,.moving .edge{display:none}.tiny .edge{stroke-width:1;vector-effect:non-scaling-stroke}
+.tiny .node rect{stroke-width:2;vector-effect:non-scaling-stroke}
 .node rect{fill:var(--card);stroke:var(--line);stroke-width:1.5}.node.step rect{rx:4}.node.artifact rect{rx:22}
 .node text{fill:var(--ink);font:13px system-ui,sans-serif}.node .digest{fill:var(--soft);font:11px ui-monospace,monospace}
 .node:focus-visible{outline:none}.node:focus-visible rect,.node:hover rect,.node.hit rect{stroke:#0969da;stroke-width:3}

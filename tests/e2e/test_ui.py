@@ -26,10 +26,14 @@ from typing import Any
 import pytest
 
 from ledger import Draft
+from marin import events as types
+from marin.meter import Meter, recorded
 from marin.root import Root
 from marin.tracking.fold import Fold
 
 START_SECONDS = 120.0
+MANY = 50_000
+"""Train steps of a long run: 100,000 points, loss and tokens."""
 STOP_SECONDS = 30.0
 
 
@@ -119,7 +123,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         story.whole_run(log, "abcd2345", artifacts=made)
         story.whole_run(log, "efgh6723", steps=60, artifacts=made)
         story.replay(log, "abcd2345")
+        story.start(log, "manyj234")
+        for start in range(0, MANY, 1000):
+            story.segment(log, "manyj234", start, start + 1000)
         roots.record(root, log)
+        root.append([Draft(types.METRICS_RECORDED, "run/abcd2345", types.write(recorded(
+            "abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900)))) for start in range(0, 120, 30)])
         process = started(dict(os.environ), "--port", "0")
         try:
             yield Served(process, address_of(process), root, folder, log)
@@ -259,6 +268,38 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
 
 
 @pytest.mark.browser
+def test_the_other_artifacts_are_shown_inline(served: Served, page: Any, shots: Path):
+    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/artifacts")
+    for name, heading in (("verification.html", "Verification of run"), ("data_order.html", "Data order of run")):
+        page.get_by_text(name, exact=True).first.click()
+        page.frame_locator("iframe").get_by_role("heading", name=f"{heading} abcd2345").wait_for()
+        page.screenshot(path=shots / f"artifact-{name}.png")
+
+
+@pytest.mark.browser
+def test_the_tab_of_system_metrics_shows_what_training_measured(served: Served, page: Any, shots: Path):
+    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/system-metrics")
+    for name in ("tokens_per_second", "peak_memory_megabytes"):
+        page.get_by_text(f"system/{name}", exact=False).first.wait_for()
+    page.wait_for_function("() => document.querySelectorAll('.plot-container').length >= 2")
+    page.screenshot(path=shots / "system.png")
+
+
+@pytest.mark.browser
+def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any, shots: Path):
+    run = Fold(story.ORIGIN).run_id("manyj234")
+    asked = f"/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?run_ids={run}&metric_key=train%2Floss&max_results=320"
+    last = max(point["step"] for point in served.ask(asked)["metrics"])
+    assert last == MANY - 1, "the points reach to the last train step"
+    page.goto(f"{served.address}/#/experiments/1/runs/{run}/model-metrics")
+    page.get_by_placeholder("Search metric charts").fill("loss")
+    page.wait_for_function(
+        "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
+        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 20")
+    page.screenshot(path=shots / "points.png")
+
+
+@pytest.mark.browser
 def test_two_runs_are_compared(served: Served, page: Any, shots: Path):
     other = Fold(story.ORIGIN).run_id("efgh6723")
     runs = urllib.parse.quote(json.dumps([RUN, other]))
@@ -294,7 +335,7 @@ print(run.info.run_id)
 def pages_in(served: Served) -> dict[str, str]:
     """Our own pages, saved as somebody would mail them."""
     found = {}
-    for name in ("lineage", "report", "data_order"):
+    for name in ("lineage", "report", "data_order", "verification"):
         path = served.folder / f"{name}.html"
         with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path={name}.html", timeout=60) as answer:
             path.write_bytes(answer.read())
@@ -325,6 +366,61 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
     assert page.title() == "Lineage of run abcd2345"
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert wrong == []
+
+
+@pytest.mark.browser
+def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(served: Served, page: Any):
+    page.goto(pages_in(served)["lineage"])
+    model = page.locator("a.node[aria-label^='artifact export']")
+    model.focus()  # comes into sight, wherever it stands
+    model.click()
+    way = [page.locator("section:target h2").inner_text()]
+    while "corpus" not in way[-1] and len(way) < 20:
+        made_of = page.locator("section:target tr", has=page.locator("th", has_text="made of")).locator("a")
+        made_of.last.click()
+        way.append(page.locator("section:target h2").inner_text())
+    assert way[0] == "artifact export" and "step train" in way and way[-1] == "artifact corpus", way
+    assert "The cat number 0 sleeps." in page.locator("section:target").inner_text()
+
+
+@pytest.mark.browser
+def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: Served, page: Any):
+    page.set_viewport_size({"width": 1000, "height": 800})
+    page.goto(pages_in(served)["lineage"])
+
+    def seen() -> list[float]:
+        found = page.evaluate("(() => { const m = document.querySelector('g.view').getCTM(); return [m.e, m.f, m.a]; })()")
+        assert isinstance(found, list)
+        return found
+
+    frame = page.locator(".graph")
+    box, first = frame.bounding_box(), seen()
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 180, box["y"] + 20, steps=4)
+    page.mouse.up()
+    dragged = seen()
+    assert dragged[0] < first[0] and dragged[2] == first[2]
+    page.mouse.move(box["x"] + 200, box["y"] + 60)
+    page.mouse.wheel(0, 60)
+    assert seen() == dragged, "the wheel alone scrolls the page"
+    page.evaluate("window.scrollTo(0, 0)")
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -60)
+    page.keyboard.up("Control")
+    page.wait_for_function(f"document.querySelector('g.view').getCTM().a > {dragged[2]}")
+    page.get_by_label("show everything").click()
+    whole = seen()
+    assert page.evaluate("""[...document.querySelectorAll('a.node')].every(node => {
+        const box = node.getBoundingClientRect(), frame = document.querySelector('.graph').getBoundingClientRect();
+        return box.left >= frame.left && box.right <= frame.right && box.top >= frame.top && box.bottom <= frame.bottom; })""")
+    page.get_by_label("larger").click()
+    assert seen()[2] > whole[2]
+    frame.focus()
+    page.keyboard.press("0")
+    assert seen()[2] == pytest.approx(whole[2])
+    page.locator("a.node[aria-label^='artifact export']").focus()
+    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 @pytest.mark.browser

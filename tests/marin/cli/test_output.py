@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from marin.cli.output import print_table
+from marin.cli.output import fitted, print_fields, print_table
 from marin.progress import bar
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
@@ -32,6 +32,34 @@ def test_a_table_fits_the_terminal_and_loses_nothing(width: int, monkeypatch: py
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert max(map(len, plain.splitlines())) <= width
     assert plain.count("a") >= 32
+
+
+def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: pytest.MonkeyPatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
+    row = ("lxujwfvu", "2026-11-21 21:37:24Z", "completed", "grammar", "llama 2x32", "6", "6.2349", "516.1331", "PASS")
+    print_table(columns, [row], empty="")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert max(map(len, plain.splitlines())) <= 80
+    assert set(plain.split()) >= {word for cell in (*columns, *row) for word in cell.split()}
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_lines_and_fields_fit_a_terminal_and_are_whole_in_a_pipe(width: int, monkeypatch: pytest.MonkeyPatch,
+                                                                 capsys: pytest.CaptureFixture[str]):
+    line = "12  run/abcd2345  " + "x" * 120
+    assert fitted(line) == line
+    print_fields([("verified", "no"), ("recipe", "sha256:" + "ab" * 32)])
+    assert capsys.readouterr().out.splitlines()[1] == "recipe    sha256:" + "ab" * 32
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert fitted(line) == (line if width == 200 else line[:width - 1] + "…")
+    print_fields([("verified", "no"), ("recipe", "sha256:" + "ab" * 32)])
+    assert width == 60 or max(map(len, screen.getvalue().splitlines())) <= width
 
 
 def test_a_pipe_gets_plain_columns(capsys: pytest.CaptureFixture[str]):

@@ -180,7 +180,11 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_SameScheme)
 
 
-def _failed(address: str, found: str) -> StorageFailed:
-    return StorageFailed(
+class Unreachable(StorageFailed, Unavailable):
+    """No answer, an error of the server, or one that is not to be trusted: it says nothing about what is published."""
+
+
+def _failed(address: str, found: str) -> Unreachable:
+    return Unreachable(
         "could not read a published file", where=address, found=found, cure="check the address, then repeat"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ledger import LedgerError, NotFound, Unavailable
+from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.replay.compare import Divergence
 from marin.replay.explanation import Explanation
@@ -31,7 +31,7 @@ def outcome_of(error: LedgerError) -> Outcome:
     """The verdict that an error means when it stops a judge."""
     if isinstance(error, Unsupported | UsageError):  # a setting of this machine or user: it says nothing about the run
         return "UNSUPPORTED"
-    if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing):
+    if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing | StorageFailed):
         return "UNAVAILABLE"
     return "FAIL"
 

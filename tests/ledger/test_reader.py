@@ -404,6 +404,15 @@ def test_a_published_root_cannot_be_written_or_listed(published, signer, tmp_pat
         list(storage.list())
 
 
+def test_a_server_that_stops_answering_is_no_finding_about_its_log(published, signer):
+    storage = open_storage(published)
+    storage.read("log/checkpoint")
+    Quiet.failures = 1000
+    with pytest.raises(Unavailable, match="could not read a published file") as raised:
+        check(storage, [signer.verifier])
+    assert raised.value.exit_code == 3
+
+
 def test_a_busy_server_is_asked_again_and_a_dead_one_named(published, signer):
     Quiet.failures = 2
     assert open_storage(published).read("log/checkpoint")

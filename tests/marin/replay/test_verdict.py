@@ -14,6 +14,7 @@ from ledger import (
     MemoryStorage,
     NotFound,
     Signer,
+    StorageFailed,
     Tampered,
     Unavailable,
     create_key,
@@ -51,7 +52,7 @@ def test_the_json_object_has_the_contract_s_keys() -> None:
 @pytest.mark.parametrize(("error", "outcome"), [
     (Unsupported("no"), "UNSUPPORTED"), (UsageError("no"), "UNSUPPORTED"),
     (Unavailable("no"), "UNAVAILABLE"), (MissingEvidence("no"), "UNAVAILABLE"),
-    (NotFound("no"), "UNAVAILABLE"),
+    (NotFound("no"), "UNAVAILABLE"), (StorageFailed("no"), "UNAVAILABLE"),
     (DataMissing("no"), "UNAVAILABLE"), (DataError("no"), "FAIL"), (Tampered("no"), "FAIL"), (LedgerError("no"), "FAIL"),
 ])
 def test_errors_become_the_verdict_that_they_mean(error: LedgerError, outcome: str) -> None:

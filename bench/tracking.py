@@ -4,7 +4,8 @@
     rebuild     1,000 runs of 1,000 train steps into MLflow's database, from a verified log
     lag         from an event's durability to MLflow's answer, with a follower running
     start       `marin ui` until it answers, beside `mlflow server` alone
-    points      a run with 100,000 points: the requests of MLflow's run page
+    points      a run with 100,000 points: the requests of MLflow's run page, and the page in a headless Chromium, beside
+                the page of a run with 200 points
 
 `--runs`, `--steps` make the rebuild smaller. Everything happens in a folder of its own with a key of its own.
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -175,15 +178,16 @@ def start(folder: Path) -> list[Figure]:
 
 
 def points(folder: Path, count: int = 100_000) -> list[Figure]:
-    """What MLflow's run page asks for, of a run with many points, from `marin ui`'s database by MLflow's store."""
+    """What MLflow's run page asks for, of a run with many points, from `marin ui`'s server; and the page in a browser."""
     with root_in(folder) as root:
+        root.append(whole_run("small", SEGMENT))
         root.append(whole_run("first", 0))
         for first in range(0, count // 2, 10 * SEGMENT):
             root.append([item for start in range(first, first + 10 * SEGMENT, SEGMENT)
                          for item in segment("first", start, start + SEGMENT)])
         from marin.tracking.fold import Fold
 
-        run = Fold(root.verifier.name).run_id("first")
+        small, run = (Fold(root.verifier.name).run_id(name) for name in ("small", "first"))
     port = free_port()
     command = [sys.executable, "-m", "marin.cli.main", "ui", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -205,10 +209,38 @@ def points(folder: Path, count: int = 100_000) -> list[Figure]:
                     if len(answer.read()) > 10_000:
                         break
             took = seconds(asked)
+            drawn = opened(address, [small, run, small, run, run])
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(30)
-    return [Figure(f"what a run page with {count:,} points asks of the server", took, "s")]
+    found = [Figure(f"what a run page with {count:,} points asks of the server", took, "s")]
+    if drawn:  # the first page brings MLflow's own program into the browser
+        found += [Figure("MLflow's program and a run page with 200 points, in a new browser", drawn[0], "s"),
+                  Figure("a run page with 200 points", drawn[2], "s"),
+                  Figure(f"a run page with {count:,} points, first look", drawn[1], "s"),
+                  Figure(f"a run page with {count:,} points, slowest of two more", max(drawn[3:]), "s")]
+    return found
+
+
+def opened(address: str, runs: list[str]) -> list[float]:
+    """Seconds until the curves of each run are drawn, in one headless Chromium; nothing where there is none."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None or importlib.util.find_spec("playwright") is None:
+        return []
+    from playwright.sync_api import sync_playwright
+
+    found = []
+    with sync_playwright() as play:
+        page = play.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]).new_page(
+            viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(60_000)
+        for run in runs:
+            page.goto("about:blank")
+            began = time.perf_counter()
+            page.goto(f"{address}/#/experiments/1/runs/{run}/model-metrics", wait_until="commit")
+            page.wait_for_function("() => document.querySelectorAll('.scatterlayer path.js-line').length > 0")
+            found.append(time.perf_counter() - began)
+    return found
 
 
 def main() -> None:

@@ -10,13 +10,15 @@ import pytest
 from wandb_records import read_offline_run
 
 from ledger import Draft
-from marin import events as types
+from marin import events
+from marin.executor import LedgerJournal
 from marin.meter import Meter, recorded
 from marin.tracking.wandb_export import export_wandb
 from marin.tracking.wandb_file import records, told
+from marin.tracking.wandb_live import LiveJournal
 
 from .roots import make_artifacts, make_root, record
-from .story import Log, loss, replay, whole_run
+from .story import Log, begin_step, digest, loss, replay, segment, start, whole_run
 
 
 def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -31,7 +33,7 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_pat
     replay(log, "abcd2345")
     record(root, log)
     body = recorded("abcd2345", "train", 0, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
-    root.append([Draft(types.METRICS_RECORDED, "run/abcd2345", types.write(body))])
+    root.append([Draft(events.METRICS_RECORDED, "run/abcd2345", events.write(body))])
     real = socket.socket.connect
 
     def local_only(self: socket.socket, address: Any) -> Any:
@@ -57,6 +59,48 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_pat
     again = read_offline_run(export_wandb(root, "abcd", tmp_path / "out"))
     assert (again.run_id, again.points, again.artifacts) == ("abcd2345", [], []), "only what the folder lacks is added"
     assert again.summary["marin.verdict.training"] == "PASS"
+
+
+def segments(first: int, last: int) -> list[tuple[str, Any]]:
+    """What training records of these train steps, in its order."""
+    log = Log()
+    segment(log, "abcd2345", first, last)
+    part, saved = (events.read(events.BODIES[event.type], event.body, where="story") for event in log.entries)
+    measured = recorded("abcd2345", "train", first, {"train/grad_norm": [0.5] * (last - first)}, Meter().lap(last - first, 900))
+    return [(events.CHECKPOINT_SAVED, saved), (events.TRAIN_SEGMENT, part), (events.METRICS_RECORDED, measured)]
+
+
+def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_gap(tmp_path: Path,
+                                                                                   monkeypatch: pytest.MonkeyPatch):
+    for name in ("MARIN_ROOT", "MARIN_KEY"):
+        monkeypatch.setenv(name, "")
+    root, log = make_root(tmp_path), Log()
+    start(log, "abcd2345")
+    begin_step(log, "abcd2345", "train")
+    record(root, log)
+    some = digest("state 0")
+    begun = events.TrainStarted(run="abcd2345", first_step=0, num_steps=120, state=some, manifest=some, program={}, seeds={},
+                                devices=1, attempt=1)
+    journal = LedgerJournal(root, "abcd2345", "train")
+    first = LiveJournal(journal, root, "abcd2345")
+    first.record(events.TRAIN_STARTED, begun)
+    for kind, body in segments(0, 30):
+        first.record(kind, body)
+    first.close()
+    for kind, body in segments(30, 60):  # durable in the ledger, and then the process died: W&B was not told
+        journal.record(kind, body)
+    second = LiveJournal(journal, root, "abcd2345")
+    second.record(events.TRAIN_STARTED, begun)
+    for kind, body in segments(60, 90):
+        second.record(kind, body)
+    second.close()
+    runs = [read_offline_run(path) for path in sorted((root.local / "projections" / "wandb").glob("offline-run-*"))]
+    assert {run.run_id for run in runs} == {"abcd2345"}
+    steps = [[point["train_step"] for point in run.points] for run in runs]
+    assert steps == [list(range(30)), list(range(30, 90))]
+    assert [point["train/loss"] for run in runs for point in run.points] == [loss(step) for step in range(90)]
+    assert all(point["train/grad_norm"] == 0.5 for run in runs for point in run.points)
+    assert [metadata["train_step"] for run in runs for _, metadata, _ in run.artifacts] == [30, 90]
 
 
 def test_a_file_that_ends_anywhere_counts_as_far_as_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -161,7 +161,10 @@ def _shown(node: Node, record: RunRecord, samples: Samples) -> Iterator[Child]:
         case "artifact", "corpus":
             if samples.documents:
                 yield element("p", "First documents", class_="soft")
-                yield from (element("pre", text) for text in samples.documents)
+                for place, text in enumerate(samples.documents):
+                    if len(set(samples.parts)) > 1:
+                        yield element("p", f"of the part {samples.parts[place]}", class_="soft")
+                    yield element("pre", text)
             elif samples.missing:
                 yield element("p", samples.missing, class_="soft")
         case "artifact", "tokens":
@@ -193,7 +196,8 @@ def _seen(step: SeenStep) -> Html:
 def _sequence(sequence: SeenSequence) -> Html:
     first, last = sequence.first, sequence.last
     between = f"document {first}" if first == last else f"documents {first} to {last}"
-    return element("div", element("p", f"Sequence {sequence.index}, of {between}", class_="soft"), _pieces(sequence.pieces),
+    of = f" of the part {sequence.part}" if sequence.part else ""
+    return element("div", element("p", f"Sequence {sequence.index}, of {between}{of}", class_="soft"), _pieces(sequence.pieces),
                    element("details", element("summary", "The documents themselves"),
                            [element("pre", text) for text in sequence.documents]) if sequence.documents else None)
 

@@ -20,20 +20,22 @@ from ledger import LedgerError, Store
 from marin.tracking.order import batches
 from marin.tracking.record import RunRecord
 
-DOCUMENTS, LETTERS, TOKENIZED = 5, 600, 2
+DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
+PARTS = "train"
 SEQUENCES_SHOWN, SEEN_SECONDS = 4, 120
 
 
 @dataclass(frozen=True)
 class SeenSequence:
     """A sequence of a batch: its number in the token stream, its tokens as pieces of text, the numbers of the first and the
-    last document that it lies in, and the beginnings of these documents."""
+    last document that it lies in, the beginnings of these documents, and in a mixture the part that all this is of."""
 
     index: int
     pieces: Sequence[str]
     first: int
     last: int
     documents: Sequence[str] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,27 +51,30 @@ class SeenStep:
 
 @dataclass(frozen=True)
 class Samples:
-    """What is shown of the data; ``missing`` says why there is none, ``seen_missing`` why there are no train steps."""
+    """What is shown of the data; ``missing`` says why there is none, ``seen_missing`` why there are no train steps. In a
+    mixture, ``parts`` names the part of each document."""
 
     documents: Sequence[str] = ()
     tokens: Sequence[Sequence[str]] = ()
     missing: str = ""
     seen: Sequence[SeenStep] = ()
     seen_missing: str = ""
+    parts: Sequence[str] = ()
 
 
 def read_samples(record: RunRecord, store: Store, *, steps: Sequence[int] | None = None) -> Samples:
     """Documents and tokens from verified bytes, and what these train steps saw (by default the first and the last; none for
     an empty list)."""
     try:
-        documents = list(_documents(record, store))
+        found = list(_documents(record, store))
     except LedgerError as error:
         return Samples(missing=str(error))
+    documents, parts = [text for _, text in found], [part for part, _ in found]
     try:
         tokenizer = _tokenizer(record, store)
-        samples = Samples(documents, _tokenized(tokenizer, documents[:TOKENIZED]))
+        samples = Samples(documents, _tokenized(tokenizer, documents[:TOKENIZED]), parts=parts)
     except (LedgerError, ValueError) as error:
-        return Samples(documents, missing=str(error))
+        return Samples(documents, missing=str(error), parts=parts)
     known = dict(batches(record))
     chosen = sorted({min(known), max(known)} if steps is None and known else set(steps or ()) & known.keys())
     if not chosen or tokenizer is None:
@@ -80,13 +85,23 @@ def read_samples(record: RunRecord, store: Store, *, steps: Sequence[int] | None
         return replace(samples, seen_missing=str(error)[:500])
 
 
-def _documents(record: RunRecord, store: Store) -> Iterator[str]:
+def _splits(store: Store, artifact: str) -> dict[str, str]:
+    """The files of a corpus that training reads, by the part of a mixture that each is; "" is the only one."""
+    names = [entry.path for entry in store.manifest(artifact)]
+    parts = {name.removeprefix(f"{PARTS}/").removesuffix(".jsonl"): name for name in names if name.startswith(f"{PARTS}/")}
+    return parts or {"": "train.jsonl"}
+
+
+def _documents(record: RunRecord, store: Store) -> Iterator[tuple[str, str]]:
+    """The first documents, of each part of a mixture, with the part."""
     corpus = record.steps.get("corpus")
     if corpus is None or corpus.output is None:
         return
-    with store.open_file(corpus.output.artifact, "train.jsonl") as stream:
-        for _, line in zip(range(DOCUMENTS), stream, strict=False):
-            yield _text(line)
+    splits = _splits(store, corpus.output.artifact)
+    for part, path in splits.items():
+        with store.open_file(corpus.output.artifact, path) as stream:
+            for _, line in zip(range(DOCUMENTS if len(splits) == 1 else DOCUMENTS_OF_A_PART), stream, strict=False):
+                yield part, _text(line)
 
 
 def _text(line: bytes) -> str:
@@ -137,26 +152,29 @@ def _seen(record: RunRecord, store: Store, tokenizer: Any, known: dict[int, str]
         raise ValueError(f"the batches could not be found again: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     found = json.loads(done.stdout)
     texts = {} if corpus is None or corpus.output is None else _texts(store, corpus.output.artifact, {
-        number for step in found for sequence in step["sequences"][:SEQUENCES_SHOWN]
+        (sequence["part"], number) for step in found for sequence in step["sequences"][:SEQUENCES_SHOWN]
         for number in range(sequence["documents"][0], sequence["documents"][1] + 1)})
     return [SeenStep(step["step"], known[step["step"]], step["digest"], [
         _sequence(sequence, tokenizer, texts) for sequence in step["sequences"][:SEQUENCES_SHOWN]],
         len(step["sequences"])) for step in found]
 
 
-def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[int, str]) -> SeenSequence:
+def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int], str]) -> SeenSequence:
     first, last = found["documents"]
+    part = found["part"] if any(named == found["part"] for named, _ in texts) else ""
     pieces = [tokenizer.decode([token], skip_special_tokens=False) for token in found["tokens"]]
     return SeenSequence(found["index"], pieces, first, last,
-                        [texts[number] for number in range(first, last + 1) if number in texts])
+                        [texts[part, number] for number in range(first, last + 1) if (part, number) in texts], part)
 
 
-def _texts(store: Store, artifact: str, wanted: set[int]) -> dict[int, str]:
-    """The beginnings of documents of the train split, by number."""
-    found: dict[int, str] = {}
-    if wanted:
-        with store.open_file(artifact, "train.jsonl") as stream:
-            for number, line in zip(range(max(wanted) + 1), stream, strict=False):
-                if number in wanted:
-                    found[number] = _text(line)
+def _texts(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """The beginnings of documents of the train split, by part and number; without a mixture the part is ""."""
+    found: dict[tuple[str, int], str] = {}
+    for part, path in _splits(store, artifact).items():
+        numbers = {number for named, number in wanted if part in ("", named)}
+        if numbers:
+            with store.open_file(artifact, path) as stream:
+                for number, line in zip(range(max(numbers) + 1), stream, strict=False):
+                    if number in numbers:
+                        found[part, number] = _text(line)
     return found

@@ -1,6 +1,6 @@
 """What train steps saw, for whoever looks: ``python -m marin.training.seen`` reads a request as JSON on stdin (``recipe`` as
 recorded, ``cache``: folder of the train split's token cache, ``steps``: numbers) and prints one JSON list: step, digest of the
-batch, and its sequences with index, token ids and the first and last document."""
+batch, and its sequences with part, index, token ids and the first and last document of the part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> None:
     for step in request["steps"]:
         sequences, digest = seen_at(recipe, Path(request["cache"]), int(step))
         found.append({"step": int(step), "digest": digest, "sequences": [
-            {"index": sequence.index, "tokens": sequence.tokens.tolist(),
+            {"part": sequence.part, "index": sequence.index, "tokens": sequence.tokens.tolist(),
              "documents": [sequence.documents.start, sequence.documents.stop - 1]} for sequence in sequences]})
     json.dump(found, sys.stdout)
 

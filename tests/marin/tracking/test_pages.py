@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import struct
 from dataclasses import replace
@@ -25,6 +26,7 @@ from marin.tracking.markup import element
 from marin.tracking.order import order_digest, order_page
 from marin.tracking.page import run_page
 from marin.tracking.record import RunRecord
+from marin.tracking.samples import _texts
 from marin.tracking.verification import report_of
 
 from .roots import HOSTILE, make_artifacts, make_root
@@ -183,6 +185,27 @@ def test_samples_come_from_verified_bytes_and_damage_is_told(tmp_path: Path, mon
     damaged = read_samples(record, root.store())
     assert damaged.documents == ()
     assert "found" in damaged.missing
+
+
+def test_the_parts_of_a_mixture_are_shown_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MARIN_KEY", "")
+    monkeypatch.setenv("MARIN_ROOT", "")
+    root, log = make_root(tmp_path), Log()
+    made = make_artifacts(root, tmp_path / "made")
+    for part in ("grammar", "letters"):
+        path = tmp_path / "mixed" / "train" / f"{part}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps({"text": f"{part} {number}"}) + "\n" for number in range(9)))
+    made["corpus"] = root.store().put_tree(tmp_path / "mixed").digest
+    whole_run(log, "abcd2345", steps=30, artifacts=made)
+    fold = Fold(ORIGIN)
+    list(fold.apply_all(log.events()))
+    samples = read_samples(fold.runs["abcd2345"], root.store(), steps=[])
+    assert list(zip(samples.parts, samples.documents, strict=True)) == [
+        ("grammar", "grammar 0"), ("grammar", "grammar 1"), ("letters", "letters 0"), ("letters", "letters 1")]
+    assert "of the part letters" in safe(lineage_page(fold.runs["abcd2345"], ORIGIN, samples)).text
+    assert _texts(root.store(), made["corpus"], {("grammar", 3), ("letters", 8), ("letters", 99)}) == {
+        ("grammar", 3): "grammar 3", ("letters", 8): "letters 8"}
 
 
 def size_of(png: bytes) -> tuple[int, int]:

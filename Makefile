@@ -35,7 +35,7 @@ environment:
 repro: environment
 	@$(BIN)/marin init --quiet
 	@$(BIN)/dvc repro
-	@$(BIN)/marin show latest --summary
+	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
 	$(PYTEST) -n $(TEST_JOBS) --dist loadfile
@@ -68,7 +68,7 @@ browser: environment
 	$(PYTEST) -m browser tests/e2e
 
 faults: environment
-	$(PYTEST) -m faults tests/fault tests/ledger
+	$(PYTEST) -m faults tests/fault tests/ledger tests/marin/graph
 
 determinism: environment
 	$(BIN)/python tests/determinism/matrix.py

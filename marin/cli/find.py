@@ -42,9 +42,24 @@ def show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
     pointer = read_pointer(path)
     with open_catalog(root) as catalog:
         if not catalog.made(pointer.digest):
-            raise NotFound("no run of this root made what the pointer names", where=str(path), expected=pointer.digest,
-                           found="no such output", cure="make it with `dvc repro`")
+            raise _nobody_made(path, pointer.digest)
     show_digest(root, pointer.digest, as_json=as_json)
+
+
+def run_of_pointer(root: Root, path: Path) -> str:
+    """The newest run that has the result which a pointer of the working folder names."""
+    pointer = read_pointer(path)
+    with open_catalog(root) as catalog:
+        known = set(catalog.run_ids())
+        made = [item for item in catalog.made(pointer.digest) if item.run in known]
+    if not made:
+        raise _nobody_made(path, pointer.digest)
+    return max(made, key=lambda item: item.index).run
+
+
+def _nobody_made(path: Path, digest: str) -> NotFound:
+    return NotFound("no run of this root made what the pointer names", where=str(path), expected=digest, found="no such output",
+                    cure="make it with `dvc repro`")
 
 
 def show_step(root: Root, name: str, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from ledger import NotFound
 from marin import runs
 from marin.catalog import open_catalog
-from marin.cli.find import print_results_of_graph, show_digest, show_number, show_pointer, show_step
+from marin.cli.find import print_results_of_graph, run_of_pointer, show_digest, show_number, show_pointer, show_step
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict
 from marin.cli.output import human_size, print_fields, print_json, print_table
@@ -26,7 +26,7 @@ EVENT_PREFIX, METRIC = "event:", "metric"
 @click.command()
 @click.argument("name", metavar="ID")
 @click.argument("number", metavar="[NAME=NUMBER]", required=False)
-@click.option("--summary", is_flag=True, help="A run in a few lines, with what to try next.")
+@click.option("--summary", is_flag=True, help="A run, or that of a pointer, in a few lines, with what to try next.")
 @click.option("--recipe", is_flag=True, help="Only the recipe of the run, as it is digested.")
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="With --data: what train step N saw.")
 @click.option("--data", is_flag=True, help="The documents and tokens of the train step that --step names.")
@@ -49,6 +49,7 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
       marin show metric eval/perplexity=12.3
       marin show 41 --json
       marin show artifacts/export.json
+      marin show artifacts/export.json --summary
     """
     root = open_root()
     if data != (step is not None):
@@ -62,6 +63,8 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
         show_number(root, number, as_json=as_json)
     elif name.startswith("sha256:"):
         show_digest(root, name, as_json=as_json)
+    elif name.endswith(".json") and Path(name).is_file() and summary:
+        print_summary(runs.load(root.history(), run_of_pointer(root, Path(name))), root.reader().checkpoint(), named=True)
     elif name.endswith(".json") and Path(name).is_file():
         show_pointer(root, Path(name), as_json=as_json)
     elif name.isdigit() or name.startswith(EVENT_PREFIX):

@@ -6,21 +6,22 @@ import click
 
 from ledger import LogCheckpoint
 from marin.cli.output import print_fields
-from marin.runs import RunView
+from marin.runs import LATEST, RunView
 
 NEXT = (
-    ("marin verify latest", "replay data and training, compare every bit"),
+    ("marin verify {run}", "replay data and training, compare every bit"),
     ("marin ui", "runs, loss curve and artifacts in MLflow"),
     ("marin log", "what was recorded, event by event"),
 )
 
 
-def print_summary(view: RunView, checkpoint: LogCheckpoint) -> None:
-    """Print the headline of `view` and of the log that it is in."""
+def print_summary(view: RunView, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
+    """Print the headline of `view` and of the log that it is in. ``named``: what to try next says its id instead of latest."""
     print_fields(headline(view, checkpoint))
-    width = max(len(command) for command, _ in NEXT)
+    following = [(command.format(run=view.run if named else LATEST), what) for command, what in NEXT]
+    width = max(len(command) for command, _ in following)
     click.echo("\nNext (after `source .venv/bin/activate`):")
-    for command, what in NEXT:
+    for command, what in following:
         click.echo(f"  {command.ljust(width)}  {what}")
 
 

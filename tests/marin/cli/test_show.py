@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from ledger import Draft
+from marin import events
 from marin.pointer import Pointer, write_pointer
+from marin.root import open_root
+from marin.runs import stream_of
 
 Marin = Any
 
@@ -69,6 +73,20 @@ def test_the_summary_is_what_make_repro_ends_with(marin: Marin, run: str) -> Non
         f"log         6 events, root {checkpoint['root']}",
     ]
     assert [line.split("  ")[1] for line in lines[-3:]] == ["marin verify latest", "marin ui", "marin log"]
+
+
+def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: Marin, run: str) -> None:
+    later = events.RunStarted(run="later", pipeline="exp001", plan="sha256:" + "a" * 64, recipe_digest="sha256:" + "c" * 64,
+                              recipe={}, code={}, environment={})
+    open_root().append([Draft(events.RUN_STARTED, stream_of("later"), events.write(later))])
+    write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
+    assert marin("show", "latest", "--summary").out.startswith("run         later")
+    lines = marin("show", "export.json", "--summary").out.splitlines()
+    assert lines[0] == f"run         {run}  (open)"
+    assert lines[-3].strip().startswith(f"marin verify {run} ")
+    write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
+    missing = marin("show", "other.json", "--summary")
+    assert (missing.status, missing.out) == (1, "")
 
 
 def test_show_an_event(marin: Marin, run: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Conflict
+from ledger import Conflict, check
 from marin import events
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
@@ -101,13 +103,106 @@ def test_killed_before_and_after_every_commit_and_called_again(write: Write, roo
     assert Memory.of(root).claims.steps == {}
 
 
+ANYWHERE = """
+import os, signal, sys
+from pathlib import Path
+from marin.graph import execute
+from marin.graph.files import load_graph
+from marin.root import Root, open_root
+
+left = int(sys.argv[3])
+
+def counted(owner, name):
+    call = getattr(owner, name)
+    def around(*given, **named):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        made = call(*given, **named)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+    setattr(owner, name, around)
+
+for name in ("fsync", "fdatasync", "pwrite", "rename", "replace", "link", "unlink", "mkdir"):
+    counted(os, name)
+for name in ("_claim", "_call", "_submit", "_settle", "_record", "end"):
+    counted(execute.Execution, name)
+counted(execute, "wait")
+file = Path(sys.argv[2])
+outcome = execute.execute_graph(load_graph(file), open_root(sys.argv[1]), file=file)
+print(left, len(outcome.failures))
+"""
+
+WITH_CHILDREN = """
+    import signal
+
+    def here(context):
+        tally(context.address)
+        (context.out / "file").write_text(context.address)
+        return context.config["n"]
+
+    def child(context):
+        (TALLY.parent / f"pid-{os.getpid()}").touch()
+        tally(context.address)
+        (context.out / "file").write_text(context.address)
+        orders = sorted(TALLY.parent.glob("kill-*"))
+        if orders and not os.fork():  # whoever it is told to kill, with a grandchild around
+            os.execlp("sleep", "sleep", "60")
+        if orders:
+            orders[0].unlink()
+            os.kill(os.getppid() if "parent" in orders[0].name else os.getpid(), signal.SIGKILL)
+            signal.pause()
+        return context.config["n"] + sum(given.value for given in context.inputs.values())
+
+    first = [Step(f"first/{n}", here, {"n": n}, {}, HERE) for n in range(3)]
+    children = [Step(f"child/{n}", child, {"n": 10 + n}, {"first": first[n]}) for n in range(3)]
+    steps = [Step("last", here, {"n": 100}, {f"child-{n}": step for n, step in enumerate(children)}, HERE)]
+"""
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(2, 12))])
+def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]], seed: int) -> None:
+    """The executor is killed before or after a drawn one of all it does to files, to jobs and to what it knows: so between the
+    bytes and the event of a result, too. Then a child kills it, and a child kills itself. Each time it is called again."""
+    file, draw = write(WITH_CHILDREN), random.Random(seed)  # noqa: S311
+    cache = Path(os.environ["TALLY"]).parent
+    killed = 0
+    for attempt in range(60):
+        if attempt in (3, 5):
+            (cache / f"kill-{'parent' if attempt == 3 else 'itself'}").touch()
+        done, before = set(completed(root)), Counter(tally())
+        point = draw.randrange(1, 40 * (attempt + 1)) if attempt < 12 else 0
+        with subprocess.Popen([sys.executable, "-c", ANYWHERE, root.location, str(file), str(point)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, err = process.communicate(timeout=120)
+        for leaver in cache.glob("pid-*"):  # children go with it
+            pid = int(leaver.name.removeprefix("pid-"))
+            deadline = time.monotonic() + 30
+            while birth(pid):
+                assert time.monotonic() < deadline, "a child outlived its executor"
+            leaver.unlink()
+        assert not done & set(Counter(tally()) - before), "a recorded step was executed again"
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, err
+        killed += 1
+    assert (out.split()[1], killed > 2) == ("0", True)
+    assert completed(root) == dict.fromkeys(completed(root), 1)
+    assert len(completed(root)) == 7
+    assert Memory.of(root).claims.steps == {}
+    assert check(root.storage, [root.verifier]) == []
+
+
 def test_two_executors_share_the_work_and_do_no_step_twice(write: Write, root: Root, tally: Callable[[], list[str]]) -> None:
     file = write("""
         def number(context):
             tally(context.address)
             return context.config["n"]
 
-        ones = [Step(f"one/{n}", number, {"n": n}) for n in range(5)]
+        ones = [Step(f"one/{n}", number, {"n": n}) for n in range(3)]
         steps = [Step(f"two/{n}", number, {"n": 10 + n}, {"one": ones[n % 5]}, HERE) for n in range(20)]
     """)
     both = [program(root, file), program(root, file)]

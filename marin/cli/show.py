@@ -11,7 +11,14 @@ import msgspec
 from ledger import NotFound
 from marin import runs
 from marin.catalog import open_catalog
-from marin.cli.find import print_results_of_graph, run_of_pointer, show_digest, show_number, show_pointer, show_step
+from marin.cli.find import (
+    print_results_of_graph,
+    run_of_pointer,
+    show_digest,
+    show_number,
+    show_pointer,
+    show_step,
+)
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict
 from marin.cli.output import human_size, print_fields, print_json, print_table

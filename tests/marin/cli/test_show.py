@@ -80,7 +80,7 @@ def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: M
                               recipe={}, code={}, environment={})
     open_root().append([Draft(events.RUN_STARTED, stream_of("later"), events.write(later))])
     write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
-    assert marin("show", "latest", "--summary").out.startswith("run         later")
+    assert marin("show", "latest", "--summary").out.split()[:2] == ["run", "later"]
     lines = marin("show", "export.json", "--summary").out.splitlines()
     assert lines[0] == f"run         {run}  (open)"
     assert lines[-3].strip().startswith(f"marin verify {run} ")

@@ -167,7 +167,7 @@ WITH_CHILDREN = """
 def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]], seed: int) -> None:
     """The executor is killed before or after a drawn one of all it does to files, to jobs and to what it knows: so between the
     bytes and the event of a result, too. Then a child kills it, and a child kills itself. Each time it is called again."""
-    file, draw = write(WITH_CHILDREN), random.Random(seed)  # noqa: S311
+    file, draw = write(WITH_CHILDREN), random.Random(seed)
     cache = Path(os.environ["TALLY"]).parent
     killed = 0
     for attempt in range(60):

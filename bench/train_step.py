@@ -1,12 +1,15 @@
 """The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
-    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pairs 9]
+    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pairs 9] [--seconds S] [--keep FILE]
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over the
 devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding axis of
 parameters and moments over the devices. Ours always has its state sharded. Model sizes, batch, optimizer and precision are
-the same. A pair is one step of each, one after the other, in processes that both stay: so what else the machine does falls on
-both. `noise` is half the distance of the quartiles of the pairs' ratios.
+the same. A pair is one step of each, one after the other, in processes that both stay, and in turn the one or the other first:
+so what else the machine does falls on both. `noise` is half the distance of the quartiles of the pairs' ratios.
+
+A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep` adds them
+to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
 
 `peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for its
 record: fingerprint, batch digest, digest of the outcome, and its share of the state digest and of appending the segment's
@@ -29,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from marin.arithmetic import apply
+from marin.code import files_digest
 from marin.recipe import Arithmetic, Execution, Model, Recipe, Trainer
 
 SIZES = {
@@ -38,7 +42,8 @@ SIZES = {
 VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
 WARM = 2
-ROW = "{size:>5} {parameters:>11} {devices:>7} {peer:>8} {theirs:>9} {ours:>9} {ratio:>6} {noise:>6} {peak:>13} {recording:>9}"
+ROW = ("{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
+       "{peak:>12} {recording:>9}")
 
 
 def recipe_of(size: str) -> Recipe:
@@ -86,11 +91,13 @@ def ours(size: str, devices: int) -> Served:
 
     from marin.training import fingerprint
     from marin.training.data import batch_digest
+    from marin.training.digesting import describe
     from marin.training.loop import step_fingerprint
-    from marin.training.state import initial_state, manifest_of
+    from marin.training.state import initial_state, leaves
     from marin.training.step import StepOutcome, TrainStep, mesh_of
 
     first = initial_state(recipe, VOCABULARY)
+    names = [name for name, _ in leaves(first)]
     train = TrainStep(recipe, mesh_of(devices), first)
     state = train.place(first)
     tokens_here, weights_here = numbers(recipe)
@@ -107,17 +114,16 @@ def ours(size: str, devices: int) -> Served:
 
     def record() -> float:
         assert outcome is not None
-        leaves = [jax.numpy.asarray(x) for piece in (*state.params, *state.moments) for x in piece]
-        jax.block_until_ready(alone(leaves))
-        whole = train.collect(state)
+        tensors = [jax.numpy.asarray(x) for piece in (*state.params, *state.moments) for x in piece]
+        jax.block_until_ready(alone(tensors))
 
         def each() -> None:
             batch_digest(np.arange(BATCH), tokens)
             assert outcome is not None
             step_fingerprint(outcome)
-            jax.block_until_ready(alone(leaves))
+            jax.block_until_ready(alone(tensors))
 
-        rare = median(lambda: manifest_of(whole).digest, 3) + appended(recipe.trainer.steps_per_segment)
+        rare = median(lambda: describe(state, train.layout, names).digest, 5) + appended(recipe.trainer.steps_per_segment)
         return median(each, 7) + rare / recipe.trainer.steps_per_segment
 
     del first
@@ -256,18 +262,42 @@ def both(peer: str, size: str, devices: int) -> Iterator[tuple[Peer, Peer]]:
         theirs.end()
 
 
-def compare(peer: str, size: str, devices: int, pairs: int) -> str:
-    """One row."""
+def compare(peer: str, size: str, devices: int, pairs: int, seconds: float) -> dict[str, Any]:
+    """Pairs of one row (seconds of ours and of the other), peaks of memory in MiB, what recording takes, parameters."""
     with both(peer, size, devices) as (mine, theirs):
-        times = [(mine.ask("step")["seconds"], theirs.ask("step")["seconds"]) for _ in range(pairs)]
-        peak = f"{mine.ask('peak')['mib']}/{theirs.ask('peak')['mib']}"
-        recording = mine.ask("record")["seconds"]
+        began, times = time.monotonic(), list[tuple[float, float]]()
+        while len(times) < pairs and (time.monotonic() - began < seconds or not times):
+            took = {side: side.ask("step")["seconds"] for side in ((mine, theirs), (theirs, mine))[len(times) % 2]}
+            times.append((took[mine], took[theirs]))
+        peaks = [mine.ask("peak")["mib"], theirs.ask("peak")["mib"]]
+        return {"row": f"{size} {devices} {peer}", "pairs": times, "recording": mine.ask("record")["seconds"],
+                "peaks": peaks, "parameters": mine.parameters}
+
+
+def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """``found``, and what the file has of the same row and the same code; ``found`` is added to it."""
+    if file is None:
+        return [found]
+    found = {"code": files_digest(Path(__file__).resolve().parents[1], ("marin/training", "bench/train_step.py")), **found}
+    with file.open("a+", encoding="utf-8") as lines:
+        lines.seek(0)
+        known = [json.loads(line) for line in lines]
+        lines.write(json.dumps(found) + "\n")
+    return [item for item in (*known, found) if (item["row"], item["code"]) == (found["row"], found["code"])]
+
+
+def row_of(slices: list[dict[str, Any]]) -> str:
+    """One row of the table, of all its slices."""
+    size, devices, peer = slices[0]["row"].split()
+    times = [pair for item in slices for pair in item["pairs"]]
     ratios = [ours / other for ours, other in times]
-    low, _, high = statistics.quantiles(ratios, n=4)
+    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (0.0, 0.0, 0.0)
     ours_median = statistics.median(ours for ours, _ in times)
-    return ROW.format(size=size, parameters=mine.parameters, devices=devices, peer=peer,
+    recording = statistics.median(item["recording"] for item in slices)
+    peaks = [max(item["peaks"][i] for item in slices) for i in (0, 1)]
+    return ROW.format(size=size, parameters=slices[0]["parameters"], devices=devices, peer=peer, pairs=len(times),
                       theirs=f"{statistics.median(other for _, other in times) * 1e3:.0f}", ours=f"{ours_median * 1e3:.0f}",
-                      ratio=f"{statistics.median(ratios):.2f}", noise=f"{(high - low) / 2:.2f}", peak=peak,
+                      ratio=f"{statistics.median(ratios):.3f}", noise=f"{(high - low) / 2:.3f}", peak=f"{peaks[0]}/{peaks[1]}",
                       recording=f"{recording / ours_median:.2%}")
 
 
@@ -278,20 +308,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--devices", default="1,2")
     parser.add_argument("--peers", default="stock,sharded")
     parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=3600, help="of stepping, for each row")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="add the pairs to this file, and print the rows of all in it")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.serve:
         what, size, devices = options.serve.split(":")
         serve(what, size, int(devices))
         return 0
-    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", theirs="peer ms",
-                                ours="ours ms", ratio="ratio", noise="noise", peak="peak MiB o/p", recording="recording") + "\n")
+    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", pairs="pairs",
+                                theirs="peer ms", ours="ours ms", ratio="ratio", noise="noise", peak="peak MiB o/p",
+                                recording="recording") + "\n")
     for size in options.sizes.split(","):
         for devices in map(int, options.devices.split(",")):
             for peer in options.peers.split(","):
                 if peer == "sharded" and devices == 1:
                     continue
-                sys.stdout.write(compare(peer, size, devices, options.pairs) + "\n")
+                found = compare(peer, size, devices, options.pairs, options.seconds)
+                sys.stdout.write(row_of(kept(options.keep, found)) + "\n")
                 sys.stdout.flush()
     return 0
 

@@ -23,6 +23,7 @@ from marin.errors import Diverged, Unsupported, UsageError
 from marin.recipe import Execution, Recipe
 from marin.training import canary
 from marin.training.data import Batch, batches
+from marin.training.digesting import describe
 from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save
 from marin.training.step import StepOutcome, TrainStep, mesh_of
@@ -186,7 +187,7 @@ class Training:
 
     def _closed(self, record: SegmentRecord, traces: list[bytes], state: SlicedState) -> SegmentRecord:
         record.trace = b"".join(traces)
-        record.end_state = manifest_of(self.step.collect(state))
+        record.end_state = describe(state, self.step.layout, self.names)
         return record
 
     def _check_again(self, number: int, earlier: TrainState, batch: Batch, outcome: StepOutcome) -> None:

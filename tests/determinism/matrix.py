@@ -60,12 +60,13 @@ TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "s
 
 @dataclass(frozen=True)
 class Row:
-    """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case; a row with
-    ``tiny`` is compared with the tiny reference instead."""
+    """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case, ``own`` those
+    of single groups; a row with ``tiny`` is compared with the tiny reference instead."""
 
     name: str
     devices: int = 1
     case: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
     processes: int = 1
@@ -170,7 +171,7 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
     Raises RuntimeError with the worker's messages where it did not end well.
     """
     sizes = TINY if row.tiny else {"steps": STEPS}
-    cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case)) for name in groups]
+    cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case) | dict(row.own.get(name, {}))) for name in groups]
     environment = {
         key: value
         for key, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The reduced matrix: every number of devices, stops and moves, for both models; and the tests that it could fail.
+"""The reduced matrix: every number of devices, and moves between them; and the tests that it could fail.
 
 `make determinism` executes the whole of it.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,16 +20,24 @@ REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
 
 
 @pytest.fixture(scope="module")
-def straight(matrix: ModuleType) -> Results:
-    """Both models trained on one device, in a process that has one."""
-    return matrix.execute(matrix.Row("1 device", case={"compiled": True}, canary=True), REDUCED)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled programs: what both processes need is compiled once, as it is for a user."""
+    return tmp_path_factory.mktemp("compiled")
 
 
 @pytest.fixture(scope="module")
-def moved(matrix: ModuleType) -> Results:
-    """The same in a process with eight devices: each step on another number of them, through a training checkpoint."""
-    case = {"devices": 8, "resume_at": [1, 2, 3], "moves": [4, 2, 1], "compiled": True}
-    return matrix.execute(matrix.Row("8, 4, 2 and 1 devices", devices=8, case=case), REDUCED)
+def straight(matrix: ModuleType, compiled: Path) -> Results:
+    """Both models trained on one device, in a process that has one."""
+    return matrix.execute(matrix.Row("1 device", case={"compiled": True}, canary=True), REDUCED, cache=compiled)
+
+
+@pytest.fixture(scope="module")
+def moved(matrix: ModuleType, compiled: Path) -> Results:
+    """The same in a process with eight devices, each moved half-way, through a training checkpoint: one from eight devices to
+    two, the other from four to one."""
+    own = {REDUCED[0]: {"devices": 8, "moves": [2]}, REDUCED[1]: {"devices": 4, "moves": [1]}}
+    return matrix.execute(matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own), REDUCED,
+                          cache=compiled)
 
 
 @pytest.mark.parametrize("group", REDUCED)
@@ -76,10 +85,37 @@ def test_the_table_lands_in_the_document(
     document = tmp_path / "determinism.md"
     document.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(matrix, "DOCUMENT", document)
-    matrix.write(matrix.table_of([matrix.Outcome("2 devices", {"a": "equal"})], ["a", "b"]))
+    cell = matrix.Cell("2 devices", "a", "equal", "0123")
+    matrix.write(matrix.table_of({("2 devices", "a"): cell}, [matrix.shape(2)], ["a", "b"]))
     assert document.read_text(encoding="utf-8") == (
-        f"before\n{matrix.BEGIN}\n| executed as | a | b |\n| --- | --- | --- |\n| 2 devices | equal |  |\n{matrix.END}\nafter\n"
+        f"before\n{matrix.BEGIN}\n| executed as | a | b |\n| --- | --- | --- |\n| 2 devices | equal | not run |\n\n"
+        f"2 cells: 1 equal, 0 different, 1 not run; seen at 0123.\n{matrix.END}\nafter\n"
     )
+
+
+def test_results_are_kept_by_cell_and_believed_for_the_same_code_only(
+    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.json"
+    results, beside = matrix.Results(path), matrix.Results(path)
+    results.refer("a", {"start": "x"})
+    results.keep("2 devices", "a", "equal")
+    beside.keep("4 devices", "a", "DIFFERS: step 0 differs")
+    again = matrix.Results(path)
+    assert {key: cell.outcome for key, cell in again.cells.items()} == {
+        ("2 devices", "a"): "equal", ("4 devices", "a"): "DIFFERS: step 0 differs"}
+    assert again.references == {"a": {"start": "x"}}
+    monkeypatch.setattr(matrix, "code_under_test", lambda: "sha256:other")
+    assert matrix.Results(path).cells == {}
+
+
+def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    monkeypatch.setattr(matrix, "files_digest", lambda folder, paths: listed.extend(paths))
+    matrix.code_under_test()
+    training = [f"marin/training/{name}.py" for name in ("step", "slices", "state", "model", "products", "fingerprint")]
+    others = ["requirements.lock", "tests/determinism/worker.py", "marin/recipe.py", "marin/arithmetic.py"]
+    assert {*training, *others} <= set(listed)
 
 
 @pytest.mark.determinism
@@ -88,5 +124,5 @@ def test_another_processor_gives_the_same_bits(matrix: ModuleType, cpu: str) -> 
     (row,) = [row for row in matrix.ROWS if row.name == f"emulated {cpu}"]
     if reason := row.missing():
         pytest.skip(reason)
-    (outcome,) = matrix.measure([row], ["llama adamw float32"])
-    assert outcome.cells == {"llama adamw float32": "equal"}
+    (cell,) = matrix.measure([row], ["llama adamw float32"])
+    assert cell.outcome == "equal"

@@ -57,7 +57,7 @@ def recipe_of(size: str) -> Recipe:
 def serve(what: str, size: str, devices: int) -> None:
     """Compile, say what was made, and step whenever a line comes."""
     step, record, parameters = ours(size, devices) if what == "ours" else levanters(size, devices, sharded=what == "sharded")
-    for _ in range(WARM):
+    for _ in range(WARM):  # the first of these may fall beside the other's compilation
         step()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from here
     say({"parameters": parameters})
@@ -228,6 +228,10 @@ class Peer:
     def __init__(self, what: str, size: str, devices: int) -> None:
         self._process = subprocess.Popen([sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.parameters = 0
+
+    def ready(self) -> None:
+        """Wait until it has compiled."""
         self.parameters = int(self._heard()["parameters"])
 
     def ask(self, question: str) -> dict[str, Any]:
@@ -255,6 +259,8 @@ def both(peer: str, size: str, devices: int) -> Iterator[tuple[Peer, Peer]]:
     """Ours and the other, compiled."""
     mine = Peer("ours", size, devices)
     theirs = Peer(peer, size, devices)
+    mine.ready()
+    theirs.ready()
     try:
         yield mine, theirs
     finally:

@@ -23,6 +23,8 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+import msgspec
+
 from marin.errors import Unsupported, UsageError
 from marin.recipe import Arithmetic, Execution
 
@@ -120,19 +122,43 @@ def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
                          found=str(execution.devices), cure="use a power of two up to the number of logical shards")
 
 
-def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Put the contract in force for this process.
+def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse what :func:`apply` would refuse in a process of its own, before anything is executed. Where training is a job of a
+    Ray, processor and settings are those of its workers, and only the devices are looked at.
 
     Raises:
-        Unsupported: the processor can not honour the contract.
-        UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the user's
-            environment contradicts the contract.
+        Unsupported: the processor can not honour the contract, or a variable of the user lifts one of its flags.
+        UsageError: the devices do not divide the logical shards, or the user's environment contradicts the contract.
     """
     check_devices(arithmetic, execution)
+    if execution.runner == "ray":
+        return
     reason = unsupported(arithmetic)
     if reason:
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
                           expected=_WANTED[arithmetic.profile], found=reason, cure="`marin doctor` says more")
+    if APPLIED in environ:
+        return
+    for name, value in settings(arithmetic, execution).items():
+        present = environ.get(name)
+        if present is not None and not _agrees(name, present, value):
+            found = _contrary(name, present, value)
+            decided = {flag.partition("=")[0] for flag in arithmetic.xla_flags}
+            others = any(flag.partition("=")[0] in decided for flag in found.split())  # AVX-512, say: bits of this processor
+            raise (Unsupported if others else UsageError)(
+                "a setting of yours contradicts the arithmetic contract", where=f"environment variable {name}", expected=value,
+                found=found, cure=f"unset {name}")
+
+
+def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Put the contract in force for this process.
+
+    Raises:
+        Unsupported: as :func:`check`.
+        UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the user's
+            environment contradicts the contract.
+    """
+    check(arithmetic, msgspec.structs.replace(execution, runner="local"), environ)
     wanted = settings(arithmetic, execution)
     if _covers(environ, wanted, execution.local_devices):
         return
@@ -140,11 +166,6 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
         raise UsageError("the arithmetic contract must be in force before jax starts", where="marin.arithmetic.apply",
                          expected="a process in which jax was not imported", found="jax is loaded under other settings",
                          cure="run this in a process of its own (`marin stage train` does)")
-    for name, value in wanted.items():
-        present = environ.get(name)
-        if APPLIED not in environ and present is not None and not _agrees(name, present, value):
-            raise UsageError("a setting of yours contradicts the arithmetic contract", where=f"environment variable {name}",
-                             expected=value, found=_contrary(name, present, value), cure=f"unset {name}")
     environ.update(wanted)
     environ[APPLIED] = wanted["XLA_FLAGS"]
 

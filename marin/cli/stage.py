@@ -41,6 +41,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in the root's folder
     """
+    from marin.arithmetic import check
     from marin.cli.output import print_json
     from marin.errors import Paused
     from marin.executor import run_stage
@@ -50,6 +51,8 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
 
     choose()
     recipe, root = load_params(params), open_root()
+    if name == "train":
+        check(recipe.arithmetic, execution)
     try:
         outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
                             execution=execution, force=force)

@@ -85,6 +85,7 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
+    from marin.arithmetic import check
     from marin.composition import sweep
 
     execution = execution_of(devices=devices, processes=processes, runner=runner, address=address,
@@ -99,6 +100,8 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
         if dry_run:
             _forecast(root, composed, device, devices, as_json=as_json)
             return
+        for one in composed:
+            check(one.recipe.arithmetic, execution)
         composed = [_seeded(root, one) for one in composed]
         outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
     _print(root, outcomes, as_json=as_json, table=multirun)

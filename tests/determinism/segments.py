@@ -19,7 +19,7 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).resolve().parent)]
 
 import worker  # noqa: E402
 
-DEVICES, LAST = 4, 100_000
+DEVICES, LAST = 2, 100_000
 
 
 def described(record: Any) -> dict[str, Any]:

@@ -116,3 +116,13 @@ def test_a_pointer_whose_size_alone_was_changed(folder: Path, marin: Marin) -> N
     refused(marin("stage", "tokenizer"), 1, "corpus.json", "bytes), found", "marin stage corpus")
     assert marin("stage", "corpus").returncode == 0
     assert path.read_text() == whole
+
+
+def test_an_execution_that_can_not_have_the_recipes_bits_is_refused_before_any_step(folder: Path, marin: Marin) -> None:
+    before = log_bytes(folder)
+    refused(marin("stage", "train", "--devices", "3"), 2, "--devices", "a divisor of arithmetic.logical_shards (8)", "found 3")
+    refused(marin("train", "model=nano", "trainer=smoke", "--devices", "16"), 2, "--devices", "found 16")
+    text = (folder / "params.yaml").read_text()
+    (folder / "params.yaml").write_text(text.replace("max_isa=AVX2", "max_isa=AVX512"))
+    refused(marin("stage", "train"), 3, "one processor only", "arithmetic.xla_flags", "AVX512", "conf/profile/portable-cpu.yaml")
+    assert log_bytes(folder) == before

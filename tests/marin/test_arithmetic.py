@@ -12,6 +12,7 @@ from marin.arithmetic import (
     DEVICE_COUNT_FLAG,
     X86_64_V3,
     apply,
+    check,
     check_device,
     cpu_flags,
     in_force,
@@ -19,7 +20,7 @@ from marin.arithmetic import (
     unsupported,
     xla_flags,
 )
-from marin.errors import Unsupported, UsageError
+from marin.errors import MarinError, Unsupported, UsageError
 from marin.recipe import REQUIRED_FLAGS, Arithmetic, Execution, from_mapping
 
 CONTRACT = Arithmetic()
@@ -62,9 +63,15 @@ def test_the_flags_without_which_processors_disagree_are_in_the_default() -> Non
 ])
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
     environ = {name: value}
-    with pytest.raises(UsageError, match=rf"contradicts the arithmetic contract: environment variable {name}: .*unset {name}"):
+    message = rf"contradicts the arithmetic contract: environment variable {name}: .*found {value}; unset {name}"
+    with pytest.raises(MarinError, match=message) as raised:
         applied(environ)
+    lifted = any(flag.partition("=")[0] in value for flag in CONTRACT.xla_flags)
+    assert type(raised.value) is (Unsupported if lifted else UsageError)
     assert environ == {name: value}
+    with pytest.raises(MarinError, match=message):
+        check(CONTRACT, Execution(), environ)
+    check(CONTRACT, Execution(runner="ray"), environ)  # there the settings of the workers count
 
 
 @pytest.mark.parametrize("environ", [

@@ -82,6 +82,23 @@ def test_killed_it_loses_at_most_the_steps_since_the_last_training_checkpoint(pr
     assert sorted(recorded) == [4, 8, 12, 16, 20, 24], "no recorded step was executed again"
 
 
+@pytest.mark.determinism
+def test_marin_train_pauses_and_goes_on_with_other_devices(project: Project) -> None:
+    small = ("model=nano", "trainer=smoke", "dataset.train_bytes=60000", "dataset.validation_bytes=8000", "seed=5",
+             "dataset.minimal_pairs=10", "tokenizer.vocab_size=512", "evaluation.max_sequences=16", "evaluation.minimal_pairs=5")
+    paused = project.marin("train", *small, "--devices", "8", "--pause-at", "3")
+    assert paused.returncode == 0, paused.stderr
+    assert "training is paused: before train step 3" in paused.stdout and "it goes on from here" in paused.stdout
+    events = [json.loads(line) for line in project.marin("log", "--json").stdout.splitlines()]
+    assert [e["body"]["outcome"] for e in events if e["type"] == "graph.completed/v1"][-1] == "interrupted"
+    done = project.marin("train", *small, "--devices", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout.splitlines()[-1])["run"]
+    view = json.loads(project.marin("show", run, "--json").stdout)
+    assert [(segment["start"], segment["end"]) for segment in view["segments"]] == [(0, 2), (2, 3), (3, 4)]
+    assert project.marin("verify", run, "--devices", "1", "--only", "training").returncode == 0
+
+
 def test_numbers_that_end_stop_it_with_the_state_saved(project: Project) -> None:
     """Decoupled decay by 100 times the rate multiplies every weight by -99 at each step."""
     edit(project, trainer={"num_steps": 40, "steps_per_segment": 40},

@@ -42,6 +42,9 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
     (["seed=1,2"], "add -m for a sweep"),
     (["--dry-run", "--device", "h10"], "did you mean h100?"),
     (["--continue", "latest"], "there are no runs"),
+    (["model=nano", "--devices", "3"], "expected a divisor of arithmetic.logical_shards (8), found 3"),
+    (["optimizer.name=muon"], "one of adamw, lion"),
+    (["arithmetic.generator=rbg"], "threefry2x32-partitionable, found 'rbg'"),
 ])
 def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, arguments: list[str], message: str) -> None:
     ended = marin("train", *arguments)

@@ -21,7 +21,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ Kind = Literal["blob", "tree"]
 _QUESTIONS: Final = 16
 _SMALL: Final = 1024 * 1024
 _BATCH_BYTES: Final = 32 * 1024 * 1024
-_BATCH_FILES: Final = 8192
+_BATCH_FILES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,23 +297,30 @@ class Store:
         done: dict[str, Hashed] = {}
         batch: dict[str, bytes] = {}
         held = 0
-        for file in files:
-            if chunked and file.status.st_size > CHUNK_MAX:
-                done[file.path] = self.blobs.put_chunked(Path(file.location))
-                continue
-            if file.status.st_size > _SMALL:
-                done[file.path] = self.blobs.put_file(Path(file.location), link=link)
-                continue
-            data = _read(file.location)
-            hashed = hash_bytes(data)
-            done[file.path] = hashed
-            if hashed.digest not in batch:
-                batch[hashed.digest] = data
-                held += len(data)
-            if held >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
-                self.blobs.put_many(batch)
-                batch, held = {}, 0
-        self.blobs.put_many(batch)
+        writing: Future[None] | None = None
+        # One batch is written while the next one is read and hashed.
+        with ThreadPoolExecutor(1) as writer:
+            for file in files:
+                if chunked and file.status.st_size > CHUNK_MAX:
+                    done[file.path] = self.blobs.put_chunked(Path(file.location))
+                    continue
+                if file.status.st_size > _SMALL:
+                    done[file.path] = self.blobs.put_file(Path(file.location), link=link)
+                    continue
+                data = _read(file.location)
+                hashed = hash_bytes(data)
+                done[file.path] = hashed
+                if hashed.digest not in batch:
+                    batch[hashed.digest] = data
+                    held += len(data)
+                if held >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+                    if writing is not None:
+                        writing.result()
+                    writing = writer.submit(self.blobs.put_many, batch)
+                    batch, held = {}, 0
+            if writing is not None:
+                writing.result()
+            self.blobs.put_many(batch)
         return done
 
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:

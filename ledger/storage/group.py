@@ -1,11 +1,12 @@
 """Many small files made durable together: one sync of the file system in place of one for each file.
 
 A tree of 20,000 files is 20,000 fsyncs, or minutes, if each is synced by itself. Here all bytes are written below a
-temporary folder, the file system is synced once, each file is linked to its name, and a second sync makes the names
+temporary folder, the file system is synced once, each file is renamed to its name, and a second sync makes the names
 last. So the promise of `Storage.ensure_many` holds: bytes are on disk before a name shows them, and names are on disk
 when the call returns. After a kill some names may be there, each with all its bytes, and a temporary folder.
 
-`syncfs(2)` is Linux; `available` says whether this system has it.
+Several threads share the work, since most of it is the kernel's. `syncfs(2)` is Linux; `available` says whether this
+system has it.
 """
 
 from __future__ import annotations
@@ -18,21 +19,29 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from ledger.storage.port import TEMPORARY
 
 _CHUNK = 1 << 20
+_THREADS: Final = max(1, min(8, os.cpu_count() or 1))
+_AT_FDCWD: Final = -100
+_NOREPLACE: Final = 1  # RENAME_NOREPLACE of renameat2(2)
+_NO_RENAME: Final = (errno.ENOSYS, errno.EINVAL)
 
 
-def _find_syncfs() -> Callable[[int], int] | None:
+def _of_linux(name: str) -> Callable[..., int] | None:
     if not sys.platform.startswith("linux"):
         return None
-    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
-_syncfs = _find_syncfs()
+_syncfs = _of_linux("syncfs")
+_renameat2 = _of_linux("renameat2")
 
 
 def available() -> bool:
@@ -42,31 +51,46 @@ def available() -> bool:
 
 def write_group(folder: Path, items: Sequence[tuple[str, bytes]]) -> list[str]:
     """Give each path its bytes, durably; paths that have other bytes already are returned, and left alone."""
-    differing: list[str] = []
     folder.mkdir(parents=True, exist_ok=True)
-    with _staging(folder) as (staging, descriptor):
-        staged: list[tuple[str, str, bytes]] = []
-        for index, (path, data) in enumerate(items):
-            found = _present(path)
-            if found is None:
-                temporary = f"{staging}/{index}"
-                _write(temporary, data)
-                staged.append((temporary, path, data))
-            elif found != data:
+    with _staging(folder) as (staging, descriptor), ThreadPoolExecutor(_THREADS) as pool:
+        slices = [items[start::_THREADS] for start in range(_THREADS)]
+        written = list(pool.map(partial(_write_slice, staging), range(_THREADS), slices))
+        _sync(descriptor)
+        for parent in {path.rpartition("/")[0] for staged, _ in written for _, path, _ in staged}:
+            os.makedirs(parent, exist_ok=True)
+        named = list(pool.map(_name_slice, [staged for staged, _ in written]))
+        _sync(descriptor)
+    return [path for _, differing in written for path in differing] + [path for paths in named for path in paths]
+
+
+def _write_slice(
+    staging: str, number: int, items: Sequence[tuple[str, bytes]]
+) -> tuple[list[tuple[str, str, bytes]], list[str]]:
+    """Write what is not there yet below a folder of this thread alone; and the paths that have other bytes."""
+    folder = f"{staging}/{number}"
+    os.mkdir(folder)
+    staged: list[tuple[str, str, bytes]] = []
+    differing: list[str] = []
+    for index, (path, data) in enumerate(items):
+        found = _present(path)
+        if found is None:
+            temporary = f"{folder}/{index}"
+            _write(temporary, data)
+            staged.append((temporary, path, data))
+        elif found != data:
+            differing.append(path)
+    return staged, differing
+
+
+def _name_slice(staged: Sequence[tuple[str, str, bytes]]) -> list[str]:
+    """Give written files their names; the paths that somebody took meanwhile, with other bytes."""
+    differing = []
+    for temporary, path, data in staged:
+        try:
+            _name(temporary, path)
+        except FileExistsError:
+            if _present(path) != data:
                 differing.append(path)
-        _sync(descriptor)
-        made: set[str] = set()
-        for temporary, path, data in staged:
-            parent = path.rpartition("/")[0]
-            if parent not in made:
-                os.makedirs(parent, exist_ok=True)
-                made.add(parent)
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                if _present(path) != data:
-                    differing.append(path)
-        _sync(descriptor)
     return differing
 
 
@@ -82,6 +106,18 @@ def _staging(folder: Path) -> Iterator[tuple[str, int]]:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         os.close(descriptor)
+
+
+def _name(temporary: str, path: str) -> None:
+    """Rename to a name that is free, FileExistsError where it is not; by a link where the system cannot."""
+    if _renameat2 is not None:
+        done = _renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(path), _NOREPLACE)
+        if done == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in _NO_RENAME:
+            raise OSError(number, os.strerror(number), path)
+    os.link(temporary, path)
 
 
 # Plain descriptors below: for a file of a kilobyte a stream object costs more than the file.

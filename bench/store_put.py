@@ -66,13 +66,13 @@ def hash_threads(path: Path, threads: int = 2) -> None:
     size = path.stat().st_size
 
     def part(index: int) -> None:
-        hasher = hashlib.sha256()
-        with open(path, "rb") as stream:
+        hasher, buffer = hashlib.sha256(), memoryview(bytearray(MIB // 4))  # of the sizes that were tried the fastest
+        with open(path, "rb", buffering=0) as stream:
             stream.seek(index * size // threads)
             left = size // threads
-            while left and (chunk := stream.read(min(8 * MIB, left))):
-                hasher.update(chunk)
-                left -= len(chunk)
+            while left and (count := stream.readinto(buffer[: min(len(buffer), left)])):
+                hasher.update(buffer[:count])
+                left -= count
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(part, range(threads)))

@@ -183,7 +183,7 @@ class _Placer:
         return True
 
     def _copy(self, digest: str, target: str, executable: bool, size: int) -> None:
-        with open(target, "xb") as sink:
+        with open(target, "x+b") as sink:
             if size <= _SMALL:
                 sink.write(self._blobs.read(digest))
             elif (blob := self._blobs.local(digest)) is not None:

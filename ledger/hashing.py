@@ -1,7 +1,8 @@
 """Hashing blobs as fast as the machine allows: the parts of a large one by as many threads as there are processors.
 
     hash_bytes(data)      what is in memory
-    hash_file(stream)     a regular file: each thread reads a part of its own, and copies it on the way where that is asked for
+    hash_file(stream)     a regular file: each thread reads a part of its own; and, where that is asked for, of a copy of it
+                          that is made meanwhile
     hash_stream(stream)   anything else: one thread reads, the others hash
 
 ``plain`` asks for the plain sha256 of a large blob as well. That is sequential, and about half as fast on two processors.
@@ -10,12 +11,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
@@ -26,6 +29,8 @@ MOST_THREADS: Final = 16
 _STREAM_THREADS: Final = 6
 """Each holds a part in memory, and no stream is faster than these."""
 _HEAD: Final = 64 * 1024
+_SYNCED: Final = 128 * 1024 * 1024
+"""So much of a copy is written before the disk is told to begin."""
 _BLOCK: Final = 256 * 1024
 """What a thread reads at once: little enough to be in its processor's cache when it is hashed."""
 
@@ -72,15 +77,19 @@ def hash_bytes(data: bytes | memoryview, *, plain: Plain = False) -> Hashed:
 
 
 def hash_file(stream: BinaryIO, *, into: BinaryIO | None = None, plain: Plain = False) -> Hashed:
-    """Digest, and part hashes above 8 MiB, of a regular file from its beginning; its bytes are copied to `into`."""
+    """Digest, and part hashes above 8 MiB, of a regular file from its beginning.
+
+    With `into`, open for reading and writing, its bytes are copied there, and it is the copy that is hashed: whatever
+    becomes of the file meanwhile, the digest is that of the copy.
+    """
     source = stream.fileno()
     size = os.fstat(source).st_size
     if size > PART_SIZE and not _wanted(plain, os.pread(source, len(HEADER), 0)):
         try:
-            leaves = _hash_parts(source, size, None if into is None else into.fileno())
+            leaves = _hash_parts(source, size) if into is None else _copy_parts(source, size, into.fileno())
             return _large(size, leaves, None)
         except _Changed:
-            pass  # somebody writes to it: take it as it comes
+            pass  # somebody writes to it, or the system cannot copy by itself: take it as it comes
     stream.seek(0)
     if into is not None:
         into.seek(0)
@@ -107,7 +116,7 @@ def hash_stream(
     return Hashed(small_digest(view), filled, None)
 
 
-def _hash_parts(source: int, size: int, into: int | None) -> tuple[bytes, ...]:
+def _hash_parts(source: int, size: int) -> tuple[bytes, ...]:
     """The leaf hash of each part of a file; every thread takes the next part that nobody has."""
     count = -(-size // PART_SIZE)
     leaves: list[bytes] = [b""] * count
@@ -120,7 +129,7 @@ def _hash_parts(source: int, size: int, into: int | None) -> tuple[bytes, ...]:
         try:
             while not failed and (index := next(following)) < count:
                 end = min(size, (index + 1) * PART_SIZE)
-                leaves[index] = _hash_span(source, index * PART_SIZE, end, buffer, into)
+                leaves[index] = _hash_span(source, index * PART_SIZE, end, buffer)
         except BaseException:
             failed = True  # the others need not finish
             raise
@@ -133,16 +142,55 @@ def _hash_parts(source: int, size: int, into: int | None) -> tuple[bytes, ...]:
     return tuple(leaves)
 
 
-def _hash_span(source: int, start: int, end: int, buffer: memoryview, into: int | None) -> bytes:
+def _copy_parts(source: int, size: int, into: int) -> tuple[bytes, ...]:
+    """Copy a file within the kernel, hash each part of the copy once it is there, and let the disk begin meanwhile."""
+    os.ftruncate(into, 0)
+    os.lseek(into, 0, os.SEEK_SET)
+    leaves: list[Future[bytes]] = []
+    writing: Future[None] | None = None
+    with ThreadPoolExecutor(1) as disk, ThreadPoolExecutor(threads()) as pool:
+        for start in range(0, size, PART_SIZE):
+            end = min(size, start + PART_SIZE)
+            _send(source, into, start, end)
+            leaves.append(pool.submit(_hash_copied, into, start, end))
+            if start % _SYNCED == 0 and start and (writing is None or writing.done()):
+                writing = disk.submit(_begin_writing, into)
+        hashes = tuple(leaf.result() for leaf in leaves)
+    if os.fstat(source).st_size != size:
+        raise _Changed
+    return hashes
+
+
+def _send(source: int, into: int, start: int, end: int) -> None:
+    while start < end:
+        try:
+            count = os.sendfile(into, source, start, end - start)
+        except OSError as error:
+            if start == 0 and error.errno in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK):
+                raise _Changed from error
+            raise
+        if not count:
+            raise _Changed
+        start += count
+
+
+def _hash_copied(copy: int, start: int, end: int) -> bytes:
+    return _hash_span(copy, start, end, memoryview(bytearray(_BLOCK)))
+
+
+def _begin_writing(descriptor: int) -> None:
+    """An early sync, so that the last one finds little to do; that one decides, and says what is wrong."""
+    with suppress(OSError):
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _hash_span(source: int, start: int, end: int, buffer: memoryview) -> bytes:
     leaf = hashlib.sha256(b"\x00")
     while start < end:
         count = os.preadv(source, [buffer[: min(_BLOCK, end - start)]], start)
         if not count:
             raise _Changed
-        block = buffer[:count]
-        leaf.update(block)
-        if into is not None:
-            _write(into, block, start)
+        leaf.update(buffer[:count])
         start += count
     return leaf.digest()
 
@@ -228,9 +276,3 @@ def _fill(source: BinaryIO, view: memoryview) -> int:
             break
         filled += count
     return filled
-
-
-def _write(descriptor: int, block: memoryview, offset: int) -> None:
-    while block:
-        count = os.pwrite(descriptor, block, offset)
-        block, offset = block[count:], offset + count

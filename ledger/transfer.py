@@ -4,7 +4,8 @@
     copy_artifacts(bucket, local, [digest])     pull
 
 What the target has already is asked first and not sent. Blobs go in parallel, their manifests last, so a tree that is
-there can be read. Bytes are hashed where they arrive; what a remote serves in place of them is never kept. A break costs
+there can be read. Bytes are hashed where they arrive: what is pulled by us, what is pushed by the service, if its answer
+has its own hash of what it got, and else by reading it back; other bytes are never kept. A break costs
 little: blobs that arrived stay, and a large one resumes from the parts of it that arrived, each checked against its
 hash. On the way into a bucket, where bytes cannot be added to an object, a blob of 64 MiB and more goes in parts that are
 blobs of their own, with a record of how they make the whole (`ledger.packing`); with ``cut="content"`` every blob above
@@ -36,7 +37,7 @@ from ledger.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content,
 from ledger.parts import PartHashes, small_digest
 from ledger.storage.failure import storage_failed
 from ledger.store import Store
-from ledger.storelayout import BLOBS, INCOMING, PACKED, blob_name
+from ledger.storelayout import BLOBS, INCOMING, PACKED, blob_name, tree_name
 
 Cut = Literal["auto", "content", "whole"]
 """Which blobs travel in pieces: large ones into buckets; all above 1 MiB, by their content; none."""
@@ -114,7 +115,7 @@ def copy_artifacts(
     for record in records:
         transfer.publish(record)
     for manifest in trees:
-        transfer.retried(target, partial(target.put_manifest, manifest, check=False))
+        transfer.publish_tree(manifest)
     return Copied(len(absent), counter.size, there, len(trees))
 
 
@@ -147,6 +148,7 @@ class _Transfer:
     ) -> None:
         self._source, self._target, self._has = source, target, has
         self._workers, self._pause = max(1, workers), pause
+        self._remote = target.storage.local_path(INCOMING + "x") is None
 
     def plan(self, digests: Iterable[str]) -> tuple[dict[str, _Wanted], list[Manifest]]:
         """Every blob that is needed, and the trees that need them."""
@@ -223,6 +225,10 @@ class _Transfer:
             self.retried(self._target, partial(self._target.blobs.put_parts, parts))
         self.retried(self._target, partial(self._target.blobs.put_packed, record))
 
+    def publish_tree(self, manifest: Manifest) -> None:
+        """A tree whose blobs are there."""
+        self.retried(self._target, partial(self._deliver_manifest, manifest))
+
     def retried[T](self, store: Store, work: Callable[[], T]) -> T:
         """What `work` gives; after some more tries if it uses a remote that fails or serves what it should not."""
         pauses = () if store.storage.local_path(INCOMING + "x") else _PAUSES
@@ -287,7 +293,7 @@ class _Transfer:
             blob.digest: self.retried(self._source, partial(self._read, blob))
             for blob in batch
         }
-        self.retried(self._target, partial(self._target.blobs.put_many, read))
+        self.retried(self._target, partial(self._deliver, read))
         counter.add(len(read), sum(map(len, read.values())))
 
     def _read(self, blob: _Wanted) -> bytes:
@@ -304,14 +310,48 @@ class _Transfer:
         path = self._source.blobs.local(blob.digest)
         if path is not None:
             hashed = self._source.blobs.verified(blob.digest)
-            # Copied and not linked: two stores that share a file would rot together.
-            self.retried(self._target, partial(self._target.blobs.take, hashed, Path(path), link=False))
+            self.retried(self._target, partial(self._deliver_file, hashed, Path(path)))
             counter.add(1, hashed.size)
             return
         with self._partial(blob.digest) as (stream, staged):
             hashed = self._receive(blob, stream, counter)
-            self.retried(self._target, partial(self._target.blobs.take, hashed, staged))
+            if self._remote:
+                self.retried(self._target, partial(self._deliver_file, hashed, staged))
+            else:
+                self.retried(self._target, partial(self._target.blobs.take, hashed, staged))
         counter.add(1, 0)
+
+    def _deliver(self, blobs: dict[str, bytes]) -> None:
+        """Write small blobs, and see that they arrived: by the service's own hash of them, or by reading them back."""
+        self._target.blobs.put_many(blobs)
+        if self._remote:
+            for digest, data in blobs.items():
+                if not self._target.storage.arrived(blob_name(digest), data):
+                    self._read_back(digest)
+
+    def _deliver_file(self, hashed: Hashed, path: Path) -> None:
+        """Write a large blob, and see that it arrived. Copied and not linked: two stores that share a file would rot together."""
+        self._target.blobs.take(hashed, path, link=False)
+        if not self._target.storage.arrived(blob_name(hashed.digest), path):
+            self._read_back(hashed.digest)
+
+    def _deliver_manifest(self, manifest: Manifest) -> None:
+        """Publish a tree. What is wrong where it arrived is removed, as with blobs."""
+        self._target.put_manifest(manifest, check=False)
+        if self._remote and not self._target.storage.arrived(tree_name(manifest.digest), manifest.encode()):
+            try:
+                self._target.manifest(manifest.digest)
+            except Tampered:
+                self._target.storage.remove(tree_name(manifest.digest))
+                raise
+
+    def _read_back(self, digest: str) -> None:
+        """Hash a blob where it lies now; what is not what was sent does not stay under the digest."""
+        try:
+            self._target.blobs.verified(digest)
+        except Tampered:
+            self._target.storage.remove(blob_name(digest))
+            raise
 
     def _receive(self, blob: _Wanted, stream: BinaryIO, counter: _Counter) -> Hashed:
         """Bring a large blob into a local file, from the parts that are there already."""

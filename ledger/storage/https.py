@@ -114,6 +114,9 @@ class HttpsStorage:
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         self._refuse(name)
 
+    def arrived(self, name: str, content: bytes | Path) -> bool:
+        return False
+
     def rename(self, name: str, to: str) -> None:
         self._refuse(name)
 

@@ -148,6 +148,9 @@ class MemoryStorage:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
         self.ensure(name, data)
 
+    def arrived(self, name: str, content: bytes | Path) -> bool:
+        return False
+
     def rename(self, name: str, to: str) -> None:
         data = self.read(name)
         with self._write(name, [(to, data)]) as effective:

@@ -97,6 +97,9 @@ class Storage(Protocol):
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
         """Idempotent write of a local file's bytes, streamed. `link` allows the driver to share the file's storage."""
 
+    def arrived(self, name: str, content: bytes | Path) -> bool:
+        """Whether the storage says, by a hash of its own making, that `name` holds what was just written there."""
+
     def rename(self, name: str, to: str) -> None:
         """Give bytes another name, whatever had it before; `NotFound` where there are none. A kill may leave both names."""
 

@@ -29,7 +29,8 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 @click.argument("what", metavar=WHAT, nargs=-1)
 @Run
 @Jobs
-@click.option("--check", is_flag=True, help="Read back and hash in the remote what was sent, and what was there.")
+@click.option("--check", is_flag=True,
+              help="Read back and hash in the remote everything that was asked for, also what was there.")
 @click.option("--cut", type=click.Choice(["auto", "content", "whole"]), default="auto", show_default=True,
               help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.")
 @DryRun
@@ -37,6 +38,8 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, check: bool, cut: Cut, dry_run: bool,
          as_json: bool) -> None:
     """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
+
+    What is sent is hashed on arrival: by the service where it answers with a hash of its own, else it is read back.
 
     WHAT is a digest or a pointer file; without it (and without --run) everything that the ledger names goes. Safe to
     repeat: after a break it goes on with what is missing.

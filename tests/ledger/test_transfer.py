@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -299,6 +299,51 @@ def test_a_file_that_became_a_blob_is_not_written_to(remote: Remote, local: Stor
 def test_what_no_side_has_is_said(remote: Remote, local: Store) -> None:
     with pytest.raises(NotFound, match="abab"):
         pull(remote, local, "sha256:" + "ab" * 32)
+
+
+class Lossy(MemoryStorage):
+    """A remote that keeps other bytes than it was sent, ``times`` times under each name of an area."""
+
+    def __init__(self, area: str, times: int) -> None:
+        super().__init__()
+        self.area, self.left = area, times
+
+    def _spoil(self, name: str) -> None:
+        if name.startswith(self.area) and self.left:
+            self.left -= 1
+            self.files[name] = bytes([self.files[name][0] ^ 1]) + self.files[name][1:]
+
+    def local_path(self, name: str) -> None:
+        return None
+
+    def ensure(self, name: str, data: bytes) -> None:
+        super().ensure(name, data)
+        self._spoil(name)
+
+    def replace(self, name: str, data: bytes) -> None:
+        super().replace(name, data)
+        self._spoil(name)
+
+    def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
+        for name, data in items:
+            self.ensure(name, data)
+
+    def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
+        super().adopt(name, path, link=link)
+        self._spoil(name)
+
+
+@pytest.mark.parametrize("area", ["store/blobs/", "store/trees/"])
+def test_what_is_pushed_is_hashed_where_it_arrived(local: Store, folder: Path, area: str) -> None:
+    tree = local.put_tree(folder).digest
+    remote = Store(Lossy(area, 2))
+    copy_artifacts(local, remote, [tree], pause=lambda seconds: None, workers=1)
+    assert remote.storage.left == 0  # type: ignore[attr-defined]
+    assert remote.verify(tree) == [], "what arrived damaged was sent again"
+    broken = Store(Lossy(area, 1000))
+    with pytest.raises(Tampered):
+        copy_artifacts(local, broken, [tree], pause=lambda seconds: None, workers=1)
+    assert not broken.has(tree)
 
 
 def test_a_corrupt_local_blob_is_not_pushed(local: Store, remote: Remote, folder: Path) -> None:

@@ -64,8 +64,8 @@ class Blobs:
         self._aside: dict[str, str] = {}
         self._listed_at = -RENEW_SECONDS - 1
         here = storage.local_path(STORE + "x")
-        # Names of the store are made from digests, so they are safe to append to a path as they are.
-        self._base = None if here is None else f"{here.parent.parent}{os.sep}"
+        # On a local disk; names of the store are made from digests, so they are safe to append to a path as they are.
+        self.folder = self._base = None if here is None else f"{here.parent.parent}{os.sep}"
 
     @property
     def keeps_times(self) -> bool:

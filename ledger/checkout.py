@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
+from ledger import manyfiles
 from ledger.blobs import READ_ONLY, Blobs
 from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
 from ledger.hashing import Hashed, hash_bytes, threads
@@ -36,6 +37,7 @@ from ledger.manifest import Manifest, ManifestEntry
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
+from ledger.storelayout import blob_name
 from ledger.treescan import scan
 
 How = Literal["auto", "reflink", "hardlink", "copy"]
@@ -109,10 +111,11 @@ def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> 
         placer.add(work(0, len(entries)))
         return
     # The first finds out what the file system can.
-    first = entries[0]
+    first, entries = entries[0], entries[1:]
     placer.place(first.digest, f"{base}/{first.path}", executable=first.executable, size=first.size)
+    entries = placer.linked_elsewhere(entries, base)
     # Neighbours in a folder go to one thread, so that they do not wait for each other.
-    bounds = [1 + (len(entries) - 1) * number // threads() for number in range(threads() + 1)]
+    bounds = [len(entries) * number // threads() for number in range(threads() + 1)]
     with ThreadPoolExecutor(threads()) as pool:
         for placed in pool.map(work, bounds[:-1], bounds[1:]):
             placer.add(placed)
@@ -141,6 +144,24 @@ class _Placer:
     def report(self) -> CheckedOut:
         counts = self._counts
         return CheckedOut(sum(counts.values()), counts["reflinked"], counts["hardlinked"], counts["copied"])
+
+    def linked_elsewhere(self, entries: Sequence[ManifestEntry], base: str) -> Sequence[ManifestEntry]:
+        """Let processes link many small files, and give back those that are still to be placed."""
+        folder = self._blobs.folder
+        if self._reflinks or not self._links or folder is None or threads() < 2:
+            return entries
+        small = [entry for entry in entries if entry.size <= manyfiles.MOST_BYTES and not entry.executable]
+        if len(small) < manyfiles.WORTH:
+            return entries
+        records = [(folder + blob_name(entry.digest), f"{base}/{entry.path}") for entry in small]
+        found = manyfiles.work("place", records, threads())
+        done = {entry.path for entry, hashed in zip(small, found, strict=True) if entry.digest[7:] == hashed}
+        self._counts["hardlinked"] += len(done)
+        left = [entry for entry in entries if entry.path not in done]
+        for entry in left:
+            with suppress(FileNotFoundError):
+                os.unlink(f"{base}/{entry.path}")
+        return left
 
     def place(self, digest: str, target: str, *, executable: bool, size: int | None = None) -> None:
         blob = self._blobs.local(digest)

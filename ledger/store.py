@@ -33,6 +33,7 @@ from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.finding import Finding
 from ledger.hashing import Hashed, hash_bytes
+from ledger.linking import link_many
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.packing import CHUNK_MAX
 from ledger.statcache import Seen, Snapshot, StatCache
@@ -82,7 +83,8 @@ class Store:
         With `plain` it is found by its plain sha256 as well, which is another above 8 MiB.
 
         With `link` the store shares the file by a hard link where it can: no byte is copied, the file becomes
-        read-only, and whoever changes it in place makes the artifact unreadable (never wrong).
+        read-only, and whoever changes it in place makes the artifact unreadable (never wrong). One that is executable is
+        copied, for it would lose that.
         """
         location = str(path.absolute())
         started = time.time_ns()
@@ -92,6 +94,7 @@ class Store:
         if again and known and known.still(status) and self.blobs.renew(known.digest):
             return Artifact(known.digest, known.size, "blob")
         chunks = chunked and status.st_size > CHUNK_MAX
+        link = link and not status.st_mode & stat.S_IXUSR
         hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link, plain=plain)
         self._seen.remember({location: _as_seen(status, hashed)}, started)
         return Artifact(hashed.digest, hashed.size, "blob")
@@ -294,18 +297,21 @@ class Store:
 
     def _put_fresh(self, files: Iterable[Found], link: bool, chunked: bool) -> dict[str, Hashed]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
-        done: dict[str, Hashed] = {}
+        files = list(files)
+        done = self._linked(files) if link and not chunked else {}
         batch: dict[str, bytes] = {}
         held = 0
         writing: Future[None] | None = None
         # One batch is written while the next one is read and hashed.
         with ThreadPoolExecutor(1) as writer:
             for file in files:
+                if file.path in done:
+                    continue
                 if chunked and file.status.st_size > CHUNK_MAX:
                     done[file.path] = self.blobs.put_chunked(Path(file.location))
                     continue
                 if file.status.st_size > _SMALL:
-                    done[file.path] = self.blobs.put_file(Path(file.location), link=link)
+                    done[file.path] = self.blobs.put_file(Path(file.location), link=link and not file.executable)
                     continue
                 data = _read(file.location)
                 hashed = hash_bytes(data)
@@ -322,6 +328,11 @@ class Store:
                 writing.result()
             self.blobs.put_many(batch)
         return done
+
+    def _linked(self, files: Sequence[Found]) -> dict[str, Hashed]:
+        """The small files of a large tree that the store shares now."""
+        small = {file.location: file.path for file in files if file.status.st_size <= _SMALL and not file.executable}
+        return {small[location]: hashed for location, hashed in link_many(self.blobs, list(small)).items()}
 
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
         try:

@@ -49,6 +49,16 @@ def available() -> bool:
     return _syncfs is not None
 
 
+def sync_all(folder: Path) -> None:
+    """Make everything durable that was written to the file system of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_group(folder: Path, items: Sequence[tuple[str, bytes]]) -> list[str]:
     """Give each path its bytes, durably; paths that have other bytes already are returned, and left alone."""
     folder.mkdir(parents=True, exist_ok=True)

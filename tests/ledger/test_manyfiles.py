@@ -1,0 +1,105 @@
+"""Thousands of small files by several processes: the same result as one by one, and nothing lost when a process fails."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ledger import MemoryStorage, PosixStorage, Store, Tampered, hashing, linking, manyfiles
+from ledger import checkout as checkouts
+from ledger.parts import HEADER
+
+
+@pytest.fixture(autouse=True)
+def for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manyfiles, "WORTH", 10)
+    for module in (hashing, linking, checkouts):
+        monkeypatch.setattr(module, "threads", lambda: 2)
+    monkeypatch.setattr(checkouts, "_MANY", 10)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(PosixStorage(tmp_path / "root"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Fifty files, two with the same bytes, an executable, an empty, a large, one that looks like the text of a large blob."""
+    folder = tmp_path / "tree"
+    for index in range(50):
+        path = folder / f"{index % 7}" / f"a name {index}é\nof lines"
+        path = path.with_name(path.name.replace("\n", " "))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"file {index}".encode() * 40)
+    (folder / "same").write_bytes(b"file 1" * 40)
+    (folder / "run").write_bytes(b"#!/bin/sh\n")
+    (folder / "run").chmod(0o755)
+    (folder / "empty").write_bytes(b"")
+    (folder / "text").write_bytes(HEADER + b"parts 8388608\n")
+    (folder / "large").write_bytes(bytes(range(256)) * 8192)
+    return folder
+
+
+def test_a_linked_folder_is_shared_and_has_the_same_digest(store: Store, folder: Path) -> None:
+    expected = Store(MemoryStorage()).put_tree(folder)
+    artifact = store.put_tree(folder, link=True)
+    assert artifact == expected
+    assert store.verify(artifact.digest) == [] == list(store.verify_all())
+    for entry in store.manifest(artifact.digest):
+        blob = store.blobs.local(entry.digest)
+        assert blob is not None
+        assert not os.stat(blob).st_mode & 0o222
+        if entry.path not in ("same", "text", "run") and "a name 1é" not in entry.path:
+            assert os.path.samefile(blob, folder / entry.path), "no second copy of the bytes"
+    assert store.put_tree(folder, link=True) == artifact
+    assert os.access(folder / "run", os.X_OK)
+
+
+def test_a_checkout_links_every_file(store: Store, folder: Path, tmp_path: Path) -> None:
+    tree = store.put_tree(folder).digest
+    done = store.checkout(tree, tmp_path / "out")
+    assert done.files == len(store.manifest(tree)) == done.reflinked + done.hardlinked + done.copied
+    assert store.checkout(tree, tmp_path / "out").unchanged
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert (tmp_path / "out" / path.relative_to(folder)).read_bytes() == path.read_bytes()
+
+
+def test_damage_is_found_and_nothing_is_left(store: Store, folder: Path, tmp_path: Path) -> None:
+    tree = store.put_tree(folder).digest
+    entry = next(entry for entry in store.manifest(tree) if "name 33" in entry.path)
+    blob = store.blobs.local(entry.digest)
+    assert blob is not None
+    os.chmod(blob, 0o644)
+    Path(blob).write_bytes(b"another" * 40)
+    with pytest.raises(Tampered, match=entry.digest):
+        store.checkout(tree, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".tmp-")] == []
+
+
+@pytest.mark.parametrize("program", ["/nonexistent", "/bin/false", "/bin/cat"])
+def test_processes_that_fail_leave_the_work_to_the_caller(
+    store: Store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(manyfiles.sys, "executable", program)
+    artifact = store.put_tree(folder, link=True)
+    assert artifact == Store(MemoryStorage()).put_tree(folder)
+    store.checkout(artifact.digest, tmp_path / "out")
+    assert store.verify(artifact.digest) == []
+    assert store.checkout(artifact.digest, tmp_path / "out").unchanged
+
+
+def test_a_file_that_is_another_when_it_is_linked_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"one")
+    (answer,) = manyfiles.work("hash", [(str(tmp_path / "file"), "x")], 1)
+    which = answer.split(" ")[1]
+    (tmp_path / "other").write_bytes(b"two")
+    (tmp_path / "other").rename(tmp_path / "file")
+    assert manyfiles.work("link", [(str(tmp_path / "file"), str(tmp_path / "blob"), which)], 1) == ["-"]
+    assert not (tmp_path / "blob").exists()
+    (tmp_path / "taken").write_bytes(b"here before")
+    (answer,) = manyfiles.work("hash", [(str(tmp_path / "file"), "x")], 1)
+    assert manyfiles.work("link", [(str(tmp_path / "file"), str(tmp_path / "taken"), answer.split(" ")[1])], 1) == ["-"]
+    assert (tmp_path / "taken").read_bytes() == b"here before"

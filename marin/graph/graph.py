@@ -74,8 +74,10 @@ class Graph:
             elif present.step is not step and (difference := _difference(present, Node(step, present.number))):
                 raise UsageError("two steps have one name and are not the same", where=f"{name}: {step.name}",
                                  expected="one identity", found=f"they differ in {difference}", cure="rename one of them")
-        for node in nodes.values():
-            code_of(node.step)  # a function that no other process could find is refused before anything is executed
+        for node in nodes.values():  # what no other process could find, or be given, is refused before anything is executed
+            code_of(node.step)
+            if not isinstance(node.step.fn, StepDefinition):
+                config_of(node.step)
         return cls(name, nodes)
 
     def dependents(self, address: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def test_what_has_no_identity_is_refused_with_its_path(value: Any, cure: str) ->
 def test_an_open_file_cannot_be_sent_to_another_process(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file, pytest.raises(UsageError, match="has no identity"):
         identify(Step("a", one, {"file": file}), {}, CODE)
+
+
+def test_a_configuration_that_cannot_be_sent_is_refused_before_anything_is_executed() -> None:
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        Graph.of("exp", [Step("a", one), Step("b", one, {"lock": threading.Lock()})])
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=4)

@@ -155,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. A failure is one line on stderr, or raised with MARIN_DEBUG=1."""
     debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there concerns nobody here
     try:
         status = call(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

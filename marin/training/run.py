@@ -170,8 +170,7 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
     """Record what led to the step that failed, with the state before it; the digest of its stored checkpoint."""
     record = error.record
     if record.end > record.start:
-        save_segment(task, training, error.state, record, folder)
-        return task.store.put_tree(folder).digest if hosts.leader() else ""
+        return save_segment(task, training, error.state, record, folder)
     shutil.rmtree(folder, ignore_errors=True)
     training.save(error.state, folder)
     digest = ""
@@ -185,8 +184,8 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
     return digest
 
 
-def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> None:
-    """Bytes first, then the events that name them. All processes take part in saving; the leader records, and before it
+def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> str:
+    """Bytes first, then the events that name them; the checkpoint's digest, for the leader. All processes take part in saving; the leader records, and before it
     has none of them goes on: whoever left early would be missed, and the leader be ended over its work."""
     artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
     if artifact is not None:
@@ -197,6 +196,7 @@ def save_segment(task: Task, training: Training, state: SlicedState, record: Seg
             manifest=manifest.digest, size=artifact.size))
         task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
     hosts.agreed(True)
+    return artifact.digest if artifact is not None else ""
 
 
 def _save(task: Task, training: Training, state: SlicedState, folder: Path) -> Artifact | None:

@@ -1,0 +1,35 @@
+"""A training that keeps its checkpoints packed (`--pack-checkpoints`) is verified as any other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ledger import PosixStorage, Store
+
+PACKED = """
+import json
+from pathlib import Path
+from marin.arithmetic import apply
+from marin.executor import run_stage
+from marin.params import load_params
+from marin.pipeline import PIPELINE
+from marin.recipe import Execution
+from marin.root import open_root
+recipe, execution = load_params(Path("params.yaml")), Execution(devices=8, pack_checkpoints=True)
+apply(recipe.arithmetic, execution)
+for step in PIPELINE.steps:
+    run_stage(step.name, plan=PIPELINE, recipe=recipe, root=open_root(), project=Path.cwd(), execution=execution)
+"""
+
+
+def test_a_run_with_packed_checkpoints_passes(project: Any) -> None:
+    params = project.folder / "params.yaml"
+    params.write_text(json.dumps(json.loads(params.read_text("utf-8")) | {"seed": 4}), encoding="utf-8")
+    project.python(PACKED)
+    store = Store(PosixStorage(project.root))
+    assert list(store.storage.list("store/packed/")), "tensors are kept as byte planes"
+    assert list(store.verify_all()) == []
+    status, report = project.verify()
+    passed = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
+    assert (status, report["verdicts"], report["training"]["segments_replayed"]) == (0, passed, 2), report

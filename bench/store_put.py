@@ -158,6 +158,9 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
     store = Store(open_storage(base / "tree-root"))
     put = timed(lambda: store.put_tree(base / "tree"))
     digest = store.put_tree(base / "tree").digest
+    shutil.copytree(base / "tree", base / "tree-shared")
+    settle()
+    linked = timed(lambda: Store(open_storage(base / "tree-link")).put_tree(base / "tree-shared", link=True))
     settle()
     out = timed(lambda: store.checkout(digest, base / "tree-out"))
     again = timed(lambda: store.checkout(digest, base / "tree-out"))
@@ -166,6 +169,7 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
     verified = timed(lambda: store.verify(digest))
     figures = [
         Figure(f"put of {count} files of 1 KB", put, f"{count / put:.0f} files/s"),
+        Figure("put of them, linked", linked, f"{count / linked:.0f} files/s"),
         Figure("checkout, hard links or reflinks", out, f"{count / out:.0f} files/s"),
         Figure("checkout again, nothing to do", again),
         Figure("checkout, copies", copied, f"{count / copied:.0f} files/s"),
@@ -178,7 +182,7 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
         shutil.rmtree(dvc.folder / "tree")
         settle()
         checked = timed(lambda: dvc.run("checkout", "tree.dvc"))
-        figures.append(Figure("dvc add", added, f"put {added / put:.1f}x faster"))
+        figures.append(Figure("dvc add", added, f"put {added / put:.1f}x, linked {added / linked:.1f}x faster"))
         figures.append(
             Figure(
                 "dvc checkout",

@@ -185,8 +185,9 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
 
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> str:
-    """Bytes first, then the events that name them; the checkpoint's digest, for the leader. All processes take part in saving; the leader records, and before it
-    has none of them goes on: whoever left early would be missed, and the leader be ended over its work."""
+    """Bytes first, then the events that name them; the checkpoint's digest, for the leader. All processes take part in
+    saving; the leader records, and before it has none of them goes on: whoever left early would be missed, and the leader
+    be ended over its work."""
     artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
     if artifact is not None:
         manifest = task.store.put_bytes(record.end_state.encode())

@@ -18,7 +18,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import sqlite3
 import statistics
 import sys
@@ -128,6 +127,7 @@ def _appends(folder: Path, name: str, batch: int, rounds: int, entry: bytes) -> 
     Log.create(storage, SIGNER)
     raw, database = RawFile(folder / "raw"), Database(folder / "sqlite")
     times: dict[str, list[float]] = {"ours": [], "raw": [], "sqlite": []}
+    busy: dict[str, list[float]] = {who: [] for who in times}
     with Log.open(storage, SIGNER) as log:
         for number in range(rounds):
             made = drafts(number * batch, batch)
@@ -138,7 +138,9 @@ def _appends(folder: Path, name: str, batch: int, rounds: int, entry: bytes) -> 
                 ("sqlite", partial(database.append, rows)),
             ]
             for who, act in acts[number % 3 :] + acts[: number % 3]:
+                before = time.process_time()
                 times[who].append(seconds(act))
+                busy[who].append(time.process_time() - before)
         closing = seconds(log.close)
     ours = sum(times["ours"]) + closing
     yield Figure(f"{name}: events a second", rounds * batch / ours, "/s")
@@ -146,6 +148,8 @@ def _appends(folder: Path, name: str, batch: int, rounds: int, entry: bytes) -> 
     yield Figure(f"{name}: share of plain write+fdatasync (by medians)", _ratio(times, "raw"), "of 1")
     yield Figure(f"{name}: share of plain write+fdatasync (by totals)", sum(times["raw"]) / ours, "of 1")
     yield Figure(f"{name}: share of SQLite, WAL, FULL (by medians)", _ratio(times, "sqlite"), "of 1")
+    for who, shown in (("ours", "an append"), ("raw", "plain write+fdatasync"), ("sqlite", "SQLite")):
+        yield Figure(f"{name}: processor time of {shown}, median", statistics.median(busy[who]) * 1000, "ms")
 
 
 class Disk(PosixStorage):
@@ -246,9 +250,9 @@ def _clients(folder: Path, batch: int, count: int, slower: float, offered: int =
         watched = Watched(log)
         with LogService(watched, endpoint):
             gate.wait()
-            started = time.perf_counter()
+            started, before = time.perf_counter(), time.process_time()
             delays = sorted(delay for _ in workers for delay in answers.get())
-            spent = time.perf_counter() - started
+            spent, busy = time.perf_counter() - started, time.process_time() - before
             for worker in workers:
                 worker.join()
     raw = RawFile(folder / "raw", slower)
@@ -260,6 +264,7 @@ def _clients(folder: Path, batch: int, count: int, slower: float, offered: int =
         name += f", {offered:,} events/s offered"
     yield Figure(f"{name}: events a second", total / spent, "/s")
     yield Figure(f"{name}: events in a commit, mean", total / len(storage.commits), "")
+    yield Figure(f"{name}: processor time of the service for an event", busy / total * 1e6, "us")
     yield Figure(f"{name}: p99 of an acknowledgement", delays[len(delays) * 99 // 100] * 1000, "ms")
     yield Figure(f"{name}: share of plain write+fdatasync", limit / (watched.seconds() if offered else spent), "of 1")
 
@@ -295,16 +300,54 @@ def _large(folder: Path, events: int) -> Iterator[Figure]:
         if findings:
             raise SystemExit(f"the audit of the benchmark's log has findings: {findings[0]}")
         yield Figure(f"{size}: audit, {workers} process{'es' * (workers > 1)}", events / spent, "/s")
-    yield Figure(f"{size}: most memory that this process took for all of this", _peak_memory(), "MiB")
     rebuilt = folder / "rebuilt.sqlite"
     rebuilt.unlink(missing_ok=True)
     with Projection(rebuilt, LogReader(storage, keys)) as projection:
         yield Figure(f"{size}: rebuilding the projection", events / seconds(projection.catch_up), "/s")
-    yield Figure(f"{size}: most memory, with the projection", _peak_memory(), "MiB")
+    acts = (("reading it", _read), ("its audit", _audit_all), ("its projection", _project), ("appending to it", _append))
+    for what, act in acts:
+        yield Figure(f"{size}: most memory of a process for {what}", _memory_of(act, folder), "MiB")
 
 
-def _peak_memory() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _memory_of(act: Callable[[Path], object], folder: Path) -> float:
+    """The most memory in MiB that a fresh process takes for `act`."""
+    spawn = multiprocessing.get_context("spawn")
+    answers: Queue[float] = spawn.Queue()
+    process = spawn.Process(target=_measured, args=(act, folder, answers))
+    process.start()
+    found = answers.get()
+    process.join()
+    return found
+
+
+def _measured(act: Callable[[Path], object], folder: Path, answers: Queue[float]) -> None:
+    act(folder)
+    # Not ru_maxrss, which a process has from the one that started it.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    answers.put(int(peak.split()[1]) / 1024)
+
+
+def _read(folder: Path) -> None:
+    for _ in LogReader(PosixStorage(folder / "root"), [SIGNER.verifier]).events():
+        pass
+
+
+def _audit_all(folder: Path) -> None:
+    _audit(PosixStorage(folder / "root"), [], 1)
+
+
+def _project(folder: Path) -> None:
+    path = folder / "again.sqlite"
+    with Projection(path, LogReader(PosixStorage(folder / "root"), [SIGNER.verifier])) as projection:
+        projection.catch_up()
+    path.unlink()
+
+
+def _append(folder: Path) -> None:
+    with Log.open(PosixStorage(folder / "root"), SIGNER) as log:
+        start = log.checkpoint.size
+        for at in range(start, start + 20 * BATCH, BATCH):
+            log.append(drafts(at, BATCH))
 
 
 def _audit(storage: PosixStorage, findings: list[object], workers: int) -> None:

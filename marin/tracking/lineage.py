@@ -8,6 +8,7 @@ screen reader: every node is a link to its panel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -24,6 +25,8 @@ from marin.tracking.samples import Samples, SeenSequence, SeenStep, read_samples
 __all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
 
 COLUMN, ROW, WIDTH, HEIGHT, MARGIN, LIFT = 216, 66, 168, 48, 14, 34
+SHORT = 24
+"""A layer with so many nodes is never broken into columns."""
 
 LINEAGE_STYLE = """
 .graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
@@ -35,7 +38,8 @@ LINEAGE_STYLE = """
 .node rect{fill:var(--card);stroke:var(--line);stroke-width:1.5}.node.step rect{rx:4}.node.artifact rect{rx:22}
 .node text{fill:var(--ink);font:13px system-ui,sans-serif}.node .digest{fill:var(--soft);font:11px ui-monospace,monospace}
 .node:focus-visible{outline:none}.node:focus-visible rect,.node:hover rect,.node.hit rect{stroke:#0969da;stroke-width:3}
-.edge{stroke:var(--soft);fill:none;opacity:.55}.edge.near{opacity:1;stroke-width:2}.far{opacity:.15}
+.edge{stroke:var(--soft);fill:none;stroke-opacity:.55}.edge.near{stroke-opacity:1;stroke-width:2}.edge.far{stroke-opacity:.15}
+.node.far rect{fill-opacity:.15;stroke-opacity:.15}.node.far text{fill-opacity:.25}
 .node.good rect{stroke:var(--good)}.node.bad rect{stroke:var(--bad)}.node.mid rect{stroke:var(--mid)}
 section{content-visibility:auto;contain-intrinsic-size:auto 18rem}section h2{margin-top:1.2rem}
 section:target{outline:2px solid #0969da;outline-offset:6px;border-radius:4px}
@@ -101,17 +105,31 @@ def _tools() -> Html:
 
 
 def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[str, str]) -> Html:
-    tallest = max((len(row) for row in rows), default=0)
     layer = {key: x for x, row in enumerate(rows) for key in row}
-    span = max((layer[target] - layer[source] for source, target in graph.edges), default=1)
+    columns = _columns(rows)
+    tallest = max(map(len, columns), default=0)
+    column = {key: x for x, keys in enumerate(columns) for key in keys}
+    span = max((column[target] - column[source] for source, target in graph.edges), default=1)
     head = MARGIN + LIFT * min(span - 1, 4)
-    place = {key: (MARGIN + x * COLUMN, head + y * ROW + (tallest - len(row)) * ROW // 2)
-             for x, row in enumerate(rows) for y, key in enumerate(row)}
-    width, height = len(rows) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + head + MARGIN
+    place = {key: (MARGIN + x * COLUMN, head + y * ROW + (tallest - len(keys)) * ROW // 2)
+             for x, keys in enumerate(columns) for y, key in enumerate(keys)}
+    width, height = len(columns) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + head + MARGIN
     edges = [_edge(place[source], place[target], numbers[source], numbers[target]) for source, target in graph.edges]
     nodes = [_node(graph.nodes[key], *place[key], number, layer[key]) for key, number in numbers.items()]
     return element("svg", element("g", edges, nodes, class_="view"), width=max(width, 1), height=max(height, 1),
                    viewBox=f"0 0 {max(width, 1)} {max(height, 1)}")
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Layers as they stand side by side: one that is very long is broken into several columns, so that a graph of two
+    thousand nodes is a sheet and not a tape."""
+    longest = max(SHORT, math.ceil(1.5 * math.sqrt(sum(map(len, rows)))))
+    found: list[Sequence[str]] = []
+    for row in rows:
+        count = max(1, math.ceil(len(row) / longest))
+        each = math.ceil(len(row) / count)
+        found += [row[start:start + each] for start in range(0, len(row), each)]
+    return found
 
 
 def _edge(source: tuple[int, int], target: tuple[int, int], from_: str, to: str) -> Html:

@@ -30,6 +30,8 @@ from marin import events as types
 from marin.meter import Meter, recorded
 from marin.root import Root
 from marin.tracking.fold import Fold
+from marin.tracking.graph import graph_of
+from marin.tracking.lineage import graph_page
 
 START_SECONDS = 120.0
 MANY = 50_000
@@ -421,6 +423,42 @@ def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: S
     assert seen()[2] == pytest.approx(whole[2])
     page.locator("a.node[aria-label^='artifact export']").focus()
     page.set_viewport_size({"width": 1400, "height": 900})
+
+
+@pytest.mark.browser
+def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, tmp_path: Path, shots: Path):
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    fold = Fold(story.ORIGIN)
+    log = story.Log()
+    for number in range(400):
+        run = "".join("abcdefghij"[int(digit)] for digit in f"{number:08}")
+        story.whole_run(log, run, steps=30, artifacts={"corpus": story.digest(f"corpus {number % 5}")})
+    list(fold.apply_all(log.events()))
+    graph = graph_of(fold.runs.values())
+    assert len(graph.nodes) > 2000
+    target = tmp_path / "many.html"
+    target.write_bytes(graph_page("many", graph, fold.runs, {}))
+    page.goto(target.as_uri())
+    assert page.locator("a.node").count() == len(graph.nodes)
+    page.get_by_label("show everything").click()
+    inside = """() => { const frame = document.querySelector('.graph').getBoundingClientRect();
+        return [...document.querySelectorAll('a.node')].filter(node => { const box = node.getBoundingClientRect();
+            return box.left >= frame.left && box.right <= frame.right && box.top >= frame.top && box.bottom <= frame.bottom;
+        }).length; }"""
+    assert page.evaluate(inside) == len(graph.nodes)
+    page.screenshot(path=shots / "many.png")
+    model = next(node for node in graph.nodes.values() if node.step == "export" and node.kind == "artifact")
+    page.get_by_label("find", exact=True).fill(dict(model.facts)["content"])
+    assert page.locator("output").inner_text() == "1 found"
+    page.get_by_label("larger").click(click_count=4)
+    page.get_by_label("find", exact=True).press("Enter")
+    focused = page.evaluate("""() => { const box = document.activeElement.getBoundingClientRect(),
+        frame = document.querySelector('.graph').getBoundingClientRect();
+        return [document.activeElement.ariaLabel, box.left < frame.right && box.right > frame.left && box.top < frame.bottom
+                && box.bottom > frame.top]; }""")
+    assert focused[0].startswith("artifact export") and focused[1], "what has the focus is in sight"
+    assert wrong == []
 
 
 @pytest.mark.browser

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import struct
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,7 +22,7 @@ from marin import events as types
 from marin.tracking.curve import loss_curve
 from marin.tracking.fold import Fold
 from marin.tracking.graph import graph_of, layers
-from marin.tracking.lineage import Samples, lineage_page, read_samples
+from marin.tracking.lineage import Samples, graph_page, lineage_page, read_samples
 from marin.tracking.markup import element
 from marin.tracking.order import order_digest, order_page
 from marin.tracking.page import run_page
@@ -30,7 +31,7 @@ from marin.tracking.samples import _texts
 from marin.tracking.verification import report_of
 
 from .roots import HOSTILE, make_artifacts, make_root
-from .story import ORIGIN, Log, begin_step, digest, replay, start, whole_run
+from .story import INPUTS, ORIGIN, STEPS, Log, begin_step, digest, output, replay, start, whole_run
 
 
 class Seen(HTMLParser):
@@ -163,6 +164,29 @@ def test_a_graph_of_many_runs_shares_what_is_the_same_and_keeps_the_way_from_dat
     place = {key: number for number, row in enumerate(layers(graph)) for key in row}
     assert place.keys() == graph.nodes.keys()
     assert all(place[source] < place[target] for source, target in graph.edges)
+
+
+def test_a_graph_of_two_thousand_nodes_is_a_sheet_and_every_node_is_on_it_once():
+    log = Log()
+    for number in range(170):
+        run = "".join("abcdefghij"[int(digit)] for digit in f"{number:08}")
+        start(log, run)
+        for step in STEPS:
+            begin_step(log, run, step)
+            log.append(types.STEP_COMPLETED, types.StepCompleted(
+                run=run, step=step, identity=digest(f"{step} {run}"), inputs={name: output(run, name).digest for name in
+                INPUTS[step]}, output=output(run, step), metrics={}, seconds=1.0))
+    fold = Fold(ORIGIN)
+    list(fold.apply_all(log.events()))
+    graph = graph_of(fold.runs.values())
+    assert len(graph.nodes) == 170 * 12
+    page = graph_page("many", graph, fold.runs, {})
+    places = re.findall(rb'<rect x="(\d+)" y="(\d+)"', page)
+    assert len(places) == len(set(places)) == len(graph.nodes)
+    width, height = (max(int(place[axis]) for place in places) for axis in (0, 1))
+    assert height < 2 * width < 8 * height, (width, height)
+    assert len(page) < 5_000_000
+    safe(page)
 
 
 def test_samples_come_from_verified_bytes_and_damage_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,7 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make faults   every system call of an append failing; sixteen processes killed for a minute (minutes);
-# make bench    how long things take here; make determinism: the same bits on other machine shapes (minutes);
+# make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
@@ -71,7 +71,8 @@ faults: environment
 	$(PYTEST) -m faults tests/fault tests/ledger tests/marin/graph
 
 determinism: environment
-	$(BIN)/python tests/determinism/matrix.py
+	@mkdir -p build
+	$(BIN)/python tests/determinism/matrix.py --results build/determinism.json --parallel 2
 	$(PYTEST) -m determinism tests/determinism tests/e2e
 
 lock:

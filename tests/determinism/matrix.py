@@ -31,6 +31,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,21 @@ DOCUMENT = PROJECT / "docs" / "determinism.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 LIMIT = 3 * 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
 STEPS = 4
+PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "equinox", "optax", "marin-haliax", "marin-levanter")
+"""What the compiled programs are made from, and by."""
 Found = Callable[[str, dict[str, Any]], None]
 """Gets a group and what the worker printed for it."""
 
 sys.path.insert(0, str(PROJECT))
 
+sys.path.insert(1, str(HERE))
+
+from worker import Case, recipe_of  # noqa: E402
+
+from ledger import canonical_digest  # noqa: E402
 from marin.arithmetic import APPLIED, cpu_flags, settings  # noqa: E402
 from marin.code import files_digest  # noqa: E402
-from marin.recipe import Arithmetic, Execution  # noqa: E402
+from marin.recipe import Arithmetic, Execution, digest  # noqa: E402
 
 GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
@@ -253,17 +261,21 @@ class Cell:
 
 
 def code_under_test() -> str:
-    """Digest of all that decides the bits of a cell: what the worker imports of this project, and the locked versions.
-    Results of other code are not believed."""
+    """Digest of all that decides the bits of a cell: the settings of the contract, the groups' recipes, what the worker imports
+    to train, itself, and the versions of what programs are made from. Results of other code are not believed."""
     seen, todo = {HERE / "worker.py"}, [HERE / "worker.py"]
     while todo:
-        for name in re.findall(r"^\s*(?:from|import) (marin\.(?:training|recipe|arithmetic)[.\w]*)(?: import (.*))?$",
+        for name in re.findall(r"^\s*(?:from|import) (marin\.training[.\w]*)(?: import (.*))?$",
                                todo.pop().read_text(encoding="utf-8"), re.MULTILINE):
             module = PROJECT / Path(*name[0].split("."))
             candidates = [module.with_suffix(".py"), *(module / f"{part.strip()}.py" for part in name[1].split(","))]
             todo += [path for path in candidates if path.is_file() and path not in seen]
             seen |= set(todo)
-    return files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)] + ["requirements.lock"])
+    files = files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)])
+    recipes = [digest(recipe_of(Case(name=name, **group, **sizes)))
+               for name, group in GROUPS.items() for sizes in ({"steps": STEPS}, TINY)]
+    return canonical_digest({"files": files, "recipes": recipes, "settings": settings(Arithmetic(), Execution()),
+                             "versions": {name: version(name) for name in PACKAGES}})
 
 
 def commit() -> str:

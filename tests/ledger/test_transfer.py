@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from buckets import Bucket
 
 from ledger import (
     PART_SIZE,
@@ -19,6 +20,7 @@ from ledger import (
     Store,
     Tampered,
     copy_artifacts,
+    open_storage,
     scrub_store,
 )
 from ledger.storelayout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
@@ -344,6 +346,19 @@ def test_what_is_pushed_is_hashed_where_it_arrived(local: Store, folder: Path, a
     with pytest.raises(Tampered):
         copy_artifacts(local, broken, [tree], pause=lambda seconds: None, workers=1)
     assert not broken.has(tree)
+
+
+def test_a_service_that_hashes_what_it_got_is_not_read_back(local: Store, folder: Path, bucket: Bucket) -> None:
+    """Both give the MD5 of what arrived in one request; of what arrived in parts only S3 gives something, so GCS is read."""
+    tree = local.put_tree(folder).digest
+    remote = Store(open_storage(bucket.url))
+    bucket.service.requests.clear()
+    copy_artifacts(local, remote, [tree])
+    entries = local.manifest(tree)
+    read = [entry.path for entry in entries if bucket.service.asked("GET", blob_name(entry.digest))]
+    assert read == ([] if bucket.url.startswith("s3") else ["big"])
+    assert bucket.service.asked("GET", tree_name(tree)) == []
+    assert remote.verify(tree) == []
 
 
 def test_a_corrupt_local_blob_is_not_pushed(local: Store, remote: Remote, folder: Path) -> None:

@@ -18,7 +18,16 @@ from marin.runs import stream_of
 from marin.tracking.reading import run_record
 from marin.tracking.record import RunRecord
 from marin.tracking.wandb_file import STEP, told
-from marin.tracking.wandb_run import checkpoint_of, measured_in, offline, opened, reference, rows_of, word
+from marin.tracking.wandb_run import (
+    checkpoint_of,
+    measured_in,
+    offline,
+    opened,
+    reference,
+    rows_of,
+    training_of,
+    word,
+)
 
 
 def export_wandb(root: Root, name: str, folder: Path) -> Path:
@@ -28,7 +37,7 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
         MarinError: wandb did not write one.
     """
     record = run_record(root, name)
-    known = told(folder, record.run)
+    known = told(folder, record.run, training_of(record))
     own = (event.body for _, event in root.history().events(stream=stream_of(record.run))
            if event.type == events.METRICS_RECORDED)
     rows = rows_of(record.recipe, record.segments, measured_in(own))

@@ -19,7 +19,7 @@ HEAD = 7
 BLOCK = 32768
 RECORD = struct.Struct("<IHB")
 WHOLE, LAST = 1, 4
-STEP = "train_step"
+STEP, TRAINING = "train_step", "marin.training"
 
 
 @dataclass
@@ -31,19 +31,30 @@ class Told:
     artifacts: set[tuple[str, str]] = field(default_factory=set)
 
 
-def told(folder: Path, run: str) -> Told:
-    """What the offline runs ``wandb/offline-run-…-<run>`` below ``folder`` hold together."""
+def told(folder: Path, run: str, training: str) -> Told:
+    """What the offline runs ``wandb/offline-run-…-<run>`` below ``folder`` hold together of the training with this identity.
+    A run whose inputs changed trains anew: what was told of the training before is not counted."""
     found = Told()
     for path in sorted((folder / "wandb").glob(f"offline-run-*-{run}/run-{run}.wandb")):
-        found.folders += 1
-        for record in records(path):
-            kind = record.WhichOneof("record_type")
-            if kind == "history":
-                found.step = max([found.step, *steps_in(record.history.item)])
-            elif kind == "request" and record.request.WhichOneof("request_type") == "partial_history":
-                found.step = max([found.step, *steps_in(record.request.partial_history.item)])
-            elif (artifact := artifact_in(record)) is not None:
-                found.artifacts.add((artifact.name, json.loads(artifact.metadata or "{}").get("marin.artifact", "")))
+        one = _told(path, training)
+        found = Told(found.folders + 1, max(found.step, one.step), found.artifacts | one.artifacts)
+    return found
+
+
+def _told(path: Path, training: str) -> Told:
+    found = Told()
+    for record in records(path):
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            config = {item.key: item.value_json for item in record.run.config.update}
+            if json.loads(config.get(TRAINING, '""')) != training:
+                return Told()
+        elif kind == "history":
+            found.step = max([found.step, *steps_in(record.history.item)])
+        elif kind == "request" and record.request.WhichOneof("request_type") == "partial_history":
+            found.step = max([found.step, *steps_in(record.request.partial_history.item)])
+        elif (artifact := artifact_in(record)) is not None:
+            found.artifacts.add((artifact.name, json.loads(artifact.metadata or "{}").get("marin.artifact", "")))
     return found
 
 

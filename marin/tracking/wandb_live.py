@@ -25,7 +25,7 @@ from marin.root import Root
 from marin.steps import Journal
 from marin.tracking.reading import run_record
 from marin.tracking.wandb_file import STEP, told
-from marin.tracking.wandb_run import checkpoint_of, offline, opened, rows_of
+from marin.tracking.wandb_run import checkpoint_of, offline, opened, rows_of, training_of
 
 if TYPE_CHECKING:
     from marin.training.tracker import Tracker
@@ -93,7 +93,7 @@ class _Following:
 
         record, folder = run_record(root, run), root.local / "projections"
         self._recipe, self._run = record.recipe, run
-        self._told = told(folder, run)
+        self._told = told(folder, run, training_of(record))
         with offline():
             self._wandb: Any = opened(record, root, folder)
         self._tracker: Tracker = wandb_tracker(self._wandb)

@@ -22,7 +22,7 @@ from marin.events import CheckpointSaved, MetricsRecorded, TrainSegment
 from marin.root import Root
 from marin.tracking.fold import LOSS, TOKENS, flatten
 from marin.tracking.record import RunRecord
-from marin.tracking.wandb_file import STEP
+from marin.tracking.wandb_file import STEP, TRAINING
 
 OFFLINE = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false", "WANDB_DISABLE_GIT": "true",
            "WANDB_DISABLE_CODE": "true", "WANDB_CONSOLE": "off", "DO_NOT_TRACK": "1"}
@@ -61,7 +61,14 @@ def opened(record: RunRecord, root: Root, folder: Path) -> Any:
 
 def _config(record: RunRecord, root: Root) -> dict[str, object]:
     return {**flatten(record.recipe), "marin.recipe": record.recipe_digest, "marin.plan": record.plan,
-            "marin.event": record.index, "marin.root": root.verifier.name, "marin.verified": record.verified()}
+            "marin.event": record.index, "marin.root": root.verifier.name, "marin.verified": record.verified(),
+            TRAINING: training_of(record)}
+
+
+def training_of(record: RunRecord) -> str:
+    """The identity of the run's training, "" where it has none."""
+    step = record.steps.get("train")
+    return step.identity if step is not None else ""
 
 
 def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measured: Iterable[MetricsRecorded]) -> Rows:

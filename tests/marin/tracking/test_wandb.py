@@ -110,16 +110,17 @@ def test_a_file_that_ends_anywhere_counts_as_far_as_it_is_whole(tmp_path: Path, 
     whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, tmp_path / "made"))
     record(root, log)
     (path,) = export_wandb(root, "abcd", tmp_path / "out").glob("*.wandb")
-    whole = path.read_bytes()
-    assert told(tmp_path / "out", "abcd2345").step == 29
-    assert told(tmp_path / "out", "other").folders == 0
+    whole, identity = path.read_bytes(), digest("identity train")
+    assert told(tmp_path / "out", "abcd2345", identity).step == 29
+    assert told(tmp_path / "out", "other", identity).folders == 0
+    assert told(tmp_path / "out", "abcd2345", digest("of another training")).step == -1
     before, steps = 0, set()
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
         count = sum(1 for _ in records(path))
         assert count >= before
         before = count
-        steps.add(told(tmp_path / "out", "abcd2345").step)
+        steps.add(told(tmp_path / "out", "abcd2345", identity).step)
     assert {-1, 29} <= steps and len(steps) > 5
     path.write_bytes(whole[:200] + b"\xff" * 400)
-    assert told(tmp_path / "out", "abcd2345").step == -1
+    assert told(tmp_path / "out", "abcd2345", identity).step == -1

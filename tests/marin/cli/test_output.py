@@ -78,3 +78,18 @@ def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]):
     with bar("train", 10) as report:
         report(5, "loss 2.0")
     assert capsys.readouterr() == ("", "")
+
+
+def test_progress_on_a_terminal_has_rate_and_remaining_time_on_stderr(monkeypatch: pytest.MonkeyPatch,
+                                                                      capsys: pytest.CaptureFixture[str]):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    for name, value in (("COLUMNS", "100"), ("TERM", "xterm"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    with bar("train", 10) as report:
+        for done in range(1, 6):
+            report(done, f"loss {9 - done}.000")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert re.search(r"train .* 5/10 [\d,.]+/s 0:\d\d:\d\d loss 4.000", plain), plain
+    assert not re.search(r"\x1b\[(3|4|9)\d", screen.getvalue()), "no colours where NO_COLOR is set"
+    assert capsys.readouterr().out == ""

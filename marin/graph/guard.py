@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,9 @@ def confined(address: str, folders: Sequence[str | Path], *, alone: bool = False
     allowed = [*folders, Path(tempfile.gettempdir()), cache_folder(), caches]
     own = tuple(os.path.realpath(folder) for folder in allowed)
     if alone:
+        for cache in (caches, cache_folder()):  # what does not exist yet could not be made later
+            with suppress(OSError):
+                cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         landlock.write_only_below([*own, "/dev", "/proc"])
     _here.folders, _here.address, _here.alone = own, address, alone
     try:

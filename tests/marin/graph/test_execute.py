@@ -217,7 +217,9 @@ def test_what_a_step_starts_cannot_write_elsewhere_either(execute: Execute, root
 def test_what_a_step_starts_reads_everywhere_and_writes_its_output(execute: Execute, root: Root, tmp_path: Path,
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "not" / "yet"))
     outcome = execute(ELSEWHERE.format(body=(
+        "(outside.parent / 'not' / 'yet' / 'a library').mkdir();"
         "assert os.system(f'cp {file} {context.out}/copy && head /etc/passwd > /dev/null && touch {context.scratch}/x') == 0;"
         "subprocess.run([sys.executable, '-c', 'import tempfile; tempfile.TemporaryFile()'], check=True);"
         "assert os.system(f'mktemp && ls {outside.parent}') == 0")))

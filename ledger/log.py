@@ -98,6 +98,7 @@ class Log:
         self._idle = threading.Condition(self._mutex)
         self._open: Batch | None = None
         self._syncing: Batch | None = None
+        self._waiting = 0
         self._closed = False
         self._journal = JournalWriter(storage, journal_path())
         local = storage.local_path(index_path())
@@ -246,7 +247,7 @@ class Log:
         """Return when `batch` is durable or has failed; sync it in this thread if nobody else does."""
         with self._mutex:
             while not batch.settled:
-                if self._syncing is None:
+                if self._syncing is None and not self._waiting:
                     self._sync(batch)
                 else:
                     self._idle.wait()
@@ -407,14 +408,22 @@ class Log:
         if batch is not None:
             batch.fail(error)
 
+    def _at_rest(self) -> bool:
+        return self._syncing is None
+
     def _check_open(self) -> None:
         if self._closed:
             raise Refused("the log is closed", cure="open it again to append")
 
     def _begin(self) -> None:
         """Wait for the sync that is under way, and load the log if what became of the last one is unknown."""
-        while self._syncing is not None:
-            self._idle.wait()
+        if self._syncing is not None:
+            self._waiting += 1  # no other sync begins before it was this one's turn
+            try:
+                self._idle.wait_for(self._at_rest)
+            finally:
+                self._waiting -= 1
+                self._idle.notify_all()
         self._check_open()
         if self._stale:
             self._load()

@@ -121,6 +121,26 @@ def test_publishing_and_closing_wait_for_the_sync(gate, signer):
     assert check(gate, [signer.verifier]) == []
 
 
+def test_publishing_has_its_turn_however_many_append(gate, signer):
+    with Log.open(gate, signer) as log:
+        gate.closed = True
+        first, _ = started(lambda: log.append(drafts(0)))
+        assert gate.reached.acquire(timeout=60)
+        second, _ = started(lambda: log.append(drafts(1)))
+        publishing, published = started(log.publish)
+        while not log._waiting:
+            threading.Event().wait(0.001)
+        gate.go.release()
+        publishing.join(timeout=60)  # though the second is held up in its sync
+        assert published == [None]
+        assert LogReader(gate, [signer.verifier]).published().size == 1
+        gate.closed = False
+        gate.go.release()
+        first.join()
+        second.join()
+    assert numbers(gate, signer) == [(0, 0), (1, 1)]
+
+
 def test_what_was_placed_and_never_asked_for_is_not_written_after_closing(gate, signer):
     log = Log.open(gate, signer)
     entered = log.enter([drafts(0)])

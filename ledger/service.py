@@ -114,19 +114,24 @@ class GroupCommit:
 
     def _place_all(self) -> None:
         closing = False
-        while not closing:
-            requests, closing = self._take()
-            if requests:
-                try:
-                    pending = self._enter([drafts for drafts, _ in requests])
-                except Exception as error:
-                    _answer(requests, [_explained(error)] * len(requests))
-                    continue
-                self._entered.put((requests, pending))
-                if pending.waiting >= self._max_events:
-                    with suppress(LedgerError):  # the other thread tells it to those who asked
-                        pending.outcomes()
-        self._entered.put(None)
+        try:
+            while not closing:
+                requests, closing = self._take()
+                if requests:
+                    self._place(requests)
+        finally:
+            self._entered.put(None)
+
+    def _place(self, requests: Sequence[_Request]) -> None:
+        try:
+            pending = self._enter([drafts for drafts, _ in requests])
+        except Exception as error:
+            _answer(requests, [_explained(error)] * len(requests))
+            return
+        self._entered.put((requests, pending))
+        if pending.waiting >= self._max_events:
+            with suppress(LedgerError):  # the other thread tells it to those who asked
+                pending.outcomes()
 
     def _take(self) -> tuple[list[_Request], bool]:
         """What is waiting, at least one request unless this is the end, and whether it is."""

@@ -6,8 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from buckets import Bucket
 
 from ledger import Conflict, Draft, LedgerError, Malformed, Refused, Unavailable
+from ledger.view import LogView
 from marin.root import create_root, key_path, open_root
 
 
@@ -113,3 +115,19 @@ def test_bytes_that_are_no_verifier_key(tmp_path: Path, own_keys: Path) -> None:
         (tmp_path / "r" / "vkey").write_bytes(data)
         with pytest.raises(Malformed, match="verifier key cannot be read"):
             open_root(str(tmp_path / "r"))
+
+
+def test_the_index_of_a_root_in_a_bucket_is_kept_here(tmp_path: Path, own_keys: Path, bucket: Bucket,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = create_root(f"{bucket.url}/root", origin="example.org/log")
+    assert root.index_path() is None  # nothing of this project lies here: no folder is made for it
+    (tmp_path / ".marin").mkdir()
+    root.append([Draft("t/v1", "s", {"n": n}, id=f"id-{n}") for n in range(300)])
+    path = root.index_path()
+    assert path is not None
+    assert path.exists()
+    read: list[str] = []
+    monkeypatch.setattr(LogView, "entries", lambda view, *range: read.append(str(range)) or iter(()))
+    with root.log():
+        assert read == []  # nothing was folded again

@@ -129,6 +129,14 @@ def import_ray() -> Any:
     return ray
 
 
+def logs_of(ray: Any) -> Path | None:
+    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is no part of Ray's
+    interface, so it serves explanations only."""
+    with suppress(Exception):
+        return Path(ray._private.worker._global_node.get_logs_dir_path())
+    return None
+
+
 _COMMON = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -146,6 +154,8 @@ def _own_variables() -> Mapping[str, str]:
     return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token(), "RAY_worker_niceness": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
+            "RAY_worker_register_timeout_seconds": "300", "RAY_health_check_timeout_ms": "60000",
+            "RAY_health_check_failure_threshold": "10",  # a process of ours that dies is seen to die: silence is a busy machine
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 
 

@@ -11,7 +11,8 @@ import logging
 import os
 import socket
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,19 +98,25 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
     number, count = get_context().get_world_rank(), get_context().get_world_size()
     _log_to_stderr()
     try:
-        here = ray.util.get_node_ip_address()
-        coordinator = broadcast_from_rank_zero(_free_address(here) if number == 0 else None)
-        return _train(ray, setup, number, count, coordinator)
+        _ready(setup, number)
+        with held_address(ray.util.get_node_ip_address()) as address:
+            coordinator = broadcast_from_rank_zero(address if number == 0 else None)
+            return _train(ray, setup, number, count, coordinator)
     except LedgerError as error:
         raise WorkerFailed(json.dumps(parts_of(error))) from error
 
 
-def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: str) -> bytes | None:
+def _ready(setup: WorkerSetup, number: int) -> None:
+    """Refuse what no launch can mend, and import what takes long: the others are met afterwards."""
     if (found := software()) != setup.code:
         raise Unavailable("the worker has other software than the driver", where=f"worker {number}", expected=setup.code,
                           found=found, cure="use the same image on all machines (docs/cluster.md)")
+    apply(from_plain(setup.recipe, where="recipe of the run").arithmetic, setup.execution)
+    import marin.training.run  # noqa: F401
+
+
+def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: str) -> bytes | None:
     recipe = from_plain(setup.recipe, where="recipe of the run")
-    apply(recipe.arithmetic, setup.execution)
     from marin.training import hosts
     from marin.training.run import train
 
@@ -152,12 +159,15 @@ def _input(store: Store, name: str, artifact: str, folder: Path) -> Path:
     return folder
 
 
-def _free_address(here: str) -> str:
-    """An address of this machine at which nobody listens."""
-    with socket.socket(socket.AF_INET6 if ":" in here else socket.AF_INET) as probe:
-        probe.bind((here, 0))
-        port = probe.getsockname()[1]
-    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+@contextmanager
+def held_address(here: str) -> Iterator[str]:
+    """An address of this machine for a server of this user that is still to start. Meanwhile nobody else gets it: it is
+    bound here, without listening, in the way that lets a gRPC server of the same user bind it too (SO_REUSEPORT)."""
+    with socket.socket(socket.AF_INET6 if ":" in here else socket.AF_INET) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind((here, 0))
+        port = held.getsockname()[1]
+        yield f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
 
 def _log_to_stderr() -> None:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -28,7 +29,7 @@ from marin.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegm
 from marin.progress import bar
 from marin.recipe import Execution, Recipe, plain
 from marin.root import open_root
-from marin.runners.cluster import connected, environment
+from marin.runners.cluster import connected, environment, logs_of
 from marin.runners.deaths import described
 from marin.runners.jobs import error_of
 from marin.runners.software import software
@@ -228,7 +229,7 @@ class _Training:
             try:
                 ended = self._watched(ray, writer, trainer.fit)
             except WorkerGroupError as error:
-                raise _explained(error.worker_failures) from error
+                raise _explained(error.worker_failures, logs_of(ray)) from error
             except (TrainingFailedError, ray.exceptions.RayError) as error:
                 raise _Died(described(error), engine=True) from error
         return bytes(ended.return_value)
@@ -256,7 +257,7 @@ class _Training:
         return future.result()
 
 
-def _explained(failures: Mapping[int, BaseException]) -> Exception:
+def _explained(failures: Mapping[int, BaseException], logs: Path | None) -> Exception:
     """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is to be
     taken away) is one, of which nothing was lost."""
     for error in failures.values():
@@ -266,8 +267,7 @@ def _explained(failures: Mapping[int, BaseException]) -> Exception:
             if isinstance(refused, Interrupted) and not isinstance(refused, Paused):  # its machine goes; the training need not
                 return _Died(f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False)
             return refused
-    told = "; ".join(f"worker {rank}: {described(error)}"
-                     for rank, error in sorted(failures.items()))
+    told = "; ".join(f"worker {rank}: {described(error, logs)}" for rank, error in sorted(failures.items()))
     return _Died(told[:1500], engine=False)
 
 

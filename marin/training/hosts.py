@@ -15,8 +15,9 @@ from jax.experimental import multihost_utils
 from levanter.utils.jax_utils import multihost_broadcast_sync
 
 PATIENCE_SECONDS = 3600
-"""How long processes wait for each other where one reads, hashes or uploads and the others do not. A process that died
-is noticed by whoever started them, long before that."""
+"""How long processes wait for each other where one reads, hashes or uploads and the others do not, and how long one may
+be silent (frozen, or on a busy machine) before the others count it as dead. A process that died is noticed by whoever
+started them, long before that."""
 
 
 def join(coordinator: str, count: int, number: int) -> None:
@@ -26,6 +27,7 @@ def join(coordinator: str, count: int, number: int) -> None:
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, count, number, coordinator_bind_address=coordinator,
+                               initialization_timeout=PATIENCE_SECONDS, heartbeat_timeout_seconds=PATIENCE_SECONDS,
                                shutdown_timeout_seconds=PATIENCE_SECONDS)
 
 

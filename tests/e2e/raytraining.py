@@ -103,7 +103,7 @@ class RayTraining:
                     raise AssertionError(f"exit status {self.process.returncode}: {self.ended()[1]}")
                 return False
             assert time.monotonic() < deadline, "this never happens"
-            time.sleep(0.1)
+            time.sleep(0.2)
         return True
 
     def until_recorded(self, kind: str, count: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
@@ -20,6 +21,19 @@ def test_a_killed_worker() -> None:
     assert "10.1.2.3" in str(death), "Ray says more than a ledger should"
     error = WorkerHealthCheckFailedError(f"A worker health check failed: hostname='{socket.gethostname()}'", death)
     assert described(error) == "WorkerHealthCheckFailedError from ActorDiedError (SYSTEM_ERROR)"
+
+
+def test_a_worker_that_ended_itself_said_why(tmp_path: Path) -> None:
+    death = ActorDiedError(ActorDiedErrorContext(
+        error_message="Worker exit type: SYSTEM_ERROR Worker exit detail: ...", class_name="RayTrainWorker", pid=47,
+        actor_id=b"a" * 16))
+    (tmp_path / "worker-aa-01000000-7.err").write_text("F0000 00:00:00.1 7 other.cc:1] not this process\n")
+    (tmp_path / "worker-aa-01000000-47.err").write_text(
+        "[Gloo] Rank 0 is connected\nF1121 21:00:00.1 47 client.h:80] Terminating process because 10.1.2.3:4567 is gone\nbye\n")
+    assert described(death, tmp_path) == (
+        "ActorDiedError (SYSTEM_ERROR: F1121 21:00:00.1 47 client.h:80] Terminating process because (address) is gone)")
+    (tmp_path / "worker-aa-01000000-47.err").write_text("[Gloo] Rank 0 is connected\n")
+    assert described(death, tmp_path) == described(death) == "ActorDiedError (SYSTEM_ERROR)"
 
 
 def test_an_error_of_the_training_itself() -> None:

@@ -28,6 +28,8 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
               help="Devices to replay on; virtual on a CPU.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True,
               help="Processes that replay training, each segment on its own.")
+@click.option("--address", metavar="HOST:PORT", help="The Ray cluster whose processes these are; without it a Ray of this "
+              "machine, started and ended with the command.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Replay N segments, drawn by the log's root.")
 @click.option("--steps", metavar="A:B", help="Replay the segments that hold train steps A to B-1.")
 @click.option("--since", metavar="WHEN", help="Replay the segments recorded from event WHEN on: an index, a time, or last "
@@ -48,10 +50,10 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 @click.option("--yes", is_flag=True, help="With --at-commit: do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers: int, sample: int | None,
-           steps: str | None, since: str | None, fresh: bool, screen: bool | None, explain: bool, settings: Sequence[str],
-           vkey: Sequence[str], html: Path | None, record_in: str | None, no_record: bool, at_commit: bool, yes: bool,
-           as_json: bool) -> None:
+def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers: int, address: str | None,
+           sample: int | None, steps: str | None, since: str | None, fresh: bool, screen: bool | None, explain: bool,
+           settings: Sequence[str], vkey: Sequence[str], html: Path | None, record_in: str | None, no_record: bool,
+           at_commit: bool, yes: bool, as_json: bool) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model.
 
     RUN is an id, a unique beginning of one, or latest. Each verdict is PASS, FAIL, NOT_RUN, UNAVAILABLE (something
@@ -75,7 +77,11 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
     from marin.replay.sampling import Scope
     from marin.replay.verify import Verification, unreadable
     from marin.root import open_root
+    from marin.runners.cluster import one_ray
 
+    if address is not None and workers == 1:
+        raise UsageError("one worker is this process itself", where="--address", expected="--workers with it",
+                         found="--workers 1", cure="say how many workers of the cluster replay, for example --workers 8")
     if settings and (len(settings) != 2 or not explain):
         raise UsageError("two settings are compared by --explain", where="--setting", expected="--explain and two settings",
                          found=f"{len(settings)}", cure="for example --explain --setting devices=1 --setting devices=8")
@@ -94,9 +100,10 @@ def verify(ctx: click.Context, run: str, only: str | None, devices: int, workers
 
         ctx.exit(verify_at_commit(verification.surroundings, root.location, run, forwarded(ctx),
                                   agreed=yes or (lambda text: click.confirm(text, err=True))))
-    report = verification.report(wanted)
-    if explain:
-        report = verification.explain(report, chosen, covered)
+    with one_ray(address):  # data and training on the same one
+        report = verification.report(wanted)
+        if explain:
+            report = verification.explain(report, chosen, covered)
     if own is None and not no_record:
         click.echo("the verdicts are recorded nowhere: the key of this log is not here, and there is no ledger of your own; "
                    "`marin init` makes one, --record-in names one, --no-record says that this is meant", err=True)

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,9 +47,14 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     a Ray of one's own with ``cpus`` slots. Standard output is the caller's data, and Ray tells there of every worker that
     dies: meanwhile it is stderr.
 
+    Inside :func:`one_ray` it is the one of that block.
+
     Raises:
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
+    if _kept and address is None:
+        yield _kept[-1].ray(cpus, gpus)
+        return
     given, address = address, address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if address is not None and mode != "token":
@@ -59,6 +64,39 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     with redirect_stdout(sys.stderr), environment(variables), (
             _own_ray(cpus, gpus) if address is None else _cluster(address, here=given is None)) as ray:
         yield ray
+
+
+class _Kept:
+    """A Ray that is begun when it is first wanted, and ended with the block that keeps it."""
+
+    def __init__(self, address: str | None, stack: ExitStack) -> None:
+        self._address, self._stack = address, stack
+        self._ray: Any = None
+
+    def ray(self, cpus: float, gpus: int) -> Any:
+        """The module, connected."""
+        if self._ray is None:
+            kept = _kept.pop()  # what is begun now is not the kept one's user
+            try:
+                self._ray = self._stack.enter_context(connected(self._address, cpus=cpus, gpus=gpus))
+            finally:
+                _kept.append(kept)
+        return self._ray
+
+
+_kept: list[_Kept] = []
+
+
+@contextmanager
+def one_ray(address: str | None = None) -> Iterator[None]:
+    """All work of this process inside the block that names no address of its own is done on one Ray: the cluster at
+    ``address``, or one of its own that is begun when it is first wanted, with the slots that are wanted then. From then
+    on standard output is stderr until the block ends. A block inside a block changes nothing."""
+    with ExitStack() as stack:
+        if not _kept:
+            _kept.append(_Kept(address, stack))
+            stack.callback(_kept.clear)
+        yield
 
 
 @contextmanager
@@ -154,8 +192,8 @@ def _own_variables() -> Mapping[str, str]:
     return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token(), "RAY_worker_niceness": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
             "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
-            "RAY_worker_register_timeout_seconds": "300", "RAY_health_check_timeout_ms": "60000",
-            "RAY_health_check_failure_threshold": "10",  # a process of ours that dies is seen to die: silence is a busy machine
+            "RAY_prestart_worker_first_driver": "0", "RAY_worker_register_timeout_seconds": "300",
+            "RAY_health_check_timeout_ms": "60000", "RAY_health_check_failure_threshold": "10",  # busy is not dead
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
 
 

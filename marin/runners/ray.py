@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ledger import Unavailable
 from marin.runners import Start
 from marin.runners.cluster import connected
+from marin.runners.jobs import error_of, parts_of
+from marin.runners.software import software
 
 RESTARTS = 2
 """How often a worker that died is started again, and its task with it, before it counts as a failure."""
@@ -25,21 +27,31 @@ class RayRunner:
     def run(self, start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order. Workers take the next task as soon as they have finished one."""
         count = max(1, min(self.workers, len(tasks)))
-        with connected(self._address, cpus=count) as ray:
+        with connected(self._address, cpus=self.workers) as ray:
             kind = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
-            pool = [kind.remote(start, setup) for _ in range(count)]
-            yield _in_order(ray, pool, tasks)
+            pool = [kind.remote(start, setup, software()) for _ in range(count)]
+            try:
+                yield _in_order(ray, pool, tasks)
+            finally:  # the Ray may live on, for others or for the next piece of work
+                for worker in pool:
+                    with suppress(ray.exceptions.RayError):
+                        ray.kill(worker)
 
 
 class _Worker:
-    """The actor: a started piece of work that takes tasks."""
+    """The actor: a started piece of work that takes tasks. One with other software than the driver's refuses them."""
 
-    def __init__(self, start: Start, setup: bytes) -> None:
-        self._work = start(setup)
+    def __init__(self, start: Start, setup: bytes, expected: str) -> None:
+        self._expected, self._found = expected, software()
+        self._work = start(setup) if self._found == expected else None
 
-    def do(self, task: bytes) -> bytes:
-        """One task."""
-        return self._work(task)
+    def do(self, task: bytes) -> tuple[bytes, list[str]]:
+        """The result of one task, or the parts of an error."""
+        if self._work is None:
+            return b"", parts_of(Unavailable("the worker has other software than the driver", where="Ray worker",
+                                             expected=self._expected, found=self._found,
+                                             cure="use the same image on all machines (docs/cluster.md)"))
+        return self._work(task), []
 
 
 def _in_order(ray: Any, pool: Sequence[Any], tasks: Sequence[bytes]) -> Iterator[bytes]:
@@ -58,9 +70,11 @@ def _in_order(ray: Any, pool: Sequence[Any], tasks: Sequence[bytes]) -> Iterator
             number, worker = running.pop(done)
             idle.append(worker)
             try:
-                ready[number] = ray.get(done)
+                ready[number], parts = ray.get(done)
             except ray.exceptions.RayActorError as error:
                 raise Unavailable("a worker died again and again", where=f"task {number} of {len(tasks)}",
                                   expected=f"at most {RESTARTS} restarts", found=" ".join(str(error).split())[:300],
                                   cure="use fewer workers: each holds the whole state in memory") from error
+            if parts:
+                raise error_of(parts)
         yield ready.pop(wanted)

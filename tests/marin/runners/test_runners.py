@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger import Unavailable
-from marin.runners.cluster import connected
+from marin.runners import cluster
+from marin.runners.cluster import connected, one_ray
 from marin.runners.local import LocalRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -123,6 +126,27 @@ def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
     assert "worker died" in str(report["failure"])
     assert len(list(tmp_path.glob("started-*"))) == 4, "two workers and two successors"
     assert report["left"] == []
+
+
+def test_a_kept_ray_is_begun_when_it_is_wanted_and_ended_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def begun(cpus: float, gpus: int) -> Iterator[str]:
+        seen.append(f"begun with {cpus:g} CPUs")
+        yield "ray"
+        seen.append("ended")
+
+    monkeypatch.setattr(cluster, "_own_ray", begun)
+    with one_ray(), one_ray():
+        assert seen == []
+        for cpus in (2, 1):
+            with connected(None, cpus=cpus) as ray:
+                seen.append(ray)
+    assert seen == ["begun with 2 CPUs", "ray", "ray", "ended"]
+    with connected(None, cpus=3):
+        pass
+    assert seen[4:] == ["begun with 3 CPUs", "ended"], "nothing is kept after the block"
 
 
 def test_a_cluster_without_authentication_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

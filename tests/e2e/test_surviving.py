@@ -202,3 +202,61 @@ def test_a_machine_is_lost_and_the_rest_goes_on(undisturbed: tuple[Project, str]
     whole(project, undisturbed[1])
     shapes = [(body["processes"], body["devices"]) for body in bodies(project, "train.started/v1")]
     assert shapes[-2:] == [(2, 8), (1, 4)], "what is left is one process with its four devices"
+
+
+EXPERIMENT = """
+import os
+from marin.graph import Result, Step
+
+def count(context):
+    return {"letters": context.config["letters"], "ray": "RAY_JOB_ID" in os.environ}
+
+def tell(context):
+    (context.out / "report.md").write_text(f"{context.inputs['counts'].value['letters']} letters")
+    return Result(kind="report", metrics={"letters": context.inputs["counts"].value["letters"]})
+
+counts = Step("counts/x", count, {"letters": 26})
+steps = [Step("report/x", tell, {}, {"counts": counts})]
+"""
+
+
+def ours_on(project: Project) -> list[str]:
+    """What runs on the cluster for somebody: workers that are not idle, apart from what Ray Train itself leaves."""
+    return [line for line in processes(project, "ray::").values()
+            if not line.startswith(("ray::IDLE", "ray::TrainStateActor", "ray::_AutoscalingCoordinatorActor"))]
+
+
+def quiet(project: Project) -> bool:
+    """Whether the cluster comes to rest: what a driver had there ends soon after it."""
+    deadline = time.monotonic() + REAP_SECONDS
+    while ours_on(project) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return not ours_on(project)
+
+
+def test_a_cluster_is_used_and_left_as_it_was(undisturbed: tuple[Project, str], project: Project, tmp_path: Path) -> None:
+    (project.folder / "letters.py").write_text(EXPERIMENT, encoding="utf-8")
+    with cluster(project, tmp_path / "ray") as (address, environment, _):
+        nodes = set(processes(project, "raylet/raylet")) | set(processes(project, HEAD))
+
+        def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+            program = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+            return subprocess.run([sys.executable, "-c", program, *arguments, "--address", address], cwd=project.folder,
+                                  env=environment | variables, capture_output=True, text=True, timeout=900, check=False)
+
+        stranger = marin("run", "letters.py", "--runner", "ray", RAY_AUTH_TOKEN="0" * 64)
+        assert stranger.returncode == 3 and "no Ray cluster answers" in stranger.stderr, stranger.stderr
+        assert "Traceback" not in stranger.stderr
+        done = marin("run", "letters.py", "--runner", "ray", "--json")
+        assert done.returncode == 0, done.stderr
+        assert quiet(project), ours_on(project)
+        trained = marin("stage", "train", "--runner", "ray", "--processes", "2", "--devices", "8")
+        assert trained.returncode == 0, trained.stderr
+        whole(project, undisturbed[1])
+        assert quiet(project), ours_on(project)
+        verified = marin("-q", "verify", "latest", "--only", "data,training", "--workers", "2", "--json")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        assert '"training":{"mode":"full"' in verified.stdout.replace(" ", "").replace("\n", ""), verified.stdout
+        assert quiet(project), ours_on(project)
+        assert nodes <= set(processes(project)), "the cluster is as it was"
+    assert nothing_left(project)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,42 @@ class Project:
         return done.returncode, report
 
     def copy(self, folder: Path) -> Project:
-        """The same project, to be damaged; with its keys, and with nothing that it has seen."""
+        """The same project, to be damaged; with its keys, and with nothing that it has seen. What was compiled is shared:
+        XLA's programs are kept by their content, and each is compiled once for all tests."""
         shutil.copytree(self.folder, folder / "project", symlinks=True)
         shutil.copytree(self.home / "config", folder / "home" / "config")
-        shutil.copytree(self.home / "cache", folder / "home" / "cache")
+        (folder / "home" / "cache").symlink_to((self.home / "cache").resolve())
         return Project(folder / "project", folder / "home")
+
+
+VERIFIED = """
+import io, json, os, sys
+from contextlib import redirect_stdout
+from marin.cli.main import main
+answers = []
+for folder, environment, arguments in json.loads(sys.argv[1]):
+    os.chdir(folder)
+    os.environ.update(environment)
+    sys.argv = ["marin", "-q", "verify", "latest", "--json", *arguments]
+    with redirect_stdout(io.StringIO()) as out:
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+    answers.append([status, out.getvalue()])
+sys.stdout.write(json.dumps(answers))
+"""
+
+
+def verified(*calls: tuple[Project, Sequence[str]]) -> list[tuple[int, dict[str, Any]]]:
+    """What :meth:`Project.verify` says to each of these calls, one after the other in one process: jax is imported once."""
+    asked = [(str(project.folder), {name: value for name, value in project.environment().items()
+                                    if name.startswith(("MARIN", "XDG"))}, list(arguments)) for project, arguments in calls]
+    done = calls[0][0].python(VERIFIED, json.dumps(asked))
+    answers: list[list[Any]] = json.loads(done.stdout)
+    assert all(told for _, told in answers), done.stderr
+    return [(status, json.loads(told)) for status, told in answers]
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -39,14 +38,6 @@ def longer(project: Project, steps: int, segment: int) -> Project:
         assert done.returncode == 0, done.stderr
     (project.folder / "artifacts" / "train.json").unlink(missing_ok=True)
     return project
-
-
-def twin(project: Project, folder: Path) -> Project:
-    """A copy that shares nothing with ``project`` but what was compiled."""
-    copy = project.copy(folder)
-    shutil.rmtree(copy.home / "cache", ignore_errors=True)
-    (copy.home / "cache").symlink_to(project.home / "cache")
-    return copy
 
 
 def trained_digest(project: Project) -> str:

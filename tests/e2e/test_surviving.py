@@ -35,7 +35,6 @@ from raytraining import (
     processes,
     trained_digest,
     training,
-    twin,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ REAP_SECONDS = 120.0
 def undisturbed(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, str]]:
     """A project whose training is not done, and the bits that it has to end with."""
     project = longer(trained.copy(tmp_path_factory.mktemp("undisturbed")), STEPS, SEGMENT)
-    alone = twin(project, tmp_path_factory.mktemp("alone"))
+    alone = project.copy(tmp_path_factory.mktemp("alone"))
     done = alone.marin("stage", "train")
     assert done.returncode == 0, done.stderr
     yield project, trained_digest(alone)
@@ -63,7 +62,7 @@ def undisturbed(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def project(undisturbed: tuple[Project, str], tmp_path: Path) -> Project:
-    return twin(undisturbed[0], tmp_path)
+    return undisturbed[0].copy(tmp_path)
 
 
 def segments(project: Project) -> list[tuple[int, int]]:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.e2e.conftest import verified
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -62,14 +64,14 @@ def test_a_forged_segment_is_located_by_workers(project: Project) -> None:
 
 def test_one_segment_of_two(project: Project) -> None:
     project.python(FORGE_LAST)
-    status, report = project.verify("--only", "training", "--steps", "0:2", "--no-record")
+    (status, report), (sampled, found) = verified((project, ["--only", "training", "--steps", "0:2", "--no-record"]), (
+        project, ["--only", "training", "--sample", "1", "--steps", "3:6", "--no-record"]))
     assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
     assert (report["training"]["mode"], report["training"]["segments_replayed"]) == ("range", 1)
-    status, report = project.verify("--only", "training", "--sample", "1", "--steps", "3:6", "--no-record")
-    assert (status, report["first_divergence"]["step"]) == (1, 4), report
+    assert (sampled, found["first_divergence"]["step"]) == (1, 4), found
 
 
-def test_a_stored_state_is_proven_before_it_is_used(project: Project) -> None:
+def test_a_stored_state_is_proven_before_it_is_used(project: Project, tmp_path: Path) -> None:
     shown = json.loads(project.marin("show", "latest", "--json").stdout)
     tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3).removeprefix("sha256:")
     files = {"".join(path.relative_to(project.root / "store").parts): path
@@ -81,11 +83,13 @@ def test_a_stored_state_is_proven_before_it_is_used(project: Project) -> None:
     data[len(data) // 2] ^= 1
     largest.chmod(0o644)
     largest.write_bytes(bytes(data))
-    status, report = project.verify("--only", "training", "--steps", "3:6", "--no-record")
+    lacking = project.copy(tmp_path / "lacking")
+    (lacking.root / largest.relative_to(project.root)).unlink()
+    asked = ["--only", "training", "--steps", "3:6", "--no-record"]
+    (status, report), lacked = verified((project, asked), (lacking, asked))
     assert (status, report["verdicts"]["training"], report["first_divergence"]["step"]) == (1, "FAIL", 3), report
     assert "stored state" in report["first_divergence"]["explanation"]
-    largest.unlink()
-    status, report = project.verify("--only", "training", "--steps", "3:6", "--no-record")
+    status, report = lacked
     assert (status, report["verdicts"]["training"], report["first_divergence"]) == (3, "UNAVAILABLE", None), report
 
 

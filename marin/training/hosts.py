@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from levanter.utils.jax_utils import multihost_broadcast_sync
+from levanter.utils.jax_utils import multihost_allgather_sync, multihost_broadcast_sync
 
 PATIENCE_SECONDS = 3600
 """How long processes wait for each other where one reads, hashes or uploads and the others do not, and how long one may
@@ -26,6 +26,8 @@ def join(coordinator: str, count: int, number: int) -> None:
     if count == 1:
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Levanter's loss asks all processes what they chose and waits 200 s for the last of them; it has no setting for it.
+    multihost_allgather_sync.__defaults__ = (float(PATIENCE_SECONDS),)
     jax.distributed.initialize(coordinator, count, number, coordinator_bind_address=coordinator,
                                initialization_timeout=PATIENCE_SECONDS, heartbeat_timeout_seconds=PATIENCE_SECONDS,
                                shutdown_timeout_seconds=PATIENCE_SECONDS)

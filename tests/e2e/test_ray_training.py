@@ -48,7 +48,8 @@ def test_a_worker_is_killed_and_the_bits_are_those_of_one_process(trained: Proje
     if len(deaths) > 1:  # survived too, as promised; but nobody killed those
         warnings.warn(f"deaths beside the one we caused: {[death['reason'] for death in deaths]}", stacklevel=1)
     alone, *launches = bodies(project, "train.started/v1")
-    assert [launch["first_step"] for launch in launches] == [0, *(death["at"] for death in deaths)]
+    begun = [launch["first_step"] for launch in launches]  # a launch may die before it begins to train
+    assert (begun[0], begun[-1]) == (0, deaths[-1]["at"]) and set(begun[1:]) <= {death["at"] for death in deaths}, begun
     assert {(launch["processes"], launch["devices"], launch["attempt"]) for launch in launches} == {(2, 8, 1)}
     assert {launch["program"] for launch in launches} == {alone["program"]}
     started = [body for body in bodies(project, "step.started/v1") if body["step"] == "train"]

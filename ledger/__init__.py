@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledger.client import LogClient, Spool
     from ledger.cosigner import Cosigner
     from ledger.database import DoesNotFit, FoldedDatabase
-    from ledger.digest import canonical_digest, digest_bytes, digest_stream, parse_digest
+    from ledger.digest import canonical_digest, digest_bytes, parse_digest
     from ledger.errors import (
         AlreadyExists,
         Conflict,
@@ -142,7 +142,6 @@ __all__ = [
     "describe_state",
     "describe_tree",
     "digest_bytes",
-    "digest_stream",
     "follow_keys",
     "format_time",
     "hash_shards",
@@ -184,7 +183,7 @@ _ROOMS = {
     "client": "LogClient Spool",
     "cosigner": "Cosigner",
     "database": "DoesNotFit FoldedDatabase",
-    "digest": "canonical_digest digest_bytes digest_stream parse_digest",
+    "digest": "canonical_digest digest_bytes parse_digest",
     "errors": "AlreadyExists Conflict Fenced LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
     "event": "Draft Event EventTypes format_time parse_time",

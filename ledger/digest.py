@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import BinaryIO
 
 from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed
 
-_CHUNK = 1 << 20
 _FORM = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
@@ -21,15 +19,6 @@ def digest_bytes(data: bytes) -> str:
 def canonical_digest(value: object) -> str:
     """The digest of the canonical JSON of `value`."""
     return digest_bytes(canonical_bytes(value))
-
-
-def digest_stream(stream: BinaryIO) -> tuple[str, int]:
-    """The digest and the length of what is left in `stream`, read in chunks."""
-    hasher, size = hashlib.sha256(), 0
-    while chunk := stream.read(_CHUNK):
-        hasher.update(chunk)
-        size += len(chunk)
-    return f"sha256:{hasher.hexdigest()}", size
 
 
 def parse_digest(text: str) -> bytes:

@@ -22,6 +22,7 @@ from ledger import (
     copy_artifacts,
     open_storage,
     scrub_store,
+    transfer,
 )
 from ledger.storelayout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
 
@@ -346,6 +347,25 @@ def test_what_is_pushed_is_hashed_where_it_arrived(local: Store, folder: Path, a
     with pytest.raises(Tampered):
         copy_artifacts(local, broken, [tree], pause=lambda seconds: None, workers=1)
     assert not broken.has(tree)
+
+
+@pytest.mark.parametrize("resumable", [PART_SIZE, 100 * PART_SIZE])
+def test_a_file_with_two_names_travels_under_both(
+    local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumable: int
+) -> None:
+    """By its plain sha256 alone: in parts, or as the whole and its other name; and back."""
+    monkeypatch.setattr(transfer, "RESUMABLE", resumable)
+    (tmp_path / "file").write_bytes(BIG)
+    digest, plain = local.put_file(tmp_path / "file", plain=True).digest, f"sha256:{hashlib.sha256(BIG).hexdigest()}"
+    remote, back = Store(Lossy("", 0)), Store(PosixStorage(tmp_path / "back"))
+    copy_artifacts(local, remote, [plain])
+    assert remote.verify(plain) == [] == list(remote.verify_all())
+    assert remote.has(digest) == (resumable > len(BIG))
+    copy_artifacts(remote, back, [plain])
+    assert back.read(plain) == BIG
+    copy_artifacts(local, remote, [digest])
+    assert remote.read(digest) == BIG
+    assert list(back.verify_all()) == []
 
 
 def test_a_service_that_hashes_what_it_got_is_not_read_back(local: Store, folder: Path, bucket: Bucket) -> None:

@@ -80,7 +80,7 @@ class Outcome:
     def counts(self) -> dict[str, int]:
         """How many steps ended in which way."""
         counted = Counter[str](self.settled.counts)
-        counted.update("skipped" if item.because else "failed" for item in self.failures.values())
+        counted.update("skipped" if item.because else "paused" if item.paused else "failed" for item in self.failures.values())
         return {how: count for how, count in sorted(counted.items()) if count}
 
 
@@ -196,7 +196,7 @@ class Record:
         return [*self.beginning(), *adoptions, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
             graph=self.id, outcome=outcome, counts=Outcome(self.id, settled, failures, -1).counts, results=results,
             outputs={address: settled[address].output for address in ends},
-            failed=[item.address for item in failures.values() if not item.because][:ENDS_SHOWN]))]
+            failed=[item.address for item in failures.values() if not (item.because or item.paused)][:ENDS_SHOWN]))]
 
     def _adoption(self, node: Node) -> list[Draft]:
         adopted, settled = node.step.fn, self.planner.settled[node.address]

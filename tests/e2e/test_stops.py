@@ -90,7 +90,8 @@ def test_marin_train_pauses_and_goes_on_with_other_devices(project: Project) -> 
     assert paused.returncode == 0, paused.stderr
     assert "training is paused: before train step 3" in paused.stdout and "it goes on from here" in paused.stdout
     events = [json.loads(line) for line in project.marin("log", "--json").stdout.splitlines()]
-    assert [e["body"]["outcome"] for e in events if e["type"] == "graph.completed/v1"][-1] == "interrupted"
+    ended = [event["body"] for event in events if event["type"] == "graph.completed/v1"][-1]
+    assert ended["outcome"] == "interrupted" and ended["counts"]["paused"] == 1 and ended["failed"] == []
     done = project.marin("train", *small, "--devices", "2", "--json")
     assert done.returncode == 0, done.stderr
     run = json.loads(done.stdout.splitlines()[-1])["run"]

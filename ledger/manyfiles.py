@@ -43,6 +43,8 @@ def work(verb: str, records: Sequence[Record], processes: int) -> list[str]:
 
 def _process(verb: str, records: Sequence[Record]) -> list[str]:
     lines = os.fsencode("".join(["\0".join(record) + "\0\n" for record in records]))
+    if not sys.executable:
+        return [_NOT_DONE] * len(records)
     command = [sys.executable, "-I", "-S", os.path.abspath(__file__), verb]
     try:
         done = subprocess.run(command, input=lines, capture_output=True, check=False, timeout=_SECONDS)
@@ -77,16 +79,21 @@ def _hash(path: bytes, header: bytes) -> str:
 
 
 def _link(path: bytes, blob: bytes, which: bytes) -> str:
-    os.link(path, blob)
-    status = os.stat(blob)
-    if _which(status) != which.decode():
-        os.unlink(blob)
-        return _NOT_DONE
-    if status.st_mode & 0o222:
-        os.chmod(blob, 0o444)
-    if abs(time.time() - status.st_mtime) > _YOUNG_SECONDS:
-        os.utime(blob)  # young for garbage collection
-    return "+"
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if _which(status) != which.decode():
+            return _NOT_DONE
+        # The file that is open here is linked, whatever has its path by now; the descriptor makes Python use linkat,
+        # which follows the link in /proc.
+        os.link(f"/proc/self/fd/{descriptor}", blob, src_dir_fd=descriptor)
+        if status.st_mode & 0o222:
+            os.fchmod(descriptor, 0o444)
+        if abs(time.time() - status.st_mtime) > _YOUNG_SECONDS:
+            os.utime(descriptor)  # young for garbage collection
+        return "+"
+    finally:
+        os.close(descriptor)
 
 
 def _which(status: os.stat_result) -> str:

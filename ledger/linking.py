@@ -1,7 +1,8 @@
 """A folder of thousands of small files given to the store: linked, not copied, by several processes (`ledger.manyfiles`).
 
 The order is that of every put: all bytes are hashed, then on the disk, then under their names, then the names are on the
-disk. What was changed between being hashed and being linked is noticed by inode, size and time, and not linked. A blob that is there already, and whatever else is not plain, is left to the caller.
+disk. What was changed between being hashed and being linked is noticed by inode, size and time, and not linked.
+A blob that is there already, and whatever else is not plain, is left to the caller.
 """
 
 from __future__ import annotations

@@ -468,9 +468,15 @@ class Log:
             _LOG.warning("superseded partial tiles stay: %s", error)
 
     def _load(self) -> None:
-        self._abandon(_placed_behind(None))
-        self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
-        self._settle()
+        before = self._checkpoint
+        try:
+            self._view = LogView.load(self._storage, self._keys, origin=self._signer.name)
+            self._settle()
+        except BaseException as error:
+            self._abandon(_placed_behind(error))
+            raise
+        if self._checkpoint != before:  # what was placed meanwhile stands behind another end
+            self._abandon(_placed_behind(None))
 
     def _settle(self) -> None:
         """Start from what was loaded: publish what is committed, and let the index follow."""

@@ -141,6 +141,18 @@ def test_publishing_has_its_turn_however_many_append(gate, signer):
     assert numbers(gate, signer) == [(0, 0), (1, 1)]
 
 
+def test_what_is_placed_stays_when_the_checkpoint_gets_other_signatures(gate, signer):
+    with Log.open(gate, signer) as log:
+        log.append(drafts(0))
+        entered = log.enter([drafts(1)])
+        log.resign()
+        log.add_cosignatures([])
+        log.publish()
+        assert [r.index for outcome in entered.outcomes() for r in outcome] == [1]
+    assert numbers(gate, signer) == [(0, 0), (1, 1)]
+    assert check(gate, [signer.verifier]) == []
+
+
 def test_what_was_placed_and_never_asked_for_is_not_written_after_closing(gate, signer):
     log = Log.open(gate, signer)
     entered = log.enter([drafts(0)])

@@ -121,6 +121,6 @@ def test_a_file_that_ends_anywhere_counts_as_far_as_it_is_whole(tmp_path: Path, 
         assert count >= before
         before = count
         steps.add(told(tmp_path / "out", "abcd2345", identity).step)
-    assert {-1, 29} <= steps and len(steps) > 5
+    assert len(steps) > 20 and min(steps) == -1
     path.write_bytes(whole[:200] + b"\xff" * 400)
     assert told(tmp_path / "out", "abcd2345", identity).step == -1

@@ -184,6 +184,9 @@ def test_a_log_that_was_rolled_back_is_found(project: Project) -> None:
 
 OTHER_ARITHMETIC = """
 import sys
+from marin.arithmetic import apply
+from marin.recipe import Arithmetic, Execution
+apply(Arithmetic(), Execution(devices=1))
 from marin.training import canary
 canary.answer = lambda: "sha256:" + "0" * 64
 from marin.cli.main import main

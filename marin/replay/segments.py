@@ -46,12 +46,14 @@ class Setup(msgspec.Struct, frozen=True):
 
 class Job(msgspec.Struct, frozen=True):
     """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
-    recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it."""
+    recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it. ``idle``: stored
+    states that no segment starts from, so that no replay would look at them; they go with the last job."""
 
     segment: TrainSegment
     checkpoint: str | None
     initial: str | None
     end: CheckpointSaved | None
+    idle: list[CheckpointSaved] = []
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -89,6 +91,8 @@ def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: P
     place = root if "://" in root else str(Path(root).resolve())
     setup = Setup(place, run.started.body.recipe, str(tokens.resolve()), str(tokenizer.resolve()), execution.devices)
     jobs = [_job(run, run.segments[i].body) for i in positions]
+    if len(positions) == len(run.segments):
+        jobs[-1] = msgspec.structs.replace(jobs[-1], idle=idle_states(run))
     recorded = run.training[-1].body.program if run.training else {}
     answers: list[Answer] = []
     with runner(workers).run(start, msgspec.json.encode(setup), [msgspec.json.encode(job) for job in jobs]) as results:
@@ -159,6 +163,8 @@ class SegmentWorker:
                                       cure="verify with one worker: that needs no stored states")
             replay = self._replay()
             divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
+            if divergence is None and (wrong := replay.mislabelled(job.idle)):
+                return Answer("FAIL", line=wrong[0], program=replay.program, losses=list(losses))
         except Tampered as error:
             return Answer("FAIL", Divergence(segment.start, (), error.expected or segment.start_state, error.found,
                                              f"the stored state before it is not the recorded one ({error.what})"))
@@ -179,6 +185,12 @@ class SegmentWorker:
             return StateManifest.parse(self._store.read(job.initial))
         except LedgerError:  # it only helps to name tensors
             return None
+
+
+def idle_states(run: RunView) -> list[CheckpointSaved]:
+    """Recorded stored states that no segment is replayed from: above all the last one."""
+    used = {(_job(run, fact.body).checkpoint, fact.body.start_state) for fact in run.segments}
+    return [fact.body for fact in run.checkpoints if (fact.body.artifact, fact.body.state) not in used]
 
 
 def _job(run: RunView, segment: TrainSegment) -> Job:

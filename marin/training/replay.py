@@ -26,6 +26,7 @@ from marin.training.compilation import use_compilation_cache
 from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.run import program_identity
+from marin.training.screening import mislabelled_among
 from marin.training.slices import SlicedState
 from marin.training.state import load
 
@@ -148,6 +149,12 @@ class SegmentReplay:
             return not_finite(recorded, error), ()
         judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
         return judge.segment(recorded, record, state), record.losses
+
+
+    def mislabelled(self, checkpoints: Sequence[CheckpointSaved]) -> list[str]:
+        """Stored states among these that are whole and not the ones that they are recorded as."""
+        training = self._training
+        return mislabelled_among(checkpoints, training.recipe, training.vocab_size, self._store)
 
 
 @dataclass(frozen=True)

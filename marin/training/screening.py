@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from ledger import LedgerError, Store, Tampered
 from marin.cache import compilation_cache
+from marin.events import CheckpointSaved
 from marin.recipe import Recipe
 from marin.replay.screening import Z_LIMIT, Finding, Screening, look, outliers
 from marin.runs import RunView
@@ -79,19 +80,25 @@ def mislabelled_meanwhile(run: RunView, store: Store) -> Iterator[Callable[[], l
 def mislabelled(run: RunView, store: Store, left: Event | None = None) -> list[str]:
     """Stored states that are whole and not the ones that they are recorded as; those that are gone or damaged, which a replay
     in order does without, are left to the verdict on artifacts. ``left``: nobody waits any more."""
-    recipe, vocab = run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"])
+    vocab = int(run.steps["tokenizer"].metrics["vocab_size"])
+    return mislabelled_among([fact.body for fact in run.checkpoints], run.recipe, vocab, store, left)
+
+
+def mislabelled_among(checkpoints: Sequence[CheckpointSaved], recipe: Recipe, vocab: int, store: Store,
+                      left: Event | None = None) -> list[str]:
+    """The same of some of them."""
     wrong = []
-    for fact in run.checkpoints:
+    for saved in checkpoints:
         if left is not None and left.is_set():
             break
         with TemporaryDirectory(prefix="marin-state-") as base:
-            folder, what = Path(base) / "checkpoint", f"training checkpoint of step {fact.body.step}"
+            folder, what = Path(base) / "checkpoint", f"training checkpoint of step {saved.step}"
             try:
-                store.checkout(fact.body.artifact, folder)
+                store.checkout(saved.artifact, folder)
             except LedgerError:
                 continue
             try:
-                load(folder, recipe, vocab, fact.body.state, where=what)
+                load(folder, recipe, vocab, saved.state, where=what)
             except Tampered as error:
                 wrong.append(str(error))
     return wrong

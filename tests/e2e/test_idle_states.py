@@ -1,0 +1,30 @@
+"""A stored state that no segment starts from, the last one above all, is looked at too when segments are replayed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+FORGE_END = """
+import shutil
+from ledger import Draft, Log
+from marin.root import open_root
+root = open_root()
+signer = root.signer()
+drafts = [Draft(e.type, e.stream, dict(e.body), id=e.id, actor=e.actor, time=e.time) for _, e in root.reader().events()]
+saved = [draft for draft in drafts if draft.type == "checkpoint.saved/v1"]
+saved[-1].body["artifact"] = saved[0].body["artifact"]
+shutil.rmtree(".marin/log"); shutil.rmtree(".marin/projections", ignore_errors=True)
+Log.create(root.storage, signer)
+with Log.open(root.storage, signer) as log:
+    log.append(drafts)
+"""
+
+
+def test_a_last_state_that_is_another_one_is_found(project: Project) -> None:
+    project.python(FORGE_END)
+    status, report = project.verify("--only", "training", "--steps", "0:6", "--no-record")
+    assert (status, report["verdicts"]["training"], report["training"]["segments_replayed"]) == (1, "FAIL", 2), report
+    assert "training checkpoint holds another state: training checkpoint of step 6" in report["details"]["training"][0]

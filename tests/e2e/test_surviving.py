@@ -177,15 +177,17 @@ def cluster(project: Project, folder: Path) -> Iterator[tuple[str, dict[str, str
     ray = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=80000000",
            "--disable-usage-stats", "--include-dashboard=false"]
 
-    def started(*arguments: str) -> None:
-        done = subprocess.run([*ray, *arguments], env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    def started(*arguments: str, **variables: str) -> None:
+        done = subprocess.run([*ray, *arguments], env=environment | variables, cwd=folder, capture_output=True, text=True,
+                              timeout=300)
         assert done.returncode == 0, done.stderr
 
     port = 26379
     try:
         started("--head", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={folder}")
         first = set(processes(project, "raylet/raylet"))
-        started(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.1")
+        # Only a machine of its own may join, and this address is another one; it too is the loopback interface's.
+        started(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.2", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1")
         (second,) = set(processes(project, "raylet/raylet")) - first
         yield f"127.0.0.1:{port}", environment, str(second)
     finally:

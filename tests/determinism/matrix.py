@@ -271,6 +271,7 @@ def code_under_test() -> str:
             candidates = [module.with_suffix(".py"), *(module / f"{part.strip()}.py" for part in name[1].split(","))]
             todo += [path for path in candidates if path.is_file() and path not in seen]
             seen |= set(todo)
+    seen.discard(PROJECT / "marin" / "training" / "hosts.py")  # how processes meet and how long they wait: no arithmetic
     files = files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)])
     recipes = [digest(recipe_of(Case(name=name, **group, **sizes)))
                for name, group in GROUPS.items() for sizes in ({"steps": STEPS}, TINY)]

@@ -224,7 +224,8 @@ def _record(name: str, inputs: Sequence[Any], outputs: Sequence[Any], order: tup
 
 
 def _digest(value: Any) -> str:
-    array = np.asarray(value)
+    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    array = np.asarray(jax.random.key_data(value) if is_key else value)
     return f"{array.dtype}{list(array.shape)}" if array.dtype.itemsize == 0 else tensor_digest(array)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.training import interpreter, tensors
+from marin.training import interpreter, stepwise, tensors
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(0, 50), st.booleans())
@@ -66,3 +66,9 @@ def test_operations_one_by_one_make_the_program(sign: float) -> None:
     count = interpreter.length(traced)
     equation, made = interpreter.prefix(traced, [x, y], count)
     assert len(made) == len(equation.outvars)
+
+
+def test_a_key_has_the_digest_of_its_words() -> None:
+    """Typed keys, as they occur inside the initial state's program, are no numpy arrays."""
+    key = jax.random.key(7)
+    assert stepwise._digest(key) == stepwise._digest(np.asarray(jax.random.key_data(key)))

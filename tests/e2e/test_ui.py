@@ -477,3 +477,54 @@ def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, sho
         page.screenshot(path=shots / f"{name}-{scheme}-{width}.png")
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1400, "height": 900})
+
+
+REPORTING = '''
+"""Two numbers and what they say."""
+from marin.exhibit import Plot, Report
+from marin.graph import Resources, Result, Step
+
+HERE = Resources(in_process=True)
+
+def number(context):
+    return Result(context.config["n"], metrics={"loss": context.config["n"] / 3})
+
+def report(context):
+    rows = [(name, given.metrics["loss"]) for name, given in sorted(context.inputs.items())]
+    Report(title="Two numbers", question="Which is larger?", findings=["the second"], columns=("number", "loss"), rows=rows,
+           plot=Plot("Numbers", "which", "loss", {"both": [(1.0, rows[0][1]), (2.0, rows[1][1])]})).write(context.out)
+    return Result(kind="report", value={"larger": "two"})
+
+numbers = {name: Step(f"number/{name}", number, {"n": n}, {}, HERE) for n, name in enumerate(("one", "two"))}
+steps = [Step("report/numbers", report, {}, numbers, HERE)]
+'''
+
+
+def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_client(served: Served, tmp_path: Path,
+                                                                                  monkeypatch: pytest.MonkeyPatch):
+    from mlflow import MlflowClient
+
+    from marin.graph.execute import execute_graph
+    from marin.graph.files import load_graph
+
+    monkeypatch.setenv("MARIN_ROOT", str(served.root.location))
+    file = tmp_path / "exp042_numbers.py"
+    file.write_text(REPORTING)
+    outcome = execute_graph(load_graph(file), served.root, file=file)
+    assert outcome.failures == {}
+    client = MlflowClient(tracking_uri=served.address)
+    wanted = f"tags.`marin.run` = '{outcome.graph}' and attributes.status = 'FINISHED'"
+    for _ in range(600):
+        experiment = client.get_experiment_by_name("exp042_numbers")
+        if experiment is not None and (found := client.search_runs([experiment.experiment_id], wanted)):
+            break
+    names = {run.info.run_name: run for run in found}
+    assert {outcome.graph, "report/numbers"} <= set(names)
+    for name, folder in ((outcome.graph, "report/numbers"), ("report/numbers", "output")):
+        run = names[name].info.run_id
+        listed = {item.path for item in client.list_artifacts(run, folder)}
+        assert listed == {f"{folder}/{file}" for file in ("table.csv", "plot.png", "report.md", "report.html", "value.json")}
+        table = Path(client.download_artifacts(run, f"{folder}/table.csv", str(tmp_path)))
+        assert table.read_text().splitlines() == ["number,loss", "one,0.0", f"two,{1 / 3!r}"]
+        picture = Path(client.download_artifacts(run, f"{folder}/plot.png", str(tmp_path)))
+        assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -205,7 +205,7 @@ def test_a_machine_that_computes_otherwise_accuses_nobody(project: Project) -> N
 
 def test_a_setting_against_the_contract_accuses_nobody(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = project.environment() | {"XLA_FLAGS": "--xla_cpu_max_isa=AVX512"}
-    monkeypatch.setattr(Project, "environment", lambda _: setting)
+    monkeypatch.setattr(type(project), "environment", lambda _: setting)
     status, report = project.verify("--only", "training,model", "--no-record")
     assert (status, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED"), report
     assert project.marin("verify", "latest", "--devices", "3").returncode == 2

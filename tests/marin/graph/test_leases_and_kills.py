@@ -202,7 +202,7 @@ def test_two_executors_share_the_work_and_do_no_step_twice(write: Write, root: R
             tally(context.address)
             return context.config["n"]
 
-        ones = [Step(f"one/{n}", number, {"n": n}) for n in range(3)]
+        ones = [Step(f"one/{n}", number, {"n": n}) for n in range(5)]
         steps = [Step(f"two/{n}", number, {"n": 10 + n}, {"one": ones[n % 5]}, HERE) for n in range(20)]
     """)
     both = [program(root, file), program(root, file)]

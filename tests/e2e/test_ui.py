@@ -514,11 +514,13 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
     assert outcome.failures == {}
     client = MlflowClient(tracking_uri=served.address)
     wanted = f"tags.`marin.run` = '{outcome.graph}' and attributes.status = 'FINISHED'"
+    names: dict[str, Any] = {}
     for _ in range(600):
         experiment = client.get_experiment_by_name("exp042_numbers")
-        if experiment is not None and (found := client.search_runs([experiment.experiment_id], wanted)):
+        found = client.search_runs([experiment.experiment_id], wanted) if experiment is not None else []
+        names = {run.info.run_name: run for run in found}
+        if {outcome.graph, "report/numbers"} <= set(names):
             break
-    names = {run.info.run_name: run for run in found}
     assert {outcome.graph, "report/numbers"} <= set(names)
     for name, folder in ((outcome.graph, "report/numbers"), ("report/numbers", "output")):
         run = names[name].info.run_id

@@ -43,7 +43,7 @@ def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path
         for number in (0, 4):
             shown = panel.locator("details", has=page.locator("summary", has_text=f"What train step {number} saw")).first
             shown.locator("summary").first.click()
-            assert "found again: PASS" in shown.inner_text()
+            shown.get_by_text("found again: PASS").first.wait_for()
             sequences = shown.locator(":scope > div")
             assert sequences.count() == 4
             for place in range(4):

@@ -363,8 +363,7 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
     assert walked[-1].startswith("artifact corpus"), walked
     page.keyboard.press("Enter")
     page.get_by_label("find", exact=True).fill("")
-    panel = page.locator("section:target")
-    assert "The cat number 0 sleeps." in panel.inner_text()
+    page.locator("section:target").get_by_text("The cat number 0 sleeps.").first.wait_for()
     assert page.title() == "Lineage of run abcd2345"
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert wrong == []
@@ -376,13 +375,13 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(serve
     model = page.locator("a.node[aria-label^='artifact export']")
     model.focus()  # comes into sight, wherever it stands
     model.click()
-    way = [page.locator("section:target h2").inner_text()]
+    way = [page.locator("section:target h2").text_content()]
     while "corpus" not in way[-1] and len(way) < 20:
         made_of = page.locator("section:target tr", has=page.locator("th", has_text="made of")).locator("a")
         made_of.last.click()
-        way.append(page.locator("section:target h2").inner_text())
+        way.append(page.locator("section:target h2").text_content())
     assert way[0] == "artifact export" and "step train" in way and way[-1] == "artifact corpus", way
-    assert "The cat number 0 sleeps." in page.locator("section:target").inner_text()
+    page.locator("section:target").get_by_text("The cat number 0 sleeps.").first.wait_for()
 
 
 @pytest.mark.browser
@@ -450,7 +449,7 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
     page.screenshot(path=shots / "many.png")
     model = next(node for node in graph.nodes.values() if node.step == "export" and node.kind == "artifact")
     page.get_by_label("find", exact=True).fill(dict(model.facts)["content"])
-    assert page.locator("output").inner_text() == "1 found"
+    page.locator("output").get_by_text("1 found", exact=True).wait_for()
     page.get_by_label("larger").click(click_count=4)
     page.get_by_label("find", exact=True).press("Enter")
     focused = page.evaluate("""() => { const box = document.activeElement.getBoundingClientRect(),

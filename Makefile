@@ -19,6 +19,8 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONPATH :=
 export PIP_REQUIRE_VIRTUALENV :=
+# Compiled modules are kept: without them every process compiles jax and the rest of its imports again, seven seconds each.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))

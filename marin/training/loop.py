@@ -25,7 +25,7 @@ from marin.training import canary
 from marin.training.data import Batch, batches
 from marin.training.digesting import describe
 from marin.training.slices import SlicedState
-from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save
+from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save, state_like
 from marin.training.step import StepOutcome, TrainStep, mesh_of
 from marin.training.stopping import StopSignal
 
@@ -100,9 +100,9 @@ class Training:
         self.mesh = mesh_of(execution.devices)
         self._cache = cache
         self._self_check = execution.self_check_every
-        self._first = initial_state(recipe, vocab_size)
-        self.names = [name for name, _ in leaves(self._first)]
-        self.step = TrainStep(recipe, self.mesh, self._first)
+        example = state_like(recipe, vocab_size)
+        self.names = [name for name, _ in leaves(example)]
+        self.step = TrainStep(recipe, self.mesh, example)
         foreign = self.step.foreign_products() if recipe.arithmetic.profile == "portable-cpu" else []
         if foreign:
             raise Unsupported("matrix products whose bits depend on the processor", where="compiled gradient",
@@ -127,7 +127,8 @@ class Training:
         """
         phase = self.recipe.phase
         if phase is None and previous is None:
-            return self.step.place(self._first), manifest_of(self._first)
+            first = initial_state(self.recipe, self.vocab_size)
+            return self.step.place(first), manifest_of(first)
         if phase is None or previous is None:
             raise UsageError("a phase, and only a phase, begins with the state of another run", where="step train",
                              expected="phase and the state together", found="phase only" if phase else "a state only",

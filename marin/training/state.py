@@ -75,6 +75,12 @@ def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
     return eqx.filter_eval_shape(_make(recipe, vocab_size))
 
 
+def state_like(recipe: Recipe, vocab_size: int) -> TrainState:
+    """The initial state with zeros instead of its values, which take no memory; nothing is computed."""
+    return jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, jax.ShapeDtypeStruct) else x,
+                        state_shape(recipe, vocab_size))
+
+
 def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     seed = recipe.seed if recipe.seed is not None else 0
 

@@ -1,7 +1,7 @@
 """``python -m bench.verify``: what verifying a run costs, beside what making it cost, on this machine.
 
     python -m bench.verify                       everything that one process can measure
-    python -m bench.verify --only train,one,two  training, and one and two workers on it, compilation counted
+    python -m bench.verify --only train,one,core,two   training, and one and two workers on it, compilation counted
     python -m bench.verify --folder F --only one the same run again, part by part; train comes first
     python -m bench.verify --only simulation     the cost model for up to 1,000 workers; needs no run
 
@@ -36,7 +36,7 @@ def _llama(hidden: int, inner: int, layers: int, heads: int, seq_len: int) -> di
 
 
 SMALL, LARGE = _llama(64, 176, 2, 2, 64), _llama(512, 1408, 7, 8, 128)
-PARTS = ("simulation", "train", "one", "two", "sample", "quarter", "localisation", "hashing")
+PARTS = ("simulation", "train", "one", "core", "two", "sample", "quarter", "localisation", "hashing")
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class Bench:
 
     def __init__(self, base: Path, params: dict[str, Any]) -> None:
         self.base, self.project = base, base / "honest"
+        self.cores = ""
         self.bin = Path(sys.executable).parent
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("MARIN", "XLA", "JAX", "XDG")) and k != "NPROC"}
         self.variables = kept | {"XDG_CONFIG_HOME": str(base / "config"), "XDG_STATE_HOME": str(base / "state"),
@@ -134,8 +135,10 @@ class Bench:
         return self.execute(str(self.bin / "marin"), "-q", *arguments, status=status)
 
     def execute(self, *command: str, status: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
-        """A process in the run's folder."""
-        done = subprocess.run(command, cwd=self.project, env=self.variables, capture_output=True, text=True, check=False)
+        """A process in the run's folder, on the cores that were chosen."""
+        held = ["taskset", "--cpu-list", self.cores] if self.cores else []
+        done = subprocess.run([*held, *command], cwd=self.project, env=self.variables, capture_output=True, text=True,
+                              check=False)
         if done.returncode not in status:
             raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
         return done
@@ -162,7 +165,7 @@ class Bench:
         (self.base / f"measured-{name}.json").write_text(json.dumps(value), "utf-8")
 
     def known(self, part: str) -> dict[str, Any]:
-        """What the part ``train`` or ``one`` measured of this run, in this call or an earlier one."""
+        """What the part ``train``, ``one`` or ``core`` measured of this run, in this call or an earlier one."""
         path = self.base / f"measured-{part}.json"
         if not path.exists():
             raise SystemExit(f"measure --only {part} first, with the same --folder")
@@ -192,18 +195,30 @@ def one(bench: Bench) -> Iterator[Figure]:
                  f"{cost.of(trained)}; whole commands, both compile; target 1.05")
 
 
+def core(bench: Bench) -> Iterator[Figure]:
+    """Replay in order on one core of the machine: what one of two workers has."""
+    bench.cores = "0"
+    try:
+        yield from _workers(bench, "core", 1)
+    finally:
+        bench.cores = ""
+
+
 def two(bench: Bench) -> Iterator[Figure]:
-    """The same with two workers, nothing compiled before either."""
+    """Two workers, nothing compiled before either; beside one that has one core, and beside one that takes what it finds."""
     cost = yield from _workers(bench, "two", 2)
-    yield Figure("--workers 1 / --workers 2", bench.known("one")["wall"] / cost.wall, "times",
-                 "whole commands, compilation counted in both; target 1.7")
+    beside = {"core": "--workers 1 on one core / --workers 2 on two", "one": "--workers 1 on two cores / --workers 2"}
+    for name, what in beside.items():
+        yield Figure(what, bench.known(name)["wall"] / cost.wall, "times",
+                     "whole commands, compilation counted in both" + ("; target 1.7" if name == "core" else ""))
 
 
 def _workers(bench: Bench, name: str, count: int) -> Generator[Figure, None, Cost]:
     bench.cold()
     cost, report = bench.verify("--only", "training", "--workers", str(count))
     bench.keep(name, asdict(cost))
-    yield Figure(f"--workers {count}, {report['training']['segments_total']} segments", cost.wall, "s",
+    where = " on one core" if bench.cores else ""
+    yield Figure(f"--workers {count}{where}, {report['training']['segments_total']} segments", cost.wall, "s",
                  f"whole command; replay itself {report['training']['seconds']:.1f} s")
     return cost
 
@@ -256,7 +271,7 @@ def hashing(bench: Bench) -> Iterator[Figure]:
                  f"sha256 alone {alone:.2f} s, {size / alone / 1e9:.2f} GB/s")
 
 
-MEASURES = {"simulation": simulation, "train": train, "one": one, "two": two, "sample": sample, "quarter": quarter,
+MEASURES = {"simulation": simulation, "train": train, "one": one, "core": core, "two": two, "sample": sample, "quarter": quarter,
             "localisation": localisation, "hashing": hashing}
 
 
@@ -265,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.verify", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
-    parser.add_argument("--steps", type=int, default=960)
+    parser.add_argument("--steps", type=int, default=1920)
     parser.add_argument("--segments", type=int, default=16)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--small", action="store_true", help="a model of 0.36 million parameters instead of the default one")

@@ -5,8 +5,8 @@
         with interruption.shield():
             record()                    # a signal that arrives here is raised at the end of the block
 
-It is KeyboardInterrupt because libraries catch Exception in many places and go on. Signals reach only the main thread
-of a process; in any other thread this does nothing.
+It is KeyboardInterrupt because libraries catch Exception in many places and go on. :class:`Remembered` is for work that can
+end at a better moment than now. Signals reach only the main thread of a process; in any other thread these do nothing.
 """
 
 from __future__ import annotations
@@ -58,3 +58,28 @@ class Interruption:
             self._pending = signal.Signals(number)
             return
         raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+class Remembered:
+    """While entered, the first SIGTERM or SIGINT is kept in ``received`` and nothing else happens; the second one raises
+    ``KeyboardInterrupt``."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._arrived)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:  # asked twice: stop now
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        self.received = signal.Signals(number)

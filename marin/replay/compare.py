@@ -7,7 +7,7 @@ the state after it differ and in which tensors, is only the recorded number wron
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -152,6 +152,14 @@ def differences(recorded: object, present: object, prefix: str = "") -> list[str
     if recorded == present:
         return []
     return [f"{prefix}: recorded {_short(recorded)}, here {_short(present)}"]
+
+
+def programs(recorded: Mapping[str, object], present: Mapping[str, object]) -> list[str]:
+    """:func:`differences` of what was compiled. A function whose program an older release did not record is none."""
+    known, functions = recorded.get("functions"), present.get("functions")
+    if isinstance(known, dict) and isinstance(functions, dict):
+        functions = {name: digest for name, digest in functions.items() if name in known}
+    return differences(dict(recorded), {**present, "functions": functions})
 
 
 def _short(value: object) -> str:

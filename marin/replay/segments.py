@@ -104,7 +104,7 @@ def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: P
             if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
                 break
     programs = dict.fromkeys(line for answer in answers if answer.program is not None
-                             for line in compare.differences(recorded, answer.program))
+                             for line in compare.programs(recorded, answer.program))
     worst: Outcome = next((outcome for outcome in _WORST_FIRST if any(a.outcome == outcome for a in answers)), "PASS")
     reasons = [line for answer in answers if answer.outcome == worst != "PASS"
                for line in (answer.divergence.lines() if answer.divergence else (answer.line,))]

@@ -301,7 +301,7 @@ class Verification:
 
     def _programs(self, found: Mapping[str, object]) -> list[str]:
         recorded = self.run.training[-1].body.program if self.run.training else {}
-        return [f"different program: {line}" for line in compare.differences(recorded, found)]
+        return [f"different program: {line}" for line in compare.programs(recorded, found)]
 
     def _training_by_segments(self, proofs: Proofs, taken: Mapping[int, int]) -> Verdict:
         """The chosen segments, each on its own, suspicious ones first; the chain of all was checked before."""

@@ -11,8 +11,9 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +29,7 @@ from marin.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.software import software
 from marin.runners.writer import SpooledJournal, WriterConnection
+from marin.runs import stream_of
 from marin.steps import PREVIOUS, StepResult, Task
 from marin.tracker import following
 
@@ -63,6 +65,10 @@ class WorkerResult(msgspec.Struct, frozen=True):
         """As the step would have returned it."""
         return StepResult(self.kind, self.digest, self.size, {name: float.fromhex(value) for name, value in self.metrics.items()},
                           self.tables)
+
+
+STOP_POLL_SECONDS = 1.0
+"""How often the leader asks whether the driver was told to end."""
 
 
 class WorkerFailed(Exception):
@@ -119,6 +125,7 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
     recipe = from_plain(setup.recipe, where="recipe of the run")
     from marin.training import hosts
     from marin.training.run import train
+    from marin.training.stopping import request
 
     if recipe.arithmetic.profile == "portable-cpu":  # Ray Train joins accelerators; processors it leaves alone
         hosts.join(coordinator, count, number)
@@ -131,7 +138,8 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
                if hosts.leader() else Silence())
     scratch.mkdir(parents=True, exist_ok=True)
     with (closing(journal), TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder,
-          following(journal, root, setup.run, "train" if hosts.leader() else "") as followed):
+          following(journal, root, setup.run, "train" if hosts.leader() else "") as followed,
+          heeding(ray, setup, request) if hosts.leader() else nullcontext()):
         base = Path(folder)
         (base / "out").mkdir()
         (base / "work").mkdir()
@@ -142,6 +150,26 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
         made = _made(store, base / "out", result) if hosts.leader() else None
         hosts.leave()
     return made
+
+
+@contextmanager
+def heeding(ray: Any, setup: WorkerSetup, stop: Callable[[], None]) -> Iterator[None]:
+    """While entered, call ``stop`` as soon as the driver wants this training to save its state and end."""
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(STOP_POLL_SECONDS):
+            with suppress(Unavailable):  # the writer is being restarted
+                if WriterConnection(ray, setup.writer).asked_to_stop(stream_of(setup.run)):
+                    stop()
+                    break
+
+    thread = threading.Thread(target=ask, name="heeding", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _made(store: Store, out: Path, result: StepResult) -> bytes:

@@ -26,6 +26,7 @@ from ledger import Unavailable
 from marin import arithmetic, tracker
 from marin.errors import Interrupted, Paused, UsageError
 from marin.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
+from marin.interruption import Remembered
 from marin.progress import bar
 from marin.recipe import Execution, Recipe, plain
 from marin.root import open_root
@@ -141,6 +142,7 @@ class _Training:
         self._code = software()
         self._deaths: list[str] = []
         self._launch = 0
+        self._stopping = False
         self._recorded = self._progress()
 
     def result(self) -> StepResult:
@@ -161,6 +163,10 @@ class _Training:
     def _on(self, ray: Any) -> bytes:
         """Launches on one Ray. Raises ``_Died`` when that Ray may be what died."""
         while True:
+            if self._stopping:  # the workers died before they could save; the next call goes on
+                raise Interrupted("training was asked to stop", where=f"after train step {self._recorded - 1}",
+                                  found=self._deaths[-1] if self._deaths else "nothing recorded",
+                                  cure="run the same command again: it goes on from here")
             self._launch += 1
             shape: Shape | None = None
             try:
@@ -211,6 +217,7 @@ class _Training:
         task = self._task
         execution = msgspec.structs.replace(task.execution, processes=shape.processes, devices=shape.devices)
         writer = start_writer(ray, self._root, task.root)
+        ray.get(writer.ask_to_stop.remote(stream_of(task.run), False))
         setup = WorkerSetup(
             run=task.run, root=task.root, recipe=_plain(task.recipe), execution=execution,
             inputs={name: (str(folder.resolve()), task.artifacts[name]) for name, folder in task.inputs.items()},
@@ -229,13 +236,16 @@ class _Training:
             try:
                 ended = self._watched(ray, writer, trainer.fit)
             except WorkerGroupError as error:
-                raise _explained(error.worker_failures, logs_of(ray)) from error
+                raise _explained(error.worker_failures, logs_of(ray), stopping=self._stopping) from error
             except (TrainingFailedError, ray.exceptions.RayError) as error:
                 raise _Died(described(error), engine=True) from error
         return bytes(ended.return_value)
 
     def _watched(self, ray: Any, writer: Any, fit: Callable[[], Any]) -> Any:
-        """The result of ``fit``, executed in a thread: a signal reaches this one. Meanwhile, progress on stderr."""
+        """The result of ``fit``, executed in a thread: a signal reaches this one. Meanwhile, progress on stderr.
+
+        Asked to stop, it tells the workers, through the writer, and waits until they have saved; asked again, it does not wait.
+        """
         future: Future[Any] = Future()
 
         def run() -> None:
@@ -245,11 +255,17 @@ class _Training:
                 future.set_exception(error)
 
         threading.Thread(target=run, name="ray-train", daemon=True).start()
-        recipe = self._task.recipe
-        with bar("train", recipe.trainer.num_steps, max(0, self._recorded - recipe.first_step)) as progress:
+        recipe, stream = self._task.recipe, stream_of(self._task.run)
+        done = max(0, self._recorded - recipe.first_step)
+        with Remembered() as asked, bar("train", recipe.trainer.num_steps, done) as progress:
             while not wait([future], timeout=POLL_SECONDS).done:
+                if asked.received is not None and not self._stopping:
+                    log.info("train: asked to stop; the workers end after the train step that runs, and save")
+                self._stopping = asked.received is not None
                 try:
-                    known = ray.get(writer.progress.remote(stream_of(self._task.run)), timeout=5 * POLL_SECONDS)
+                    if self._stopping:
+                        writer.ask_to_stop.remote(stream, True)
+                    known = ray.get(writer.progress.remote(stream), timeout=5 * POLL_SECONDS)
                 except ray.exceptions.RayError:  # it is being restarted, or busy: this is only a display
                     continue
                 if known is not None:
@@ -257,14 +273,14 @@ class _Training:
         return future.result()
 
 
-def _explained(failures: Mapping[int, BaseException], logs: Path | None) -> Exception:
+def _explained(failures: Mapping[int, BaseException], logs: Path | None, *, stopping: bool) -> Exception:
     """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is to be
-    taken away) is one, of which nothing was lost."""
+    taken away) is one, of which nothing was lost; unless all were to stop."""
     for error in failures.values():
         cause = getattr(error, "_base_exc", error)
         if isinstance(cause, WorkerFailed):
             refused = error_of(json.loads(str(cause)))
-            if isinstance(refused, Interrupted) and not isinstance(refused, Paused):  # its machine goes; the training need not
+            if isinstance(refused, Interrupted) and not isinstance(refused, Paused) and not stopping:  # only its machine goes
                 return _Died(f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False)
             return refused
     told = "; ".join(f"worker {rank}: {described(error, logs)}" for rank, error in sorted(failures.items()))

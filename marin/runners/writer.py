@@ -64,6 +64,7 @@ class LedgerWriter:
         self._commits = GroupCommit(Commits(root))
         self._mutex = threading.Lock()
         self._progress: dict[str, tuple[int, str]] = {}
+        self._stopping: set[str] = set()
 
     def append(self, drafts: Sequence[Draft]) -> Answer:
         """One atomic batch; answered when it is durable and under a signed log checkpoint."""
@@ -78,6 +79,16 @@ class LedgerWriter:
         """Train steps recorded in ``stream`` since this actor lives, and the last loss."""
         with self._mutex:
             return self._progress.get(stream)
+
+    def ask_to_stop(self, stream: str, stop: bool) -> None:
+        """Keep for the workers of ``stream`` whether its driver wants them to save and end. A new actor does not know."""
+        with self._mutex:
+            (self._stopping.add if stop else self._stopping.discard)(stream)
+
+    def asked_to_stop(self, stream: str) -> bool:
+        """What :meth:`ask_to_stop` was told last."""
+        with self._mutex:
+            return stream in self._stopping
 
     def _note(self, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
@@ -119,6 +130,13 @@ class WriterConnection:
         if parts:
             raise error_of(parts)
         return list(receipts)
+
+    def asked_to_stop(self, stream: str) -> bool:
+        """Whether the driver wants the work of ``stream`` to end; False where there is no answer."""
+        try:
+            return bool(self._ray.get(self._writer.asked_to_stop.remote(stream), timeout=ANSWER_SECONDS))
+        except self._ray.exceptions.RayError:
+            return False
 
     def close(self) -> None:
         """Nothing is held."""

@@ -37,7 +37,7 @@ from marin.training.compilation import use_compilation_cache
 from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.slices import SlicedState
-from marin.training.state import arrays_of
+from marin.training.state import arrays_of, initial_program
 from marin.training.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def program_identity(training: Training) -> Json:
     """What is compiled and by what: StableHLO digests, flags, compiler. Independent of the number of devices."""
     arithmetic = training.recipe.arithmetic
     return {
-        "functions": dict(training.step.program()),
+        "functions": {**training.step.program(), "initial": initial_program(training.recipe, training.vocab_size)},
         "xla_flags": list(arithmetic.xla_flags),
         "threads": arithmetic.threads,
         "profile": arithmetic.profile,

@@ -8,6 +8,7 @@ tensors (``ledger.state_digest``) and never by its folder.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,8 +53,6 @@ class TrainState(eqx.Module):
 def named_key(seed: int, name: str) -> jax.Array:
     """The key of one purpose, derived from the root seed by name: threefry folded over sha256 of the name, so that a
     new purpose never shifts the keys of the others. ``seed`` may have 63 bits; both halves are folded in."""
-    import hashlib
-
     key = jrandom.fold_in(jrandom.PRNGKey(seed & 0xFFFFFFFF), seed >> 32)
     words = np.frombuffer(hashlib.sha256(name.encode()).digest()[:8], dtype="<u4")
     for word in words:
@@ -68,6 +67,12 @@ def vocabulary(size: int) -> Axis:
 def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
     """The state before the first step, as one compiled program on one device (the same for every device count)."""
     return _initializer(recipe, vocab_size)()
+
+
+def initial_program(recipe: Recipe, vocab_size: int) -> str:
+    """sha256 of the StableHLO of the program that makes the initial state."""
+    arrays = jax.jit(lambda: eqx.filter(_make(recipe, vocab_size)(), is_jax_array_like))
+    return "sha256:" + hashlib.sha256(arrays.lower().as_text().encode()).hexdigest()
 
 
 def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:

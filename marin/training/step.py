@@ -292,8 +292,8 @@ class TrainStep:
         return foreign_products(self._gradient.as_text())
 
     def program(self) -> Mapping[str, str]:
-        """sha256 of the StableHLO of each program that multiplies, and of ``add``, lowered for one device: the same on
-        any mesh."""
+        """sha256 of the StableHLO of each program that computes, lowered for one device: the same on any mesh. ``fold`` stands
+        for the additions between devices, as many as there can be; what only moves numbers is not among them."""
         layout = self.layout
         shape = (self.shard_size, self.recipe.model.seq_len)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
@@ -304,6 +304,8 @@ class TrainStep:
         lowered = {
             "gradient": jax.jit(partial(shard_sums, layout.static, self.recipe)).lower(layout.named, tokens, weights),
             "add": jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b)).lower(sums, sums),
+            "fold": jax.jit(lambda rows: jax.tree.map(fold, rows)).lower(
+                tuple(jax.ShapeDtypeStruct((layout.slices, *x.shape), x.dtype) for x in (*params, scalar))),
             "square": jax.jit(slice_square).lower(params),
             "update": jax.jit(partial(slice_update, self.recipe, layout)).lower(
                 params, moments, params, scalar, scalar, scalar, jax.ShapeDtypeStruct((), jnp.uint32)),

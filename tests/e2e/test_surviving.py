@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -148,6 +149,24 @@ def test_the_controller_and_the_head_die(undisturbed: tuple[Project, str], proje
     whole(project, undisturbed[1])
     assert nothing_left(project)
     assert bodies(project, "step.started/v1")[-1]["attempt"] == drivers
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_driver_that_is_asked_to_stop_loses_no_step(undisturbed: tuple[Project, str], project: Project, count: int) -> None:
+    longer(project, STEPS, STEPS)  # one segment: what is saved on the way is saved for the signal
+    with training(project, processes=count, devices=4 * count) as run:
+        assert run.until_recorded("train.started/v1", len(bodies(project, "train.started/v1")) + 1)
+        run.process.send_signal(signal.SIGTERM)
+        status, told = run.ended()
+    assert status == 130, told
+    assert "training was asked to stop" in told and "Traceback" not in told, told
+    ((start, end),) = segments(project)
+    assert start == 0 < end < STEPS, "the step that ran was ended and recorded"
+    assert nothing_left(project)
+    done = project.marin("stage", "train", "--runner", "ray", "--processes", "1", "--devices", "4")
+    assert done.returncode == 0, done.stderr
+    assert segments(project) == [(0, end), (end, STEPS)]
+    assert trained_digest(project) == undisturbed[1], "where it was stopped decides no bit"
 
 
 def test_retries_are_bounded_and_say_why(project: Project) -> None:

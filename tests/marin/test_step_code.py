@@ -18,6 +18,7 @@ NEUTRAL = {
     "marin/cache.py": "where compiled programs are kept",
     "marin/errors.py": "messages",
     "marin/events.py": "how results are recorded",
+    "marin/interruption.py": "when training stops, not what it computes",
     "marin/meter.py": "measurements beside the evidence",
     "marin/progress.py": "bars",
     "marin/steps/__init__.py": "how a step is called",

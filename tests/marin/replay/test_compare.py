@@ -108,6 +108,13 @@ def test_a_broken_chain_is_named(segments: list[TrainSegment], step: int) -> Non
     assert divergence.describe().startswith(f"train step {step}: ")
 
 
+def test_programs_that_an_older_release_did_not_record_are_no_difference() -> None:
+    recorded = {"functions": {"gradient": "a", "update": "b"}, "threads": 8}
+    assert compare.programs(recorded, {"functions": {"gradient": "a", "update": "b", "fold": "c"}, "threads": 8}) == []
+    found = compare.programs(recorded, {"functions": {"gradient": "x", "fold": "c"}, "threads": 8})
+    assert found == ["functions.gradient: recorded a, here x", "functions.update: recorded b, here null"]
+
+
 def test_differences_name_paths() -> None:
     assert compare.differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == ["a.c: recorded 2, here 3"]
     assert compare.differences({"a": 1}, {}) == ["a: recorded 1, here null"]

@@ -201,7 +201,7 @@ def test_the_program_is_named_by_what_is_computed(worker: ModuleType) -> None:
     recipe = worker.recipe_of(worker.Case(name="program"))
     state = initial_state(recipe, worker.VOCABULARY)
     program = TrainStep(recipe, mesh_of(1), state).program()
-    assert sorted(program) == ["add", "gradient", "square", "update"]
+    assert sorted(program) == ["add", "fold", "gradient", "square", "update"]
     faster = msgspec.structs.replace(
         recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5)
     )

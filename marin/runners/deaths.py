@@ -30,8 +30,9 @@ def described(error: BaseException, logs: Path | None = None) -> str:
     if ended is not None:
         words = _last_words(said, logs)
         return f"{kinds} ({ended.group(1)}{': ' if words else ''}{words})"
-    if type(causes[-1]).__module__.partition(".")[0] == "ray":
-        return kinds
+    if type(causes[-1]).__module__.partition(".")[0] == "ray":  # the rest is tables and traces
+        line = next((line for line in str(causes[-1]).splitlines() if line.strip()), "")
+        return f"{kinds}: {redacted(line)}"[:LONGEST] if line else kinds
     return f"{kinds}: {redacted(str(causes[-1]))}"[:LONGEST]
 
 

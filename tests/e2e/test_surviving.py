@@ -8,16 +8,19 @@ each train step recorded, and with every death in the ledger.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +52,7 @@ SEED = int(os.environ.get("SURVIVAL_SEED", "1"))
 ROUNDS = int(os.environ.get("SURVIVAL_ROUNDS", "2"))
 STEPS, SEGMENT = 48, 3
 SEGMENTS = STEPS // SEGMENT
+SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 REAP_SECONDS = 120.0
 """Within which a Ray whose driver was killed ends by itself."""
 
@@ -188,6 +192,33 @@ def test_retries_are_bounded_and_say_why(project: Project) -> None:
     assert nothing_left(project)
 
 
+AS_ANOTHER_MACHINE = """
+import sys, ray._private.services as services
+services.resolve_ip_for_localhost = lambda host: host  # otherwise a loopback address becomes that of a network card
+from ray.scripts.scripts import main
+sys.argv[0] = "ray"
+main()
+"""
+
+
+@contextmanager
+def loopback_alone() -> Iterator[None]:
+    """A network namespace for this thread and what it starts, with the loopback interface and nothing else: a raylet that is
+    not at 127.0.0.1 listens on every interface that there is."""
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        os.unshare(os.CLONE_NEWNET)
+    except PermissionError:
+        pytest.skip("needs a network namespace, which only root makes here")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:  # netdevice(7): struct ifreq, name and flags
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP | IFF_RUNNING))
+        yield
+    finally:
+        os.setns(before, os.CLONE_NEWNET)
+        os.close(before)
+
+
 @contextmanager
 def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
     """Two machines on one: a head and a second node with one processor each, as `ray start` makes them; ended afterwards.
@@ -196,17 +227,18 @@ def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
     environment = project.environment() | {
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_health_check_initial_delay_ms": "0", "RAY_health_check_period_ms": "1000"}
-    ray = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=80000000",
-           "--disable-usage-stats", "--include-dashboard=false"]
+    ray = [sys.executable, "-c", AS_ANOTHER_MACHINE, "start", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=80000000",
+           "--disable-usage-stats"]
 
     def started(*arguments: str, **variables: str) -> None:
         done = subprocess.run([*ray, *arguments], env=environment | variables, cwd=folder, capture_output=True, text=True,
                               timeout=300)
         assert done.returncode == 0, done.stderr
 
-    port = 26379
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
     try:
-        started("--head", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={folder}")
+        started("--head", "--include-dashboard=false", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={folder}")
         first = set(processes(project, "raylet/raylet"))
         # Only a machine of its own may join, and this address is another one; it too is the loopback interface's.
         started(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.2", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1")
@@ -219,7 +251,7 @@ def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
 
 
 def test_a_machine_is_lost_and_the_rest_goes_on(undisturbed: tuple[Project, str], project: Project) -> None:
-    with (cluster(project) as (address, environment, second),
+    with (loopback_alone(), cluster(project) as (address, environment, second),
           training(project, "--address", address, environment=environment) as run):
         assert run.until(lambda: len(segments(project)) >= 3)
         os.kill(int(second), 9)
@@ -262,7 +294,7 @@ def quiet(project: Project) -> bool:
 
 def test_a_cluster_is_used_and_left_as_it_was(undisturbed: tuple[Project, str], project: Project) -> None:
     (project.folder / "letters.py").write_text(EXPERIMENT, encoding="utf-8")
-    with cluster(project) as (address, environment, _):
+    with loopback_alone(), cluster(project) as (address, environment, _):
         nodes = set(processes(project, "raylet/raylet")) | set(processes(project, HEAD))
 
         def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -23,6 +23,7 @@ from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.recipe import Model, Optimizer, Recipe
 from marin.training.products import canonical_products
+from marin.training.shape_checks import per_thread
 
 END_OF_TEXT_ID = 0
 """The first token of every tokenizer that is trained here (:mod:`marin.steps.tokenizer`)."""
@@ -33,6 +34,7 @@ type LevanterModel = LlamaConfig | Gpt2Config
 def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     """Levanter's configuration of ``model``. ``tokenizer`` is a local folder, needed only to export."""
     canonical_products()
+    per_thread()
     folder = str(tokenizer) if tokenizer is not None else None
     if model.architecture == "gpt2":
         return Gpt2Config(

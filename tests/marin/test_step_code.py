@@ -23,6 +23,7 @@ NEUTRAL = {
     "marin/progress.py": "bars",
     "marin/steps/__init__.py": "how a step is called",
     "marin/training/__init__.py": "a docstring",
+    "marin/training/shape_checks.py": "which thread checks shapes",
 }
 ELSEWHERE = PROJECT / "marin" / "runners"
 """How a training is started on other machines; what it executes there is the same list."""

@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from marin import hugepages
 from marin.arithmetic import apply
 from marin.code import files_digest
 from marin.recipe import Arithmetic, Execution, Model, Recipe, Trainer
@@ -226,8 +227,10 @@ class Peer:
     """One of the processes."""
 
     def __init__(self, what: str, size: str, devices: int) -> None:
+        pages = hugepages.wanted(["train"], os.environ) if what == "ours" else None  # as `marin` begins
         self._process = subprocess.Popen([sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                         env=os.environ | ({hugepages.VARIABLE: pages} if pages else {}))
         self.parameters = 0
 
     def ready(self) -> None:

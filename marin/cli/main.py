@@ -22,6 +22,7 @@ from typing import NoReturn
 import click
 
 from marin import __version__
+from marin.hugepages import begin_again
 
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
@@ -149,6 +150,8 @@ def configure_logging(verbose: int, *, quiet: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The `marin` program."""
+    if arguments is None:
+        begin_again(sys.argv[1:])
     sys.exit(run(arguments))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,7 +120,15 @@ class SegmentReplay:
     def __init__(self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution) -> None:
         self._training = prepared(recipe, tokens, tokenizer, execution)
         self._store = store
-        self.program: Json = program_of(self._training, execution)
+        # Seconds of tracing, beside the first segment: the interpreter is idle while a step computes.
+        tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
+        self._program = tracer.submit(program_of, self._training, execution)
+        tracer.shutdown(wait=False)
+
+    @property
+    def program(self) -> Json:
+        """Identity of what was compiled here."""
+        return self._program.result()
 
     def replay(self, recorded: TrainSegment, checkpoint: str | None, initial: StateManifest | None,
                end: CheckpointSaved | None = None) -> tuple[Divergence | None, Sequence[float]]:

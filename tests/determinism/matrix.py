@@ -30,7 +30,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -62,14 +62,19 @@ GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
     for model, optimizer, dtype in product(("llama", "gpt2"), ("adamw", "lion"), ("float32", "bfloat16"))
 }
-EMULATED = ("Haswell-v4", "Skylake-Client-v3", "EPYC-Rome-v2")
+EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
+COMPILED = ("Skylake-Client-v3",)
+"""Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor executes."""
+PROGRAMS = ("make", "gather", "select", "gradient", "add", "exchange", "square", "total", "update", "prints")
+"""The compiled programs of a training, as jax names them."""
 TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "steps": 2}
 
 
 @dataclass(frozen=True)
 class Row:
     """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case, ``own`` those
-    of single groups; a row with ``tiny`` is compared with the tiny reference instead."""
+    of single groups; with ``compiled_by``, the prefix of another interpreter, the machine code is what that one compiled; a
+    row with ``tiny`` is compared with the tiny reference instead."""
 
     name: str
     devices: int = 1
@@ -77,6 +82,7 @@ class Row:
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
+    compiled_by: tuple[str, ...] = ()
     processes: int = 1
     kills: bool = False
     bare: bool = False
@@ -94,8 +100,9 @@ class Row:
 
     def missing(self) -> str | None:
         """Why this machine cannot execute the row."""
-        if self.prefix and shutil.which(self.prefix[0]) is None:
-            return f"{self.prefix[0]} is not installed"
+        for prefix in (self.prefix, self.compiled_by):
+            if prefix and shutil.which(prefix[0]) is None:
+                return f"{prefix[0]} is not installed"
         if self.name.startswith("AVX-512") and "avx512f" not in cpu_flags():
             return "this processor has no AVX-512"
         return None
@@ -144,6 +151,7 @@ ROWS = (
     Row("8 devices, moved to 2, 1 and 4", devices=8, case=MOVED),
     Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
     *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in EMULATED),
+    *(Row(f"compiled as {cpu}, executed here", compiled_by=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in COMPILED),
 )
 TINY_REFERENCE = Row("1 device, tiny", tiny=True)
 
@@ -178,6 +186,8 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
 
     Raises RuntimeError with the worker's messages where it did not end well.
     """
+    if row.compiled_by:
+        return {name: transplanted(row, name, found) for name in groups}
     sizes = TINY if row.tiny else {"steps": STEPS}
     cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case) | dict(row.own.get(name, {}))) for name in groups]
     environment = {
@@ -196,6 +206,37 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
     if status:
         raise RuntimeError(f"{row.name}: exit {status}\n{messages}")
     return results
+
+
+def transplanted(row: Row, group: str, found: Found) -> dict[str, Any]:
+    """What this processor computes with the machine code that another one compiled: both keep their compiled programs, and
+    each of the training's of here gets the bytes of there.
+
+    Raises RuntimeError where they do not correspond, the gradient is the same, or they are not what is executed in the end.
+    """
+    here = replace(row, compiled_by=())
+    there = replace(here, prefix=row.compiled_by)
+    with tempfile.TemporaryDirectory(prefix="matrix-compiled-as-") as base:
+        for each in (there, here):
+            execute(each, [group], cache=Path(base))
+        own, foreign = (compiled(Path(base, each.compiles())) for each in (here, there))
+        if own["gradient"].read_bytes() == foreign["gradient"].read_bytes():
+            raise RuntimeError(f"{row.name}: the same machine code there as here shows nothing")
+        for name, path in own.items():
+            path.write_bytes(foreign[name].read_bytes())
+        result = execute(here, [group], found, cache=Path(base))[group]
+        again = compiled(Path(base, here.compiles()))
+        if again != own or any(again[name].read_bytes() != foreign[name].read_bytes() for name in again):
+            raise RuntimeError(f"{row.name}: programs were compiled again")
+    return result
+
+
+def compiled(folder: Path) -> dict[str, Path]:
+    """A training's compiled programs in one of jax's caches, by name; RuntimeError where one is missing or there twice."""
+    found = {name: list(folder.glob(f"jit_{name}-*-cache")) for name in PROGRAMS}
+    if any(len(paths) != 1 for paths in found.values()):
+        raise RuntimeError(f"not each program once: { {name: len(paths) for name, paths in found.items()} }")
+    return {name: path for name, (path,) in found.items()}
 
 
 def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str],

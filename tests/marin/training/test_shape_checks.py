@@ -38,5 +38,5 @@ def test_trees_are_put_together_and_arrays_still_checked() -> None:
     named = hax.named(jnp.zeros(4), "embed")
     lifted = jax.tree.map(lambda x: x[None], named)
     assert lifted.array.shape == (1, 4)
-    with pytest.raises(ValueError, match="(?i)shape"):
+    with pytest.raises(ValueError, match=r"(?i)shape"):
         hax.named(jnp.zeros((1, 4)), "embed")

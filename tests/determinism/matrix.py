@@ -65,8 +65,8 @@ GROUPS: dict[str, dict[str, Any]] = {
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
 """Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor executes."""
-PROGRAMS = ("make", "gather", "select", "gradient", "add", "exchange", "square", "total", "update", "prints")
-"""The compiled programs of a training, as jax names them."""
+PROGRAMS = ("make", "gather", "select", "gradient", "_lambda", "exchange", "square", "total", "update", "prints")
+"""The compiled programs of a training, as jax names them; the addition of two sums has no name."""
 TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "steps": 2}
 
 

@@ -31,6 +31,11 @@ from marin.recipe import Arithmetic, Execution
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
 """Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
 
+SKYLAKE = frozenset({78, 94, 142, 158, 165, 166})
+"""Model numbers of Intel's family 6 without AVX-512 for which LLVM makes the code of a Skylake. Where a processor has nothing
+above the ceiling, the compiler makes code for the model that it finds; this one's was seen to round otherwise
+(docs/determinism.md)."""
+
 DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
 PATIENCE_FLAGS = (
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
@@ -81,6 +86,16 @@ def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
     return frozenset()
 
 
+def is_skylake(cpuinfo: str) -> bool:
+    """Whether the first processor of /proc/cpuinfo is of :data:`SKYLAKE`."""
+    first: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        first.setdefault(name.strip(), value.strip())
+    family = first.get("vendor_id"), first.get("cpu family")
+    return family == ("GenuineIntel", "6") and first.get("model") in {str(model) for model in SKYLAKE}
+
+
 def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
     """Why this machine can not honour ``arithmetic``, or None when it can."""
     if arithmetic.profile != "portable-cpu":
@@ -93,6 +108,8 @@ def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> 
         return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
     if missing:
         return f"the processor lacks {', '.join(missing)} (x86-64-v3 is needed)"
+    if flags is None and is_skylake(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")):
+        return "the processor is a Skylake without AVX-512, for which the compiler makes code that rounds otherwise"
     return None
 
 

@@ -16,6 +16,7 @@ from marin.arithmetic import (
     check_device,
     cpu_flags,
     in_force,
+    is_skylake,
     settings,
     unsupported,
     xla_flags,
@@ -44,6 +45,19 @@ def test_every_flag_of_the_recipe_is_in_the_environment() -> None:
 def test_the_flags_without_which_processors_disagree_are_in_the_default() -> None:
     assert {"--xla_cpu_enable_platform_dependent_math=false", "--xla_cpu_max_isa=AVX2",
             "--xla_disable_hlo_passes=transpose-folding"} <= set(xla_flags(CONTRACT, Execution()).split())
+
+
+CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: any\n\nprocessor\t: 1\nmodel\t\t: 94\n"
+
+
+@pytest.mark.parametrize(("vendor", "family", "model", "expected"), [
+    ("GenuineIntel", 6, 94, True), ("GenuineIntel", 6, 158, True),
+    ("GenuineIntel", 6, 85, False), ("GenuineIntel", 6, 60, False),
+    ("AuthenticAMD", 6, 94, False), ("GenuineIntel", 15, 94, False),
+])
+def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int, expected: bool) -> None:
+    assert is_skylake(CPUINFO.format(vendor, family, model)) is expected
+    assert not is_skylake("Features : asimd\n")
 
 
 @pytest.mark.parametrize(("name", "value"), [

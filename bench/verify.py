@@ -210,7 +210,7 @@ def two(bench: Bench) -> Iterator[Figure]:
     beside = {"core": "--workers 1 on one core / --workers 2 on two", "one": "--workers 1 on two cores / --workers 2"}
     for name, what in beside.items():
         yield Figure(what, bench.known(name)["wall"] / cost.wall, "times",
-                     "whole commands, compilation counted in both" + ("; target 1.7" if name == "core" else ""))
+                     "whole commands, compilation counted in both" + ("; target 1.7" if name == "one" else ""))
 
 
 def _workers(bench: Bench, name: str, count: int) -> Generator[Figure, None, Cost]:

@@ -1,5 +1,6 @@
 """Thousands of small files by several processes: the same result as one by one, and nothing lost when a process fails."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -91,15 +92,37 @@ def test_processes_that_fail_leave_the_work_to_the_caller(
     assert store.checkout(artifact.digest, tmp_path / "out").unchanged
 
 
+def which(path: Path) -> str:
+    status = path.stat()
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def take(tmp_path: Path, seen: str) -> str:
+    common = (f"{tmp_path}/blobs/", HEADER.decode().strip())
+    (answer,) = manyfiles.work("take", common, [(str(tmp_path / "file"), seen)], 1)
+    return answer
+
+
 def test_a_file_that_is_another_when_it_is_linked_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"one")
-    (answer,) = manyfiles.work("hash", [(str(tmp_path / "file"), "x")], 1)
-    which = answer.split(" ")[1]
+    seen = which(tmp_path / "file")
     (tmp_path / "other").write_bytes(b"two")
     (tmp_path / "other").rename(tmp_path / "file")
-    assert manyfiles.work("link", [(str(tmp_path / "file"), str(tmp_path / "blob"), which)], 1) == ["-"]
-    assert not (tmp_path / "blob").exists()
-    (tmp_path / "taken").write_bytes(b"here before")
-    (answer,) = manyfiles.work("hash", [(str(tmp_path / "file"), "x")], 1)
-    assert manyfiles.work("link", [(str(tmp_path / "file"), str(tmp_path / "taken"), answer.split(" ")[1])], 1) == ["-"]
-    assert (tmp_path / "taken").read_bytes() == b"here before"
+    assert take(tmp_path, seen) == "-"
+    assert not (tmp_path / "blobs").exists()
+
+
+def test_a_blob_that_is_there_is_believed_for_its_bytes_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"one")
+    digest = hashlib.sha256(b"one").hexdigest()
+    blob = tmp_path / "blobs" / digest[:2] / digest[2:]
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"here before")
+    assert take(tmp_path, which(tmp_path / "file")) == "-"
+    assert blob.read_bytes() == b"here before"
+    blob.write_bytes(b"one")
+    os.utime(blob, (1, 1))
+    assert take(tmp_path, which(tmp_path / "file")) == digest
+    assert not os.path.samefile(blob, tmp_path / "file")
+    assert not blob.stat().st_mode & 0o222
+    assert blob.stat().st_mtime > 1, "young for garbage collection"

@@ -37,7 +37,7 @@ from ledger.manifest import Manifest, ManifestEntry
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
-from ledger.storelayout import blob_name
+from ledger.storelayout import BLOBS
 from ledger.treescan import scan
 
 How = Literal["auto", "reflink", "hardlink", "copy"]
@@ -153,15 +153,17 @@ class _Placer:
         small = [entry for entry in entries if entry.size <= manyfiles.MOST_BYTES and not entry.executable]
         if len(small) < manyfiles.WORTH:
             return entries
-        records = [(folder + blob_name(entry.digest), f"{base}/{entry.path}") for entry in small]
-        found = manyfiles.work("place", records, threads())
-        done = {entry.path for entry, hashed in zip(small, found, strict=True) if entry.digest[7:] == hashed}
-        self._counts["hardlinked"] += len(done)
-        left = [entry for entry in entries if entry.path not in done]
-        for entry in left:
+        records = [(entry.digest[7:], entry.path) for entry in small]
+        answers = manyfiles.work("place", (folder + BLOBS, base), records, threads())
+        refused = {entry.path for entry, answer in zip(small, answers, strict=True) if answer != "+"}
+        self._counts["hardlinked"] += len(small) - len(refused)
+        for path in refused:
             with suppress(FileNotFoundError):
-                os.unlink(f"{base}/{entry.path}")
-        return left
+                os.unlink(f"{base}/{path}")
+        if len(small) == len(entries) and not refused:
+            return ()
+        done = {entry.path for entry in small} - refused
+        return [entry for entry in entries if entry.path not in done]
 
     def place(self, digest: str, target: str, *, executable: bool, size: int | None = None) -> None:
         blob = self._blobs.local(digest)

@@ -21,10 +21,15 @@ def canonical_digest(value: object) -> str:
     return digest_bytes(canonical_bytes(value))
 
 
-def parse_digest(text: str) -> bytes:
-    """The 32 bytes that a digest stands for; `Malformed` for anything else."""
+def check_digest(text: str) -> None:
+    """`Malformed` unless `text` is a digest."""
     if not _FORM.match(text):
         raise Malformed(
             "not a digest", where=repr(text[:100]), expected="sha256: and 64 lower-case hexadecimal digits"
         )
+
+
+def parse_digest(text: str) -> bytes:
+    """The 32 bytes that a digest stands for; `Malformed` for anything else."""
+    check_digest(text)
     return bytes.fromhex(text[7:])

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from ledger.digest import digest_bytes, parse_digest
+from ledger.digest import check_digest, digest_bytes
 from ledger.errors import Malformed, NotFound
 from ledger.treepath import check_tree
 
@@ -44,7 +44,7 @@ class ManifestEntry:
     parts: str | None = None
 
     def __post_init__(self) -> None:
-        parse_digest(self.digest)
+        check_digest(self.digest)
         if not 0 <= self.size <= _MAX_SIZE:
             raise Malformed(
                 what="size in a manifest", where=self.path, expected="0 to 2^53-1", found=str(self.size)
@@ -59,19 +59,25 @@ class ManifestEntry:
                 what="parts in a manifest", where=self.path, expected=expected, found=repr(self.parts)
             )
         if self.parts is not None:
-            parse_digest(f"sha256:{self.parts}")
+            check_digest(f"sha256:{self.parts}")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of one tree, in canonical order. `of` sorts and checks; `parse` reads the stored bytes."""
+    """The files of one tree, in canonical order. `of` sorts and checks; `parse` reads the stored bytes.
+
+    `checked` is for who made the list by `ledger.treescan.scan` and has had its paths checked before.
+    """
 
     entries: tuple[ManifestEntry, ...]
+    checked: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: bool) -> None:
+        if checked:
+            return
         check_tree(entry.path for entry in self.entries)
-        keys = [entry.path.encode() for entry in self.entries]
-        if any(left >= right for left, right in pairwise(keys)):
+        # Text in UTF-8, which the paths are known to be, is ordered by bytes as it is by characters.
+        if any(left.path >= right.path for left, right in pairwise(self.entries)):
             raise Malformed(
                 what="manifest",
                 expected="entries sorted by the UTF-8 bytes of their paths",
@@ -163,7 +169,7 @@ def _fields(entry: ManifestEntry) -> dict[str, object]:
 
 
 def _entry(item: object) -> ManifestEntry:
-    if not isinstance(item, dict) or not item.keys() >= _KEYS or not item.keys() <= _KEYS | {"parts"}:
+    if not isinstance(item, dict) or len(item) != len(_KEYS) + ("parts" in item) or not item.keys() >= _KEYS:
         raise ValueError(
             f"an entry that has not exactly the keys {', '.join(sorted(_KEYS))} and perhaps parts"
         )

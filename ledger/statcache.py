@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SCHEMA: Final = """
@@ -35,9 +35,8 @@ create table if not exists seen (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was found in a file, and what the system said of it then."""
+class Seen(NamedTuple):
+    """What was found in a file, and what the system said of it then. A tuple, for 100,000 of them."""
 
     device: int
     inode: int
@@ -93,7 +92,7 @@ class StatCache:
 
         def rows(database: sqlite3.Connection) -> dict[str, Seen]:
             found = database.execute("select * from seen where path > ? and path < ?", bounds)
-            return {path: Seen(*fields) for path, *fields in found}
+            return {path: Seen._make(fields) for path, *fields in found}
 
         return self._use(rows, {})
 
@@ -126,7 +125,7 @@ class StatCache:
 
         def row(database: sqlite3.Connection) -> Seen | None:
             found = database.execute("select * from seen where path = ?", (path,)).fetchone()
-            return Seen(*found[1:]) if found else None
+            return Seen._make(found[1:]) if found else None
 
         return self._use(row, None)
 
@@ -134,7 +133,7 @@ class StatCache:
         """Keep what was found in files whose hashing began at `hashed_at` (nanoseconds since 1970)."""
         latest = min(hashed_at, time.time_ns()) - _SETTLED_NANOSECONDS
         rows = [
-            (path, s.device, s.inode, s.size, s.mtime, s.ctime, s.digest, s.parts)
+            (path, *s)
             for path, s in seen.items()
             if s.mtime <= latest and s.ctime <= latest
         ]

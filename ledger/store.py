@@ -132,7 +132,8 @@ class Store:
                 old[file.path] = seen
             else:
                 fresh.append(file)
-        if fresh or not found:
+        unknown = bool(fresh) or not found
+        if unknown:
             check_tree(file.path for file in found)  # before the first byte is written
             new = self._put_fresh(fresh, link, chunked)
             old.update((file.path, _as_seen(file.status, new[file.path])) for file in fresh)
@@ -142,10 +143,13 @@ class Store:
         if tree is not None and self.blobs.touch(tree_name(tree)):
             return Artifact(tree, sum(seen.size for seen in old.values()), "tree"), digests
         artifact = self.put_manifest(
-            Manifest.of(
-                ManifestEntry(file.path, seen.size, seen.digest, file.executable, seen.parts)
-                for file in found
-                for seen in (old[file.path],)
+            Manifest(
+                tuple(
+                    ManifestEntry(file.path, seen.size, seen.digest, file.executable, seen.parts)
+                    for file in found
+                    for seen in (old[file.path],)
+                ),
+                checked=unknown,
             ),
             check=False,
         )
@@ -163,13 +167,15 @@ class Store:
                     expected="every blob before its manifest",
                     cure="put the file first",
                 )
-        data, name = manifest.encode(), tree_name(manifest.digest)
+        data = manifest.encode()
+        digest = digest_bytes(data)
+        name = tree_name(digest)
         try:
             self.storage.ensure(name, data)
         except Conflict:
             self.storage.replace(name, data)
         self.blobs.touch(name)
-        return Artifact(manifest.digest, manifest.size, "tree")
+        return Artifact(digest, manifest.size, "tree")
 
     # Reading
 
@@ -298,7 +304,7 @@ class Store:
     def _put_fresh(self, files: Iterable[Found], link: bool, chunked: bool) -> dict[str, Hashed]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
         files = list(files)
-        done = self._linked(files) if link and not chunked else {}
+        done = link_many(self.blobs, files) if link and not chunked else {}
         batch: dict[str, bytes] = {}
         held = 0
         writing: Future[None] | None = None
@@ -328,11 +334,6 @@ class Store:
                 writing.result()
             self.blobs.put_many(batch)
         return done
-
-    def _linked(self, files: Sequence[Found]) -> dict[str, Hashed]:
-        """The small files of a large tree that the store shares now."""
-        small = {file.location: file.path for file in files if file.status.st_size <= _SMALL and not file.executable}
-        return {small[location]: hashed for location, hashed in link_many(self.blobs, list(small)).items()}
 
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
         try:

@@ -57,14 +57,12 @@ def check_tree(paths: Iterable[str]) -> None:
     folders: set[str] = set()
     for path in paths:
         check_path(path)
-        parts = path.split("/")
         # Folders first met in an earlier path were entered with all of their parents, so the walk up can stop there.
-        for depth in range(len(parts) - 1, 0, -1):
-            folder = "/".join(parts[:depth])
-            if folder in folders:
-                break
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
             folders.add(folder)
             _claim(spelled, folder, path)
+            folder = folder.rpartition("/")[0]
         if path in files:
             raise _refused(path, "each path once", "it twice")
         files.add(path)

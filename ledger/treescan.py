@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ class Found(NamedTuple):
         return bool(self.status.st_mode & stat.S_IXUSR)
 
 
+_path = attrgetter("path")
+
+
 def scan(folder: Path) -> list[Found]:
     """Every file below `folder`, in the order of the UTF-8 bytes of their paths."""
     if not folder.is_dir():
@@ -43,7 +47,7 @@ def scan(folder: Path) -> list[Found]:
         raise StorageFailed(
             "could not read a folder", where=str(error.filename or folder), found=str(error.strerror)
         ) from error
-    found.sort(key=lambda file: file.path.encode("utf-8", "surrogateescape"))
+    found.sort(key=_path)  # by code points, which is the order of their UTF-8; what is no UTF-8 is refused later
     return found
 
 
@@ -71,13 +75,13 @@ def _walk(folder: str, base: str, root: str) -> Iterator[Found]:
     with os.scandir(folder) as entries:
         for entry in entries:
             path = base + entry.name
-            if entry.is_symlink():
+            if entry.is_file(follow_symlinks=False):
+                yield Found(path, entry.path, entry.stat(follow_symlinks=False))
+            elif entry.is_symlink():
                 yield _through(entry, path, root)
             elif entry.is_dir():
                 if not entry.name.startswith(TEMPORARY):
                     yield from _walk(entry.path, path + "/", root)
-            elif entry.is_file():
-                yield Found(path, entry.path, entry.stat())
             else:
                 raise Refused(
                     "neither file nor folder",

@@ -12,8 +12,9 @@ A machine is seldom idle for long, so it can be measured in slices: `--seconds` 
 to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
 
 `peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for its
-record: fingerprint, batch digest, digest of the outcome, and its share of the state digest and of appending the segment's
-events at segment ends (a log on this disk, fsync and all).
+record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest of the
+outcome, and its share of the state digest and of appending the segment's events at segment ends (a log on this disk, fsync
+and all).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ SIZES = {
 VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
 WARM = 2
+UPDATES = 15
 ROW = ("{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
        "{peak:>12} {recording:>9}")
 
@@ -90,11 +93,11 @@ def ours(size: str, devices: int) -> Served:
     import jax
     import numpy as np
 
-    from marin.training import fingerprint
+    from marin.training import step as programs
     from marin.training.data import batch_digest
     from marin.training.digesting import describe
     from marin.training.loop import step_fingerprint
-    from marin.training.state import initial_state, leaves
+    from marin.training.state import initial_state, leaves, state_like
     from marin.training.step import StepOutcome, TrainStep, mesh_of
 
     first = initial_state(recipe, VOCABULARY)
@@ -110,22 +113,39 @@ def ours(size: str, devices: int) -> Served:
         state, outcome = train.run(state, tokens, weights)
         jax.block_until_ready((state.params, state.moments))
 
-    alone = jax.jit(fingerprint.program)
     parameters = sum(x.size for x in jax.tree.leaves(train.layout.named))
 
-    def record() -> float:
-        assert outcome is not None
-        tensors = [jax.numpy.asarray(x) for piece in (*state.params, *state.moments) for x in piece]
-        jax.block_until_ready(alone(tensors))
+    def fingerprints() -> float:
+        """Seconds that fingerprints take of a step: its updates, and the sum over slices, beside updates that take none."""
+        nonlocal state
+        print_of, programs._slice_print = programs._slice_print, lambda x, shape, number: jax.numpy.zeros(2, jax.numpy.uint32)
+        silent = TrainStep(recipe, mesh_of(devices), state_like(recipe, VOCABULARY))
+        programs._slice_print = print_of
+        grads, loss, weight = train._exchange(train.sums(train._gather(state.params), tokens, weights))
+        square = train._total(tuple(train._square(piece) for piece in grads))
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for turn in range(UPDATES + 1):
+            for printing in ((True, False), (False, True))[turn % 2]:
+                program, before = train if printing else silent, state
+                began = time.perf_counter()
+                made = [program._update(before.params[j], before.moments[j], grads[j], train._slice_numbers[j], square, loss,
+                                        weight)[0] for j in range(train.local_shards)]
+                jax.block_until_ready((made, train._prints(tuple(piece[2] for piece in made)) if printing else ()))
+                times[printing].append(time.perf_counter() - began)
+                state = replace(before, params=tuple(piece[0] for piece in made), moments=tuple(piece[1] for piece in made))
+        return statistics.median(one - other for one, other in zip(times[True][1:], times[False][1:], strict=True))
 
+    def record() -> float:
         def each() -> None:
             batch_digest(np.arange(BATCH), tokens)
             assert outcome is not None
             step_fingerprint(outcome)
-            jax.block_until_ready(alone(tensors))
 
         rare = median(lambda: describe(state, train.layout, names).digest, 5) + appended(recipe.trainer.steps_per_segment)
-        return median(each, 7) + rare / recipe.trainer.steps_per_segment
+        parts = fingerprints(), median(each, 7), rare / recipe.trainer.steps_per_segment
+        sys.stderr.write(f"recording, ms: fingerprints {parts[0] * 1e3:.2f}, digests of the step {parts[1] * 1e3:.2f}, "
+                         f"state digest and events {parts[2] * 1e3:.2f}\n")
+        return sum(parts)
 
     del first
     return step, record, parameters

@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,6 +49,9 @@ from marin.training.state import DATA, TrainState
 
 Arrays = Any
 """A pytree of arrays (the dynamic half of an equinox module)."""
+
+COMPILERS = 3
+"""Programs that are compiled at once. The gradient takes as long as all others together."""
 
 
 @dataclass(frozen=True)
@@ -226,21 +230,51 @@ class TrainStep:
         def prints(pieces: tuple[jax.Array, ...]) -> jax.Array:
             return jax.lax.psum(jnp.sum(jnp.concatenate(pieces), axis=0, dtype=jnp.uint32), DATA)
 
-        self._select = jax.jit(over(select, in_specs=(each, each, same), out_specs=each))
-        shape = (self.devices * size, recipe.model.seq_len)
         whole = NamedSharding(self.mesh, P())
-        self._gradient = jax.jit(over(gradient, in_specs=(same, each, each), out_specs=each)).lower(
-            jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), layout.named),
-            jax.ShapeDtypeStruct(shape, jnp.int32, sharding=self.by_batch),
-            jax.ShapeDtypeStruct(shape, jnp.float32, sharding=self.by_batch)).compile()
-        self._add = jax.jit(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each), donate_argnums=(0,))
-        self._exchange = jax.jit(over(exchange, in_specs=(each,), out_specs=(each, same, same)))
-        self._square = jax.jit(over(square, in_specs=(each,), out_specs=each))
-        self._total = jax.jit(over(total, in_specs=(each,), out_specs=same))
-        self._update = jax.jit(over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
-                               donate_argnums=(0, 1))
-        self._gather = jax.jit(over(gather, in_specs=(each,), out_specs=same))
-        self._prints = jax.jit(over(prints, in_specs=(each,), out_specs=same))
+        width = (self.devices,)
+
+        def split(tree: Any) -> Any:
+            """What a program is given: arrays whose first axis lies over the devices."""
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch), tree)
+
+        def full(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), tree)
+
+        def pieces(tensors: Leaves) -> Leaves:
+            return tuple(split(jax.ShapeDtypeStruct(width + layout.sliced_shape(x.shape), x.dtype)) for x in tensors)
+
+        params, moments = pieces(layout.params), pieces(layout.moments)
+        scalar, number = full(jax.ShapeDtypeStruct((), jnp.float32)), split(jax.ShapeDtypeStruct(width, jnp.uint32))
+        rows = (self.devices * size, recipe.model.seq_len)
+        shard = split((jax.ShapeDtypeStruct(rows, jnp.int32), jax.ShapeDtypeStruct(rows, jnp.float32)))
+        batch = split(tuple(jax.ShapeDtypeStruct((recipe.trainer.batch_size, x.shape[1]), x.dtype) for x in shard))
+        index = full(jax.ShapeDtypeStruct((), jnp.int32))
+
+        # The interpreter traces one program after the other; the compiler takes each in a thread, the longest first.
+        with ThreadPoolExecutor(max_workers=COMPILERS, thread_name_prefix="compiler") as compilers:
+
+            def compiled(function: Any, *given: Any, donate: tuple[int, ...] = ()) -> tuple[Future[Any], Any]:
+                """A program on its way, and what it gives."""
+                lowered = jax.jit(function, donate_argnums=donate).lower(*given)
+                return compilers.submit(lowered.compile), lowered.out_info
+
+            coming: dict[str, Future[Any]] = {}
+            coming["gradient"], sums = compiled(over(gradient, in_specs=(same, each, each), out_specs=each),
+                                                full(layout.named), *shard)
+            sums = split(sums)
+            coming["update"], ((_, _, piece), _, _) = compiled(
+                over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
+                params, moments, params, number, scalar, scalar, scalar, donate=(0, 1))
+            coming["exchange"], _ = compiled(over(exchange, in_specs=(each,), out_specs=(each, same, same)), sums)
+            coming["gather"], _ = compiled(over(gather, in_specs=(each,), out_specs=same), (params,) * local)
+            coming["add"], _ = compiled(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each),
+                                        sums, sums, donate=(0,))
+            coming["square"], one = compiled(over(square, in_specs=(each,), out_specs=each), params)
+            coming["total"], _ = compiled(over(total, in_specs=(each,), out_specs=same), (split(one),) * local)
+            coming["prints"], _ = compiled(over(prints, in_specs=(each,), out_specs=same), (split(piece),) * local)
+            coming["select"], _ = compiled(over(select, in_specs=(each, each, same), out_specs=each), *batch, index)
+            (self._gradient, self._update, self._exchange, self._gather, self._add, self._square, self._total, self._prints,
+             self._select) = (program.result() for program in coming.values())
 
     def place(self, state: TrainState) -> SlicedState:
         """``state`` on the mesh."""

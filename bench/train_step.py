@@ -1,6 +1,7 @@
 """The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
-    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pairs 9] [--seconds S] [--keep FILE]
+    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
+                                [--pairs 9] [--seconds S] [--keep FILE]
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over the
 devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding axis of
@@ -10,6 +11,9 @@ so what else the machine does falls on both. `noise` is half the distance of the
 
 A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep` adds them
 to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
+
+`--pages` says who gets huge pages from the allocator (`marin/hugepages.py`): `product` is ours, as `marin` begins, and the
+other as it comes; with `both` or `neither` only the step differs. `page faults` are those of a step, the median.
 
 `peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for its
 record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest of the
@@ -22,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -31,7 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from marin import hugepages
 from marin.arithmetic import apply
@@ -46,8 +51,9 @@ VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
 WARM = 2
 UPDATES = 15
-ROW = ("{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
-       "{peak:>12} {recording:>9}")
+ROW = ("{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pages:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
+       "{peak:>12} {faults:>15} {recording:>9}")
+Pages = Literal["product", "both", "neither"]
 
 
 def recipe_of(size: str) -> Recipe:
@@ -68,9 +74,10 @@ def serve(what: str, size: str, devices: int) -> None:
     for line in sys.stdin:
         match line.strip():
             case "step":
-                began = time.perf_counter()
+                began, faults = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
                 step()
-                say({"seconds": time.perf_counter() - began})
+                seconds = time.perf_counter() - began
+                say({"seconds": seconds, "faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults})
             case "record":
                 say({"seconds": record()})
             case "peak":
@@ -246,8 +253,9 @@ def median(call: Callable[[], object], times: int) -> float:
 class Peer:
     """One of the processes."""
 
-    def __init__(self, what: str, size: str, devices: int) -> None:
-        pages = hugepages.wanted(["train"], os.environ) if what == "ours" else None  # as `marin` begins
+    def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
+        large = pages_of == "both" or (pages_of == "product" and what == "ours")
+        pages = hugepages.wanted(["train"], os.environ) if large else None
         self._process = subprocess.Popen([sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          env=os.environ | ({hugepages.VARIABLE: pages} if pages else {}))
@@ -278,10 +286,10 @@ class Peer:
 
 
 @contextmanager
-def both(peer: str, size: str, devices: int) -> Iterator[tuple[Peer, Peer]]:
+def both(peer: str, size: str, devices: int, pages: Pages) -> Iterator[tuple[Peer, Peer]]:
     """Ours and the other, compiled."""
-    mine = Peer("ours", size, devices)
-    theirs = Peer(peer, size, devices)
+    mine = Peer("ours", size, devices, pages)
+    theirs = Peer(peer, size, devices, pages)
     mine.ready()
     theirs.ready()
     try:
@@ -291,16 +299,19 @@ def both(peer: str, size: str, devices: int) -> Iterator[tuple[Peer, Peer]]:
         theirs.end()
 
 
-def compare(peer: str, size: str, devices: int, pairs: int, seconds: float) -> dict[str, Any]:
-    """Pairs of one row (seconds of ours and of the other), peaks of memory in MiB, what recording takes, parameters."""
-    with both(peer, size, devices) as (mine, theirs):
+def compare(peer: str, size: str, devices: int, pages: Pages, pairs: int, seconds: float) -> dict[str, Any]:
+    """Pairs of one row (seconds of ours and of the other), page faults of a step, peaks of memory in MiB, what recording takes,
+    parameters."""
+    with both(peer, size, devices, pages) as (mine, theirs):
         began, times = time.monotonic(), list[tuple[float, float]]()
+        faults = list[tuple[int, int]]()
         while len(times) < pairs and (time.monotonic() - began < seconds or not times):
-            took = {side: side.ask("step")["seconds"] for side in ((mine, theirs), (theirs, mine))[len(times) % 2]}
-            times.append((took[mine], took[theirs]))
+            took = {side: side.ask("step") for side in ((mine, theirs), (theirs, mine))[len(times) % 2]}
+            times.append((took[mine]["seconds"], took[theirs]["seconds"]))
+            faults.append((took[mine]["faults"], took[theirs]["faults"]))
         peaks = [mine.ask("peak")["mib"], theirs.ask("peak")["mib"]]
-        return {"row": f"{size} {devices} {peer}", "pairs": times, "recording": mine.ask("record")["seconds"],
-                "peaks": peaks, "parameters": mine.parameters}
+        return {"row": f"{size} {devices} {peer} {pages}", "pairs": times, "faults": faults, "peaks": peaks,
+                "recording": mine.ask("record")["seconds"], "parameters": mine.parameters}
 
 
 def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -317,14 +328,16 @@ def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
 
 def row_of(slices: list[dict[str, Any]]) -> str:
     """One row of the table, of all its slices."""
-    size, devices, peer = slices[0]["row"].split()
+    size, devices, peer, pages = slices[0]["row"].split()
     times = [pair for item in slices for pair in item["pairs"]]
     ratios = [ours / other for ours, other in times]
     low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (0.0, 0.0, 0.0)
     ours_median = statistics.median(ours for ours, _ in times)
     recording = statistics.median(item["recording"] for item in slices)
     peaks = [max(item["peaks"][i] for item in slices) for i in (0, 1)]
-    return ROW.format(size=size, parameters=slices[0]["parameters"], devices=devices, peer=peer, pairs=len(times),
+    faults = [statistics.median(pair[i] for item in slices for pair in item["faults"]) for i in (0, 1)]
+    return ROW.format(size=size, parameters=slices[0]["parameters"], devices=devices, peer=peer, pages=pages, pairs=len(times),
+                      faults=f"{faults[0]:.0f}/{faults[1]:.0f}",
                       theirs=f"{statistics.median(other for _, other in times) * 1e3:.0f}", ours=f"{ours_median * 1e3:.0f}",
                       ratio=f"{statistics.median(ratios):.3f}", noise=f"{(high - low) / 2:.3f}", peak=f"{peaks[0]}/{peaks[1]}",
                       recording=f"{recording / ours_median:.2%}")
@@ -336,6 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sizes", default="1M,25M")
     parser.add_argument("--devices", default="1,2")
     parser.add_argument("--peers", default="stock,sharded")
+    parser.add_argument("--pages", choices=["product", "both", "neither"], default="product", help="who gets huge pages")
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=3600, help="of stepping, for each row")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add the pairs to this file, and print the rows of all in it")
@@ -345,15 +359,15 @@ def main(arguments: list[str] | None = None) -> int:
         what, size, devices = options.serve.split(":")
         serve(what, size, int(devices))
         return 0
-    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", pairs="pairs",
-                                theirs="peer ms", ours="ours ms", ratio="ratio", noise="noise", peak="peak MiB o/p",
-                                recording="recording") + "\n")
+    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", pages="pages",
+                                pairs="pairs", theirs="peer ms", ours="ours ms", ratio="ratio", noise="noise",
+                                peak="peak MiB o/p", faults="page faults o/p", recording="recording") + "\n")
     for size in options.sizes.split(","):
         for devices in map(int, options.devices.split(",")):
             for peer in options.peers.split(","):
                 if peer == "sharded" and devices == 1:
                     continue
-                found = compare(peer, size, devices, options.pairs, options.seconds)
+                found = compare(peer, size, devices, options.pages, options.pairs, options.seconds)
                 sys.stdout.write(row_of(kept(options.keep, found)) + "\n")
                 sys.stdout.flush()
     return 0

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from ledger.bundle import unpack_entries
 from ledger.digest import parse_digest
-from ledger.errors import LedgerError, Malformed
+from ledger.errors import LedgerError, Malformed, StorageFailed
 from ledger.event import KEY_TYPES, Event, parse_event
 from ledger.finding import Finding
 from ledger.storage.port import Storage
@@ -29,7 +31,8 @@ from ledger.trust import read_links
 _CHUNK = 24
 _AHEAD = 4
 _ID_BYTES = 8
-_ID_PART = 16
+_IDS_AT_ONCE = 1 << 20
+"""So many are in memory when they are compared."""
 
 
 class Run(NamedTuple):
@@ -165,7 +168,7 @@ class EventAudit:
         self._storage = storage
         self._store = Store(storage)
         self._findings: list[Finding] = []
-        self._ids = bytearray()
+        self._ids = _Ids()
         self._streams: dict[str, int] = {}
         self._artifacts: dict[str, int] = {}
         self._key_events: dict[int, str] = {}
@@ -174,7 +177,7 @@ class EventAudit:
     def add(self, facts: Facts) -> None:
         self._gaps = self._gaps or bool(facts.findings)
         self._findings += facts.findings
-        self._ids += facts.ids
+        self._ids.add(facts.ids)
         for run in facts.runs:
             expected = self._streams.get(run.stream, 0)
             if run.first != expected and not self._gaps:
@@ -194,25 +197,15 @@ class EventAudit:
     def skip(self, count: int) -> None:
         """Entries that could not be read, and are reported elsewhere: numbers after them cannot be judged."""
         self._gaps = self._gaps or count > 0
-        self._ids += bytes(_ID_BYTES * count)
+        self._ids.add(bytes(_ID_BYTES * count))
 
     def finish(self, entry_at: Callable[[int], bytes]) -> list[Finding]:
         """All findings, with those about ids, artifacts and keys. `entry_at` reads an entry once more."""
         return [*self._findings, *self._repeated_ids(entry_at), *self._links(entry_at), *self._missing_artifacts()]
 
     def _repeated_ids(self, entry_at: Callable[[int], bytes]) -> Iterator[Finding]:
-        import numpy  # here: most of this package's users never audit, and it takes a tenth of a second
-
-        hashes = numpy.frombuffer(self._ids, dtype="<u8")
-        leading = numpy.frombuffer(self._ids, dtype=numpy.uint8)[_ID_BYTES - 1 :: _ID_BYTES]
         first: dict[str, int] = {}
-        suspects: set[int] = set()
-        for part in range(0, 256, _ID_PART):  # a part at a time, so that hardly more memory is needed than the ids take
-            ordered = numpy.sort(hashes[(leading >= part) & (leading < part + _ID_PART)])
-            repeated = ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)]
-            if len(repeated):
-                suspects.update(int(index) for index in numpy.flatnonzero(numpy.isin(hashes, repeated)))
-        for index in sorted(suspects):  # equal hashes: now look at the ids themselves
+        for index in self._ids.suspects():  # equal hashes: now look at the ids themselves
             id = str(parse_event(entry_at(index))["id"])
             before = first.setdefault(id, index)
             if before != index:
@@ -239,6 +232,50 @@ class EventAudit:
             yield Finding(error.what, error.where, error.expected, error.found)
         for index, id in expected.items():
             yield Finding("an event about keys has no link", f"entry {index}", "a file below keys/", id)
+
+
+class _Ids:
+    """The hashes of all ids, in the order of their entries, in a file that has no name."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it goes with its owner
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # no file could be made
+            self._file.close()
+
+    def add(self, hashes: bytes) -> None:
+        try:
+            self._file.write(hashes)
+        except OSError as error:
+            raise StorageFailed(
+                "no room for what an audit remembers",
+                where=tempfile.gettempdir(),
+                found=str(error.strerror),
+                cure="free some space, or set TMPDIR",
+            ) from error
+
+    def suspects(self) -> list[int]:
+        """The entries whose hash another one has too."""
+        import numpy  # here: most of this package's users never audit, and it takes a tenth of a second
+
+        def blocks() -> Iterator[tuple[int, numpy.ndarray]]:
+            self._file.seek(0)
+            at = 0
+            while data := self._file.read(_IDS_AT_ONCE * _ID_BYTES):
+                yield at, numpy.frombuffer(data, dtype="<u8")
+                at += len(data) // _ID_BYTES
+
+        count = self._file.tell() // _ID_BYTES
+        bits = max(0, (count - 1) // _IDS_AT_ONCE).bit_length()  # hashes are compared with those that begin with the same bits
+        found: list[int] = []
+        for part in range(2**bits):
+            chosen = [block[block >> numpy.uint64(64 - bits) == part] if bits else block for _, block in blocks()]
+            ordered = numpy.sort(numpy.concatenate(chosen)) if chosen else numpy.empty(0, "<u8")
+            repeated = numpy.unique(ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)])
+            if len(repeated):
+                found += [at + int(i) for at, block in blocks() for i in numpy.flatnonzero(numpy.isin(block, repeated))]
+        return sorted(found)
 
 
 def _id_hash(id: str) -> bytes:

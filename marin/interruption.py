@@ -21,17 +21,17 @@ from typing import Any, Self
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interruption:
-    """While entered, a signal that asks to stop raises ``KeyboardInterrupt`` where the main thread is."""
+class _Handling:
+    """While entered, signals that ask to stop come to :meth:`_arrived`, but for those that are ignored here."""
+
+    _signals: tuple[signal.Signals, ...] = _SIGNALS
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
-        self._shields = 0
-        self._pending: signal.Signals | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
+            for number in self._signals:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and the like stay respected
                     self._before[number] = signal.signal(number, self._arrived)
         return self
@@ -40,6 +40,18 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+class Interruption(_Handling):
+    """While entered, a signal that asks to stop raises ``KeyboardInterrupt`` where the main thread is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shields = 0
+        self._pending: signal.Signals | None = None
 
     @contextmanager
     def shield(self) -> Iterator[None]:
@@ -57,29 +69,20 @@ class Interruption:
         if self._shields:
             self._pending = signal.Signals(number)
             return
-        raise KeyboardInterrupt(signal.Signals(number).name)
+        super()._arrived(number, frame)
 
 
-class Remembered:
+class Remembered(_Handling):
     """While entered, the first SIGTERM or SIGINT is kept in ``received`` and nothing else happens; the second one raises
     ``KeyboardInterrupt``."""
 
+    _signals = (signal.SIGTERM, signal.SIGINT)
+
     def __init__(self) -> None:
+        super().__init__()
         self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._arrived)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before.clear()
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:  # asked twice: stop now
-            raise KeyboardInterrupt(signal.Signals(number).name)
+            super()._arrived(number, frame)
         self.received = signal.Signals(number)

@@ -120,8 +120,9 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
 
 
 @pytest.mark.determinism
-@pytest.mark.parametrize("cpu", ["Haswell-v4", "Skylake-Client-v3", "EPYC-Rome-v2"])
+@pytest.mark.parametrize("cpu", ["Haswell-v4", "EPYC-Rome-v2"])
 def test_another_processor_gives_the_same_bits(matrix: ModuleType, cpu: str) -> None:
+    """Not a Skylake, which is refused: `matrix.py --rows "compiled as"` shows why."""
     (row,) = [row for row in matrix.ROWS if row.name == f"emulated {cpu}"]
     if reason := row.missing():
         pytest.skip(reason)

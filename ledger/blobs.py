@@ -100,7 +100,7 @@ class Blobs:
 
     def put_file(self, path: Path, *, link: bool = False, plain: bool = False) -> Hashed:
         """Keep the bytes of a local file of any size; with `plain` a large one is found by its plain sha256 as well."""
-        self._check_writable()
+        self.check_writable()
         with explained(path):
             if self._base is None:
                 hashed = self._put_remote(path, plain)
@@ -113,7 +113,7 @@ class Blobs:
 
     def put_chunked(self, path: Path) -> Hashed:
         """Keep the bytes of a local file as chunks that its content cuts; those that are here already are not written."""
-        self._check_writable()
+        self.check_writable()
         with explained(path), open(path, "rb") as source:
             before = state_of(source)
             chunks: list[tuple[str, int]] = []
@@ -390,7 +390,8 @@ class Blobs:
 
     # The parts
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """Refused where the store is open for reading only."""
         if not self._storage.writable:
             raise Refused(
                 "the store is open for reading only",

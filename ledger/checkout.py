@@ -113,7 +113,7 @@ def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> 
     # The first finds out what the file system can.
     first, entries = entries[0], entries[1:]
     placer.place(first.digest, f"{base}/{first.path}", executable=first.executable, size=first.size)
-    entries = placer.linked_elsewhere(entries, base)
+    entries = placer.placed_elsewhere(entries, base)
     # Neighbours in a folder go to one thread, so that they do not wait for each other.
     bounds = [len(entries) * number // threads() for number in range(threads() + 1)]
     with ThreadPoolExecutor(threads()) as pool:
@@ -145,18 +145,19 @@ class _Placer:
         counts = self._counts
         return CheckedOut(sum(counts.values()), counts["reflinked"], counts["hardlinked"], counts["copied"])
 
-    def linked_elsewhere(self, entries: Sequence[ManifestEntry], base: str) -> Sequence[ManifestEntry]:
-        """Let processes link many small files, and give back those that are still to be placed."""
+    def placed_elsewhere(self, entries: Sequence[ManifestEntry], base: str) -> Sequence[ManifestEntry]:
+        """Let processes place many small files, and give back those that are still to be placed."""
         folder = self._blobs.folder
-        if self._reflinks or not self._links or folder is None or threads() < 2:
+        if self._reflinks or folder is None or threads() < 2:
             return entries
+        verb, counted = ("link-out", "hardlinked") if self._links else ("copy-out", "copied")
         small = [entry for entry in entries if entry.size <= manyfiles.MOST_BYTES and not entry.executable]
         if len(small) < manyfiles.WORTH:
             return entries
         records = [(entry.digest[7:], entry.path) for entry in small]
-        answers = manyfiles.work("place", (folder + BLOBS, base), records, threads())
+        answers = manyfiles.work(verb, (folder + BLOBS, base), records, threads())
         refused = {entry.path for entry, answer in zip(small, answers, strict=True) if answer != "+"}
-        self._counts["hardlinked"] += len(small) - len(refused)
+        self._counts[counted] += len(small) - len(refused)
         for path in refused:
             with suppress(FileNotFoundError):
                 os.unlink(f"{base}/{path}")

@@ -23,7 +23,7 @@ WORTH: Final = 2000
 """Files below which a process costs more than it saves."""
 MOST_BYTES: Final = fileworker.MOST_BYTES
 _SECONDS: Final = 600.0
-_NOT_DONE: Final = "-"
+NOT_DONE: Final = "-"
 
 Record = tuple[str, ...]
 
@@ -40,7 +40,7 @@ def work(verb: str, common: Record, records: Sequence[Record], processes: int) -
         running = [_start(stack, verb, common, portion) for portion in portions]
         for portion, process in zip(portions, running, strict=True):
             given = [] if process is None else _finish(*process)
-            answers += given + [_NOT_DONE] * (len(portion) - len(given))
+            answers += given + [NOT_DONE] * (len(portion) - len(given))
     return answers
 
 

@@ -33,7 +33,7 @@ from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.finding import Finding
 from ledger.hashing import Hashed, hash_bytes
-from ledger.linking import link_many
+from ledger.intake import take_many
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.packing import CHUNK_MAX
 from ledger.statcache import Seen, Snapshot, StatCache
@@ -304,7 +304,7 @@ class Store:
     def _put_fresh(self, files: Iterable[Found], link: bool, chunked: bool) -> dict[str, Hashed]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
         files = list(files)
-        done = link_many(self.blobs, files) if link and not chunked else {}
+        done = {} if chunked else take_many(self.blobs, files, link=link)
         batch: dict[str, bytes] = {}
         held = 0
         writing: Future[None] | None = None

@@ -54,7 +54,7 @@ def sync_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _sync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -62,14 +62,14 @@ def sync_all(folder: Path) -> None:
 def write_group(folder: Path, items: Sequence[tuple[str, bytes]]) -> list[str]:
     """Give each path its bytes, durably; paths that have other bytes already are returned, and left alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _staging(folder) as (staging, descriptor), ThreadPoolExecutor(_THREADS) as pool:
+    with staging(folder) as (made, descriptor), ThreadPoolExecutor(_THREADS) as pool:
         slices = [items[start::_THREADS] for start in range(_THREADS)]
-        written = list(pool.map(partial(_write_slice, staging), range(_THREADS), slices))
-        _sync(descriptor)
+        written = list(pool.map(partial(_write_slice, made), range(_THREADS), slices))
+        sync(descriptor)
         for parent in {path.rpartition("/")[0] for staged, _ in written for _, path, _ in staged}:
             os.makedirs(parent, exist_ok=True)
         named = list(pool.map(_name_slice, [staged for staged, _ in written]))
-        _sync(descriptor)
+        sync(descriptor)
     return [path for _, differing in written for path in differing] + [path for paths in named for path in paths]
 
 
@@ -105,16 +105,16 @@ def _name_slice(staged: Sequence[tuple[str, str, bytes]]) -> list[str]:
 
 
 @contextmanager
-def _staging(folder: Path) -> Iterator[tuple[str, int]]:
+def staging(folder: Path) -> Iterator[tuple[str, int]]:
     """A temporary folder, held by a lock so that whoever clears leftovers sees that it is in use."""
-    staging = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
-    staging.mkdir()
-    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    made = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+    made.mkdir()
+    descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield str(staging), descriptor
+        yield str(made), descriptor
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
         os.close(descriptor)
 
 
@@ -157,7 +157,8 @@ def _write(path: str, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _sync(descriptor: int) -> None:
+def sync(descriptor: int) -> None:
+    """Make everything durable that was written to the file system of an open folder."""
     if _syncfs is None:
         raise OSError(errno.ENOSYS, "the file system cannot be synced as a whole")
     if _syncfs(descriptor) != 0:

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ledger import MemoryStorage, PosixStorage, Store, Tampered, hashing, linking, manyfiles
+from ledger import (
+    MemoryStorage,
+    PosixStorage,
+    Refused,
+    StorageFailed,
+    Store,
+    Tampered,
+    hashing,
+    intake,
+    manyfiles,
+    open_storage,
+)
 from ledger import checkout as checkouts
 from ledger.parts import HEADER
 
@@ -14,7 +25,7 @@ from ledger.parts import HEADER
 @pytest.fixture(autouse=True)
 def for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manyfiles, "WORTH", 10)
-    for module in (hashing, linking, checkouts):
+    for module in (hashing, intake, checkouts):
         monkeypatch.setattr(module, "threads", lambda: 2)
     monkeypatch.setattr(checkouts, "_MANY", 10)
 
@@ -57,10 +68,99 @@ def test_a_linked_folder_is_shared_and_has_the_same_digest(store: Store, folder:
     assert os.access(folder / "run", os.X_OK)
 
 
-def test_a_checkout_links_every_file(store: Store, folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """What processes were asked for: verb, records, and how many of them they did."""
+    seen: list[tuple[str, int, int]] = []
+    work = manyfiles.work
+
+    def noted(verb: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int) -> list[str]:
+        answers = work(verb, common, records, processes)
+        seen.append((verb, len(records), len(records) - answers.count(manyfiles.NOT_DONE)))
+        return answers
+
+    monkeypatch.setattr(manyfiles, "work", noted)
+    return seen
+
+
+def test_a_copied_folder_is_taken_by_processes(store: Store, folder: Path, asked: list[tuple[str, int, int]]) -> None:
+    expected = Store(MemoryStorage()).put_tree(folder)
+    assert store.put_tree(folder) == expected
+    # All but the large one; the text of a large blob is refused. Those with the same bytes are both copied.
+    assert asked == [("copy-in", 54, 53), ("name", 53, 53)]
+    assert store.verify(expected.digest) == [] == list(store.verify_all())
+    for entry in store.manifest(expected.digest):
+        blob = store.blobs.local(entry.digest)
+        assert blob is not None
+        assert not os.path.samefile(blob, folder / entry.path)
+        assert not os.stat(blob).st_mode & 0o222
+    assert Store(store.storage).put_tree(folder) == expected
+    assert asked[2:] == [("copy-in", 54, 53), ("name", 0, 0)]
+    assert [path.name for path in (store.storage.local_path("store/x") or folder).parent.iterdir()
+            if path.name.startswith(".tmp-")] == []
+
+
+def test_a_blob_that_rotted_is_put_again(store: Store, folder: Path) -> None:
     tree = store.put_tree(folder).digest
-    done = store.checkout(tree, tmp_path / "out")
+    entry = next(entry for entry in store.manifest(tree) if "name 33" in entry.path)
+    blob = Path(store.blobs.local(entry.digest) or "")
+    os.chmod(blob, 0o644)
+    blob.write_bytes(b"another" * 40)
+    assert store.verify(tree) != []
+    assert Store(store.storage).put_tree(folder).digest == tree
+    assert store.verify(tree) == []
+
+
+@pytest.mark.parametrize("verb", ["copy-in", "name", "link-in"])
+def test_a_put_that_stops_midway_shows_nothing_in_part(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    work = manyfiles.work
+
+    def stopped(asked: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int) -> list[str]:
+        done = work(asked, common, records[: len(records) // 2] if asked == verb else records, processes)
+        if asked == verb:
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manyfiles, "work", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            store.put_tree(folder, link=verb == "link-in")
+    assert list(store.verify_all()) == []
+    assert [path for path in (folder.parent / "root" / "store").iterdir() if path.name.startswith(".tmp-")] == []
+    assert store.put_tree(folder) == Store(MemoryStorage()).put_tree(folder)
+    assert list(store.verify_all()) == []
+
+
+def test_a_disk_that_is_full_is_said_once(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(intake.group, "sync", full)
+    with pytest.raises(StorageFailed, match="No space left"):
+        store.put_tree(folder)
+    assert list(store.digests()) == []
+
+
+def test_a_store_for_reading_takes_nothing(store: Store, folder: Path) -> None:
+    store.put_bytes(b"one")
+    with pytest.raises(Refused, match="reading only"):
+        Store(open_storage(folder.parent / "root", readonly=True)).put_tree(folder)
+
+
+@pytest.mark.parametrize("how", ["auto", "copy"])
+def test_a_checkout_places_every_file(
+    store: Store, folder: Path, tmp_path: Path, asked: list[tuple[str, int, int]], how: checkouts.How
+) -> None:
+    tree = store.put_tree(folder).digest
+    asked.clear()
+    done = store.checkout(tree, tmp_path / "out", how=how)
     assert done.files == len(store.manifest(tree)) == done.reflinked + done.hardlinked + done.copied
+    if how == "copy":
+        assert [verb for verb, _, _ in asked] == ["copy-out"]
+        assert all(os.stat(tmp_path / "out" / e.path).st_mode & 0o777 == (0o755 if e.executable else 0o644)
+                   for e in store.manifest(tree))
     assert store.checkout(tree, tmp_path / "out").unchanged
     for path in folder.rglob("*"):
         if path.is_file():
@@ -98,8 +198,8 @@ def which(path: Path) -> str:
 
 
 def take(tmp_path: Path, seen: str) -> str:
-    common = (f"{tmp_path}/blobs/", HEADER.decode().strip())
-    (answer,) = manyfiles.work("take", common, [(str(tmp_path / "file"), seen)], 1)
+    common = (f"{tmp_path}/blobs/", HEADER.decode().strip(), "")
+    (answer,) = manyfiles.work("link-in", common, [(str(tmp_path / "file"), seen)], 1)
     return answer
 
 

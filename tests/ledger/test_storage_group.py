@@ -40,13 +40,13 @@ def test_names_are_checked_and_reading_stays_reading(tmp_path: Path) -> None:
 
 def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    real = group._sync
+    real = group.sync
 
     def looking(descriptor: int) -> None:
         seen.append(sum(1 for path in (tmp_path / "area").glob("[0-9]/*")))
         real(descriptor)
 
-    monkeypatch.setattr(group, "_sync", looking)
+    monkeypatch.setattr(group, "sync", looking)
     PosixStorage(tmp_path).ensure_many(ITEMS)
     assert seen == [0, len(ITEMS)]
 
@@ -55,7 +55,7 @@ def test_a_failed_sync_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fails(descriptor: int) -> None:
         raise OSError(5, os.strerror(5))
 
-    monkeypatch.setattr(group, "_sync", fails)
+    monkeypatch.setattr(group, "sync", fails)
     with pytest.raises(StorageFailed, match="Input/output"):
         PosixStorage(tmp_path).ensure_many(ITEMS)
     assert not list((tmp_path / "area").glob("[0-9]/*"))

@@ -279,7 +279,7 @@ steps = [Step("report/x", tell, {}, {"counts": counts})]
 
 
 def ours_on(project: Project) -> list[str]:
-    """What runs on the cluster for somebody: workers that are not idle, apart from a node's own agents and what Ray Train leaves."""
+    """What runs on the cluster for somebody: workers that are not idle, apart from a node's agents and what Ray Train leaves."""
     return [line for line in processes(project, "ray::").values()
             if not line.startswith(("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::TrainStateActor",
                                     "ray::_AutoscalingCoordinatorActor"))]

@@ -42,6 +42,7 @@ from levanter.models.lm_model import LmExample
 from marin.errors import UsageError
 from marin.recipe import Recipe
 from marin.training import fingerprint
+from marin.training.compilation import give_back_memory
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.products import foreign_products
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
@@ -275,6 +276,7 @@ class TrainStep:
             coming["select"], _ = compiled(over(select, in_specs=(each, each, same), out_specs=each), *batch, index)
             (self._gradient, self._update, self._exchange, self._gather, self._add, self._square, self._total, self._prints,
              self._select) = (program.result() for program in coming.values())
+        give_back_memory()
 
     def place(self, state: TrainState) -> SlicedState:
         """``state`` on the mesh."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -83,6 +84,36 @@ def copy_synced(path: Path, target: Path) -> None:
     shutil.copyfile(path, target)
     with open(target, "rb") as stream:
         os.fsync(stream.fileno())
+
+
+def plain_processes(tree: Path, target: Path, *, link: bool, processes: int = 2) -> None:
+    """The file system's limit for a put: each file read, hashed, and linked or written under its hash; nothing is synced, renamed
+    or listed."""
+    folders = sorted(tree.iterdir())
+    for byte in range(256):
+        (target / f"{byte:02x}").mkdir(parents=True)
+
+    def work(part: int) -> None:
+        for folder in folders[part::processes]:
+            for entry in os.scandir(folder):
+                descriptor = os.open(entry.path, os.O_RDONLY)
+                data = os.read(descriptor, 4096)
+                os.close(descriptor)
+                digest = hashlib.sha256(data).hexdigest()
+                name = f"{target}/{digest[:2]}/{digest[2:]}"
+                if link:
+                    os.link(entry.path, name)
+                    continue
+                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+                os.write(descriptor, data)
+                os.close(descriptor)
+
+    context = multiprocessing.get_context("fork")
+    running = [context.Process(target=work, args=(part,)) for part in range(processes)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
 
 
 class Dvc:
@@ -162,6 +193,10 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
     settle()
     linked = timed(lambda: Store(open_storage(base / "tree-link")).put_tree(base / "tree-shared", link=True))
     settle()
+    links = timed(lambda: plain_processes(base / "tree", base / "plain-links", link=True))
+    settle()
+    copies = timed(lambda: plain_processes(base / "tree", base / "plain-copies", link=False))
+    settle()
     out = timed(lambda: store.checkout(digest, base / "tree-out"))
     again = timed(lambda: store.checkout(digest, base / "tree-out"))
     settle()
@@ -170,6 +205,8 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
     figures = [
         Figure(f"put of {count} files of 1 KB", put, f"{count / put:.0f} files/s"),
         Figure("put of them, linked", linked, f"{count / linked:.0f} files/s"),
+        Figure("hashed and copied by two plain processes", copies, f"{copies / put:.2f} of the put"),
+        Figure("hashed and linked by two plain processes", links, f"{links / linked:.2f} of the put"),
         Figure("checkout, hard links or reflinks", out, f"{count / out:.0f} files/s"),
         Figure("checkout again, nothing to do", again),
         Figure("checkout, copies", copied, f"{count / copied:.0f} files/s"),

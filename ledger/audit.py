@@ -13,7 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -245,15 +245,8 @@ class _Ids:
             self._file.close()
 
     def add(self, hashes: bytes) -> None:
-        try:
+        with _room():
             self._file.write(hashes)
-        except OSError as error:
-            raise StorageFailed(
-                "no room for what an audit remembers",
-                where=tempfile.gettempdir(),
-                found=str(error.strerror),
-                cure="free some space, or set TMPDIR",
-            ) from error
 
     def suspects(self) -> list[int]:
         """The entries whose hash another one has too."""
@@ -266,6 +259,8 @@ class _Ids:
                 yield at, numpy.frombuffer(data, dtype="<u8")
                 at += len(data) // _ID_BYTES
 
+        with _room():
+            self._file.flush()
         count = self._file.tell() // _ID_BYTES
         bits = max(0, (count - 1) // _IDS_AT_ONCE).bit_length()  # hashes are compared with those that begin with the same bits
         found: list[int] = []
@@ -276,6 +271,19 @@ class _Ids:
             if len(repeated):
                 found += [at + int(i) for at, block in blocks() for i in numpy.flatnonzero(numpy.isin(block, repeated))]
         return sorted(found)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailed(
+            "no room for what an audit remembers",
+            where=tempfile.gettempdir(),
+            found=str(error.strerror),
+            cure="free some space, or set TMPDIR",
+        ) from error
 
 
 def _id_hash(id: str) -> bytes:

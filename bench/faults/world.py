@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import jax
+
 from bench.faults.params import EXECUTION, recipe
 from ledger import Draft, Log, StateManifest, Store
 from marin.executor import run_stage
@@ -114,7 +116,9 @@ class World:
         return Verification(open_root(root.location), self.run, execution=EXECUTION).report()
 
     def discard(self, root: Root) -> None:
-        """Remove a copy."""
+        """Remove a copy, and what was compiled for it: jax keeps that, and after a hundred verifications in one process the
+        system allows it no further mapping of memory (vm.max_map_count)."""
+        jax.clear_caches()
         for path in [root.local, *root.local.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o700)

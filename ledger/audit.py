@@ -2,7 +2,7 @@
 
 Looking into a bundle needs nothing but its bytes, so several processes can do it; what they send back is small: leaf
 hashes, eight bytes of a hash for each id, the numbers of a stream from where to where. Whoever puts it together
-keeps eight bytes an event, so that an audit's memory hardly grows with the log.
+keeps the hashes in a file, so that this part of an audit takes memory for streams and artifacts, and not for events.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from typing import BinaryIO, Final
 from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.hashing import Hashed, hash_bytes, hash_file, hash_stream
 from ledger.manifest import PART_SIZE
+from ledger.packfile import Packfiles, Slice
 from ledger.packing import (
     MAX_DEPTH,
     Chunks,
@@ -41,10 +42,20 @@ from ledger.packing import (
 )
 from ledger.parts import PartHashes, small_digest
 from ledger.partstream import PartStream
+from ledger.quarantine import Quarantine
 from ledger.reflink import clone
 from ledger.staging import changed, explained, held, state_of, try_link
 from ledger.storage.port import TEMPORARY, Storage
-from ledger.storelayout import BLOBS, PACKED, QUARANTINE, STORE, blob_name, packed_name, parts_name
+from ledger.storelayout import (
+    BLOBS,
+    PACKED,
+    PACKFILES,
+    STORE,
+    blob_name,
+    packed_name,
+    packfile_name,
+    parts_name,
+)
 
 READ_ONLY: Final = 0o444
 RENEW_SECONDS: Final = 60.0
@@ -61,8 +72,8 @@ class Blobs:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._aside: dict[str, str] = {}
-        self._listed_at = -RENEW_SECONDS - 1
+        self.packfiles = Packfiles(storage)
+        self._quarantine = Quarantine(storage)
         here = storage.local_path(STORE + "x")
         # On a local disk; names of the store are made from digests, so they are safe to append to a path as they are.
         self.folder = self._base = None if here is None else f"{here.parent.parent}{os.sep}"
@@ -156,14 +167,25 @@ class Blobs:
         self._adopt(blob_name(hashed.digest), file, link)
         self._record_parts(hashed)
 
+    def take_packfiles(self, folder: Path) -> None:
+        """Keep the finished packfiles in a folder of this file system, which have their names there; see `ledger.fileworker`."""
+        names = sorted(name for name in os.listdir(folder) if len(name) == len("0" * 64))
+        for name in names:
+            self._adopt(packfile_name(f"sha256:{name}"), folder / name, link=True)
+        if names:
+            self.packfiles.publish()
+
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""
-        return self.touch(blob_name(digest)) or self.touch(packed_name(digest))
+        place = None if self._is_there(blob_name(digest)) else self.packfiles.find(digest)
+        if place is not None and self.touch(place.packfile):
+            return True
+        return self.touch(blob_name(digest)) or self._restored(digest) or self.touch(packed_name(digest))
 
     def touch(self, name: str) -> bool:
         """Make something in the store young for garbage collection, and read-only; False if it is not there."""
         if self._base is None:
-            return self._storage.exists(name) or self._restore(name)
+            return self._storage.exists(name) or self._quarantine.restore(name)
         path = self._base + name
         try:
             status = os.stat(path)
@@ -172,7 +194,7 @@ class Blobs:
             if abs(time.time() - status.st_mtime) > RENEW_SECONDS:
                 os.utime(path)
         except FileNotFoundError:
-            return self._restore(name)
+            return self._quarantine.restore(name)
         except PermissionError:
             _log.warning("%s belongs to another user: its mode and its age stay", name)
         return True
@@ -181,7 +203,14 @@ class Blobs:
 
     def has(self, digest: str) -> bool:
         """Whether a blob is there. No evidence about its bytes."""
-        return self.has_name(blob_name(digest)) or self.has_name(packed_name(digest))
+        name = blob_name(digest)
+        return (
+            self._is_there(name)
+            or self.packfiles.find(digest) is not None
+            or self._quarantine.restore(name)
+            or self._restored(digest)
+            or self.has_name(packed_name(digest))
+        )
 
     def presence(self) -> Callable[[str], bool]:
         """`has` for many digests in a row: folders are listed once, and only what is not in them is looked for."""
@@ -189,13 +218,21 @@ class Blobs:
         if base is None:
             return self.has
         listed: dict[str, frozenset[str]] = {}
+        packed: list[frozenset[bytes]] = []
 
         def present(digest: str) -> bool:
+            raw = bytes.fromhex(digest[7:])
+            if any(raw in members for members in packed):
+                return True
             folder = digest[7:9]
             names = listed.get(folder)
             if names is None:
                 names = listed[folder] = _names_in(f"{base}{BLOBS}{folder}")
-            return digest[9:] in names or self.has(digest)
+            if digest[9:] in names:
+                return True
+            held = self.packfiles.holding([raw])
+            packed.extend(index.digests() for index in held)
+            return bool(held) or self.has(digest)
 
         return present
 
@@ -207,11 +244,13 @@ class Blobs:
 
     def has_name(self, name: str) -> bool:
         """As `has`, for anything in the store."""
-        there = self._storage.exists(name) if self._base is None else os.path.isfile(self._base + name)
-        return there or self._restore(name)
+        return self._is_there(name) or self._quarantine.restore(name)
 
     def size(self, digest: str) -> int:
-        """How long a blob is, by its file or by its record."""
+        """How long a blob is, by its file, its packfile or its record."""
+        place = self._slice(digest)
+        if place is not None:
+            return place.size
         try:
             return self._found(blob_name(digest), digest, self._storage.size)
         except NotFound:
@@ -239,6 +278,8 @@ class Blobs:
 
     def read(self, digest: str) -> bytes:
         """All bytes of a blob, verified."""
+        if self._slice(digest) is not None:
+            return self._sliced(digest)
         try:
             data = self.fetch(blob_name(digest), digest)
         except NotFound:
@@ -251,6 +292,11 @@ class Blobs:
 
     def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
+        if self._slice(digest) is not None:
+            data = self._sliced(digest, sure=False)
+            if sink is not None:
+                sink(memoryview(data))
+            return hash_bytes(data, plain=self._plain(digest)).under(digest)
         with self.stream(digest) as stream:
             if sink is None and isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO):
                 return self.hash_as(digest, stream)
@@ -268,6 +314,8 @@ class Blobs:
 
     def stream(self, digest: str, depth: int = MAX_DEPTH + 1) -> BinaryIO:
         """The bytes of a blob, packed or not, forwards only and not verified."""
+        if self._slice(digest) is not None:
+            return io.BytesIO(self._sliced(digest, sure=False))
         try:
             return self._whole(digest)
         except NotFound:
@@ -281,6 +329,8 @@ class Blobs:
             )
 
         def read(chunk: str) -> bytes:
+            if self._slice(chunk) is not None:
+                return self._sliced(chunk)
             with self._whole(chunk) as stream:
                 data = stream.read()
             if small_digest(data) != chunk:
@@ -354,19 +404,26 @@ class Blobs:
         name = blob_name(digest)
         if self._base is None:
             return None
+        if self._slice(digest) is not None:
+            return None
         if not self.has_name(name):
             self._packed_or_missing(digest)
             return None
         return self._base + name
 
     def names(self) -> Iterator[str]:
-        """Every name in the areas of blobs and of packed blobs."""
+        """Every name in the areas of blobs, of packed blobs and of packfiles."""
         yield from self._storage.list(BLOBS)
         yield from self._storage.list(PACKED)
+        yield from self._storage.list(PACKFILES)
 
     def tampered(self, digest: str, found: Hashed) -> Tampered:
         """The error for a blob that hashes to something else; names the parts that differ where they are known."""
         where = f"{self._storage.describe()}: {blob_name(digest)}"
+        place = self._slice(digest)
+        if place is not None:
+            last = place.start + place.size - 1
+            where = f"{self._storage.describe()}: {place.packfile}, bytes {place.start} to {last}"
         try:
             recorded = self.parts(digest)
         except LedgerError:
@@ -398,6 +455,39 @@ class Blobs:
                 where=self._storage.describe(),
                 cure="open it for writing",
             )
+
+    def _is_there(self, name: str) -> bool:
+        return self._storage.exists(name) if self._base is None else os.path.isfile(self._base + name)
+
+    def _slice(self, digest: str) -> Slice | None:
+        """Where a blob lies that is in a packfile and not whole."""
+        place = self.packfiles.find(digest)
+        if place is None and self._restored(digest):
+            place = self.packfiles.find(digest)
+        return None if place is None or self._is_there(blob_name(digest)) else place
+
+    def _sliced(self, digest: str, *, sure: bool = True) -> bytes:
+        """The bytes of a blob in a packfile: of several that have it, of one where they are its bytes.
+
+        Raises:
+            Tampered: there is none, unless the caller is not sure and hashes what is given.
+        """
+        data = b""
+        for place in self.packfiles.places(digest):
+            data = self.packfiles.read(place)
+            if small_digest(data) == digest:
+                return data
+        if sure:
+            raise self.tampered(digest, hash_bytes(data))
+        return data
+
+    def _restored(self, digest: str) -> bool:
+        """Bring back a packfile that has this blob, if garbage collection set it aside and the blob is nowhere else."""
+        name = self.packfiles.aside(digest, self._quarantine.packfiles())
+        if name is None or self._is_there(blob_name(digest)) or not self._quarantine.restore(name):
+            return False
+        self.packfiles.publish()
+        return True
 
     def _whole(self, digest: str) -> BinaryIO:
         return self._found(blob_name(digest), digest, self._storage.open)
@@ -506,48 +596,11 @@ class Blobs:
             self._warn_replaced(name)
             self._storage.replace(name, hashed.parts.encode())
 
-    def _restore(self, name: str) -> bool:
-        """Bring back what garbage collection set aside under this name."""
-        quarantine = self._storage.local_path(QUARANTINE.rstrip("/"))
-        target = self._storage.local_path(name)
-        if not self._storage.writable:
-            return False
-        if quarantine is None or target is None:
-            return self._restore_remote(name)
-        if not quarantine.is_dir():
-            return False
-        for batch in sorted(quarantine.iterdir(), reverse=True):
-            aside = batch / name.removeprefix(STORE)
-            with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.link(aside, target)
-                os.unlink(aside)
-                os.utime(target)
-                _log.info("%s was in quarantine and is back", name)
-                return True
-        return self._storage.exists(name)
-
-    def _restore_remote(self, name: str) -> bool:
-        """As `_restore`, in a bucket, whose quarantine is listed once a minute."""
-        if time.monotonic() - self._listed_at > RENEW_SECONDS:
-            aside = sorted(self._storage.list(QUARANTINE))  # of several batches the newest stays
-            self._aside = {STORE + old.removeprefix(QUARANTINE).partition("/")[2]: old for old in aside}
-            self._listed_at = time.monotonic()
-        old = self._aside.pop(name, None)
-        if old is None:
-            return False
-        try:
-            self._storage.rename(old, name)
-        except NotFound:
-            return self._storage.exists(name)
-        _log.info("%s was in quarantine and is back", name)
-        return True
-
     def _found[T](self, name: str, digest: str, get: Callable[[str], T]) -> T:
         try:
             return get(name)
         except NotFound:
-            if self._restore(name):
+            if self._quarantine.restore(name):
                 return get(name)
         raise self._missing(digest)
 
@@ -593,5 +646,5 @@ class Blobs:
 def _names_in(folder: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return frozenset()

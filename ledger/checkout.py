@@ -22,7 +22,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from ledger import manyfiles
 from ledger.blobs import READ_ONLY, Blobs
 from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
 from ledger.hashing import Hashed, hash_bytes, threads
-from ledger.manifest import Manifest, ManifestEntry
+from ledger.manifest import Manifest, ManifestEntry, plain_files
 from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
@@ -47,6 +47,8 @@ _EXECUTABLE: Final = 0o755
 _SMALL: Final = 1024 * 1024
 _MANY: Final = 64
 """Files of a tree from which on several threads place them."""
+_SAMPLE: Final = 256
+"""Of so many files of a tree it is asked which packfiles they are in."""
 _NO_LINK: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 )
@@ -80,10 +82,11 @@ def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: b
 
 
 def tree(
-    blobs: Blobs, manifest: Manifest, dest: Path, *, how: How = "auto", replace: bool = False
+    blobs: Blobs, text: bytes, dest: Path, *, where: str, how: How = "auto", replace: bool = False
 ) -> CheckedOut:
-    """Make `dest` a folder with exactly the files of a manifest."""
+    """Make `dest` a folder with exactly the files of a manifest, given as its bytes."""
     if os.path.lexists(dest):
+        manifest = Manifest.parse(text, where=where)
         if _is_tree(blobs, dest, manifest):
             return CheckedOut(files=len(manifest), unchanged=True)
         if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
@@ -91,15 +94,25 @@ def tree(
     placer = _Placer(blobs, how)
     with _beside(dest) as temporary, _explained(dest):
         temporary.mkdir()
-        for folder in sorted({entry.path.rpartition("/")[0] for entry in manifest}):
-            os.makedirs(temporary / folder, exist_ok=True)
-        _place_all(placer, manifest.entries, str(temporary))
+        base = str(temporary)
+        with placer.many(plain_files(text), base) as placed:
+            left = placed(Manifest.parse(text, where=where).entries)
+        _make_folders(base, (entry.path for entry in left))
+        small = [(e.digest[7:], e.path) for e in left if e.size <= manyfiles.MOST_BYTES and not e.executable]
+        with placer.many(small, base) as placed:
+            left = placed(left)
+        _place_all(placer, left, base)
         _publish(temporary, dest)
     return placer.report()
 
 
+def _make_folders(base: str, paths: Iterable[str]) -> None:
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        os.makedirs(f"{base}/{folder}", exist_ok=True)
+
+
 def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> None:
-    """Place the files of a tree, in several threads: most of the work is the system's."""
+    """Place files of a tree, in several threads: most of the work is the system's."""
 
     def work(start: int, end: int) -> _Placer:
         mine = placer.another()
@@ -113,7 +126,6 @@ def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> 
     # The first finds out what the file system can.
     first, entries = entries[0], entries[1:]
     placer.place(first.digest, f"{base}/{first.path}", executable=first.executable, size=first.size)
-    entries = placer.placed_elsewhere(entries, base)
     # Neighbours in a folder go to one thread, so that they do not wait for each other.
     bounds = [len(entries) * number // threads() for number in range(threads() + 1)]
     with ThreadPoolExecutor(threads()) as pool:
@@ -145,26 +157,45 @@ class _Placer:
         counts = self._counts
         return CheckedOut(sum(counts.values()), counts["reflinked"], counts["hardlinked"], counts["copied"])
 
-    def placed_elsewhere(self, entries: Sequence[ManifestEntry], base: str) -> Sequence[ManifestEntry]:
-        """Let processes place many small files, and give back those that are still to be placed."""
+    @contextmanager
+    def many(
+        self, files: Sequence[tuple[str, str]], base: str
+    ) -> Iterator[Callable[[Sequence[ManifestEntry]], Sequence[ManifestEntry]]]:
+        """Let processes place many small files, by digest and path, while the manifest is parsed.
+
+        Given entries, what is given waits for them and says which are still to be placed.
+        """
         folder = self._blobs.folder
-        if self._reflinks or folder is None or threads() < 2:
-            return entries
-        verb, counted = ("link-out", "hardlinked") if self._links else ("copy-out", "copied")
-        small = [entry for entry in entries if entry.size <= manyfiles.MOST_BYTES and not entry.executable]
-        if len(small) < manyfiles.WORTH:
-            return entries
-        records = [(entry.digest[7:], entry.path) for entry in small]
-        answers = manyfiles.work(verb, (folder + BLOBS, base), records, threads())
-        refused = {entry.path for entry, answer in zip(small, answers, strict=True) if answer != "+"}
-        self._counts[counted] += len(small) - len(refused)
-        for path in refused:
-            with suppress(FileNotFoundError):
-                os.unlink(f"{base}/{path}")
-        if len(small) == len(entries) and not refused:
-            return ()
-        done = {entry.path for entry in small} - refused
-        return [entry for entry in entries if entry.path not in done]
+        if folder is None or threads() < 2 or len(files) < manyfiles.WORTH:
+            yield lambda entries: entries
+            return
+        _make_folders(base, (path for _, path in files))
+        first = files[0]  # finds out what the file system can
+        self.place(f"sha256:{first[0]}", f"{base}/{first[1]}", executable=False)
+        some = files[:: max(1, len(files) // _SAMPLE)]  # a packfile that is missed costs time and nothing else
+        packfiles = self._blobs.packfiles.holding(bytes.fromhex(digest) for digest, _ in some)
+        verb = "slice-out" if self._reflinks else "link-out" if self._links else "copy-out"
+        common = (folder + BLOBS, base, *map(self._blobs.packfiles.path, packfiles))
+        records = files[1:] if packfiles or not self._reflinks else []
+        with manyfiles.begun(verb, common, records, threads()) as finish:
+
+            def placed(entries: Sequence[ManifestEntry]) -> Sequence[ManifestEntry]:
+                answers = finish()
+                self._counts["copied"] += answers.count("copied")
+                self._counts["hardlinked"] += answers.count("linked")
+                done, lost = {first[1]: first[0]}, []
+                for (name, target), answer in zip(records, answers, strict=True):
+                    if answer == manyfiles.NOT_DONE:
+                        lost.append(target)
+                    else:
+                        done[target] = name
+                left = [e for e in entries if e.executable or done.pop(e.path, "") != e.digest[7:]]
+                for target in (*lost, *done):
+                    with suppress(FileNotFoundError):
+                        os.unlink(f"{base}/{target}")
+                return left
+
+            yield placed
 
     def place(self, digest: str, target: str, *, executable: bool, size: int | None = None) -> None:
         blob = self._blobs.local(digest)

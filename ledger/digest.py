@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed
 
 _FORM = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_FORMS = re.compile(r"(?:sha256:[0-9a-f]{64}(?:\n|\Z))+")
 
 
 def digest_bytes(data: bytes) -> str:
@@ -27,6 +29,13 @@ def check_digest(text: str) -> None:
         raise Malformed(
             "not a digest", where=repr(text[:100]), expected="sha256: and 64 lower-case hexadecimal digits"
         )
+
+
+def check_digests(texts: Sequence[str]) -> None:
+    """`check_digest` for each of many, with one look at all of them."""
+    if texts and not _FORMS.fullmatch("\n".join(texts)):
+        for text in texts:
+            check_digest(text)
 
 
 def parse_digest(text: str) -> bytes:

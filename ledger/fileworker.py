@@ -6,102 +6,259 @@ Run as a program, with little to import, so that it begins in a hundredth of a s
 
 A record is fields between NULs, ended by NUL and newline; the first one is for all that follow.
 
-    link-out    blobs, folder; then digest, path            link the blob to that place of the folder, and hash what is there
-                                                            under the new name: "+" if it is the blob
-    copy-out    blobs, folder; then digest, path            as above, a file of its own
-    link-in     blobs, header, staging; then path, which    hash the file and give it the name of its digest, read-only, if it
-                                                            is still `which` after that and does not begin with the header: its
-                                                            digest
-    copy-in     blobs, header, staging; then path, which    as above, but the bytes go to a new file in `staging`: the digest and
-                                                            that file's name; the digest alone if the blob is there already
-    name        blobs, staging; then digest, name           give a file in `staging` the name of its digest: "+"
+    link-out    blobs, folder, packfiles; then digest, path     link the blob to that place of the folder, and hash what is there
+                                                                under the new name: "linked"; or write it there from one of the
+                                                                packfiles: "copied"
+    copy-out    blobs, folder, packfiles; then digest, path     write the blob to that place, whatever it lies in: "copied"
+    slice-out   blobs, folder, packfiles; then digest, path     as copy-out, for blobs in packfiles only
+    link-in     blobs, header; then path, which                 hash the file and give it the name of its digest, read-only, if it
+                                                                is still `which` after that and does not begin with the header:
+                                                                its digest
+    pack-in     folder, header, packfiles; then path, which     as above, but the bytes go to new packfiles in `folder`, under
+                                                                their names and synced: the digest; and the number of the
+                                                                packfile, from 0, if one of those given has these bytes already
 
-Where something is not plain, for whatever reason, the answer is "-" and the caller does the work itself.
+Where something is not plain, for whatever reason, the answer is "-" and the caller does the work itself. The form of a packfile
+is told by `ledger.packfile`, and is written and read here, for this program imports nothing of the package.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import mmap
 import os
+import struct
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than all else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 MOST_BYTES = 1024 * 1024
+MOST_PACKED = 16 * 1024
+"""Files up to this size go into packfiles: their names cost more than their bytes."""
+PACKFILE_BYTES = 64 * 1024 * 1024
+"""A packfile that has become this large is closed, and the next one begun."""
+MAGIC = b"marin.packfile/1"
+ENTRY = struct.Struct(">32sQI")
+TAIL = struct.Struct(">Q16s")
+_WRITE_BYTES = 4 * 1024 * 1024
 _YOUNG_SECONDS = 60.0
 _NOT_DONE = "-"
 _CUT = os.umask(0o77)
 os.umask(_CUT)
 
 
-def link_out(records: Iterable[list[str]], blobs: str, folder: str) -> Iterator[str]:
-    """Link blobs to their places."""
-    for digest, path in records:
-        answer, target = _NOT_DONE, f"{folder}/{path}"
-        try:
-            os.link(f"{blobs}{digest[:2]}/{digest[2:]}", target)
-            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+def index_of(read: Callable[[int, int], bytes], size: int) -> bytes:
+    """The index of a packfile of this size, tail and all, by a function that reads from an offset; ValueError if it has none."""
+    tail = read(size - TAIL.size, TAIL.size) if size >= len(MAGIC) + TAIL.size else b""
+    if len(tail) != TAIL.size or not tail.endswith(MAGIC):
+        raise ValueError("no tail of a packfile")
+    length = TAIL.unpack(tail)[0] * ENTRY.size
+    start = size - TAIL.size - length
+    if start < len(MAGIC):
+        raise ValueError("an index that is longer than the file")
+    index = read(start, length)
+    if len(index) != length:
+        raise ValueError("an index that ends early")
+    return index + tail
+
+
+class PackWriter:
+    """Writes one packfile under a private name; `finish` syncs it and renames it, in its folder, to the hash of its index."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._path = f"{folder}/{os.getpid()}-{os.urandom(8).hex()}"
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+        self._pending = bytearray(MAGIC)
+        self._entries: dict[bytes, tuple[int, int]] = {}
+        self.size = len(MAGIC)
+
+    def add(self, digest: bytes, data: bytes) -> None:
+        """Append the bytes of this sha256, once."""
+        if digest in self._entries:
+            return
+        self._entries[digest] = (self.size, len(data))
+        self._pending += data
+        self.size += len(data)
+        if len(self._pending) >= _WRITE_BYTES:
+            self._flush()
+
+    def finish(self) -> str:
+        """The name of the packfile, which has all its bytes on the disk."""
+        index = b"".join([ENTRY.pack(digest, *place) for digest, place in sorted(self._entries.items())])
+        index += TAIL.pack(len(self._entries), MAGIC)
+        self._pending += index
+        self._flush()
+        os.fchmod(self._descriptor, 0o444)
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+        name = hashlib.sha256(index).hexdigest()
+        os.rename(self._path, f"{self._folder}/{name}")
+        return name
+
+    def _flush(self) -> None:
+        with memoryview(self._pending) as view:
+            done = 0
+            while done < len(view):
+                done += os.write(self._descriptor, view[done:])
+        self._pending.clear()
+
+
+class Slices:
+    """Blobs that lie in some packfiles, read and hashed."""
+
+    def __init__(self, packfiles: Iterable[str]) -> None:
+        self._places: dict[bytes, tuple[mmap.mmap, int, int, int]] = {}
+        for number, path in enumerate(packfiles):
             try:
-                status = os.fstat(descriptor)
-                if status.st_mode & 0o222:
-                    os.fchmod(descriptor, 0o444)
-                data = os.read(descriptor, status.st_size + 1)
-                if len(data) == status.st_size and hashlib.sha256(data).hexdigest() == digest:
-                    answer = "+"
-            finally:
-                os.close(descriptor)
-        except OSError:
-            pass
-        yield answer
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    # One that somebody shortens meanwhile ends this process, and the caller does its work.
+                    packfile = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+                finally:
+                    os.close(descriptor)
+                index = index_of(partial(_part_of, packfile), len(packfile))
+            except (OSError, ValueError):
+                continue  # the caller sees that there is nothing in it
+            for digest, start, size in ENTRY.iter_unpack(index[: -TAIL.size]):
+                self._places[digest] = (packfile, start, start + size, number)
+
+    def read(self, digest: bytes) -> tuple[bytes, int] | None:
+        """The bytes of a blob and the number of its packfile; None if it is in none, or if they are others."""
+        place = self._places.get(digest)
+        if place is None:
+            return None
+        packfile, start, end, number = place
+        data = packfile[start:end]
+        return (data, number) if hashlib.sha256(data).digest() == digest else None
 
 
-def copy_out(records: Iterable[list[str]], blobs: str, folder: str) -> Iterator[str]:
-    """Copy blobs to their places."""
+def _part_of(packfile: mmap.mmap, start: int, length: int) -> bytes:
+    return packfile[start : start + length]
+
+
+def link_out(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: str) -> Iterator[str]:
+    """Link blobs to their places; what is in a packfile is written there."""
+
+    def whole(digest: str, target: str) -> str:
+        return _linked_out(f"{blobs}{digest[:2]}/{digest[2:]}", digest, target)
+
+    return _placed(records, folder, Slices(packfiles), whole)
+
+
+def copy_out(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: str) -> Iterator[str]:
+    """Write blobs to their places."""
+
+    def whole(digest: str, target: str) -> str:
+        return _copied_out(f"{blobs}{digest[:2]}/{digest[2:]}", digest, target)
+
+    return _placed(records, folder, Slices(packfiles), whole)
+
+
+def slice_out(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: str) -> Iterator[str]:
+    """Write what is in packfiles to its places."""
+    return _placed(records, folder, Slices(packfiles), lambda digest, target: _NOT_DONE)
+
+
+def _placed(
+    records: Iterable[list[str]], folder: str, slices: Slices, whole: Callable[[str, str], str]
+) -> Iterator[str]:
+    os.chdir(folder)  # so that the system need not walk there for each file
     for digest, path in records:
         answer = _NOT_DONE
         try:
-            descriptor = os.open(f"{blobs}{digest[:2]}/{digest[2:]}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                size = os.fstat(descriptor).st_size
-                data = os.read(descriptor, size + 1)
-            finally:
-                os.close(descriptor)
-            if len(data) == size <= MOST_BYTES and hashlib.sha256(data).hexdigest() == digest:
-                _write(f"{folder}/{path}", data, 0o644)
-                answer = "+"
+            found = slices.read(bytes.fromhex(digest))
+            if found is None:
+                answer = whole(digest, path)
+            else:
+                _write(path, found[0], 0o644)
+                answer = "copied"
         except OSError:
             pass
         yield answer
 
 
-def link_in(records: Iterable[list[str]], blobs: str, header: str, staging: str) -> Iterator[str]:
+def _linked_out(blob: str, digest: str, target: str) -> str:
+    os.link(blob, target)
+    descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_mode & 0o222:
+            os.fchmod(descriptor, 0o444)
+        data = os.read(descriptor, status.st_size + 1)
+        good = len(data) == status.st_size and hashlib.sha256(data).hexdigest() == digest
+    finally:
+        os.close(descriptor)
+    return "linked" if good else _NOT_DONE
+
+
+def _copied_out(blob: str, digest: str, target: str) -> str:
+    descriptor = os.open(blob, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, size + 1)
+    finally:
+        os.close(descriptor)
+    if not len(data) == size <= MOST_BYTES or hashlib.sha256(data).hexdigest() != digest:
+        return _NOT_DONE
+    _write(target, data, 0o644)
+    return "copied"
+
+
+def link_in(records: Iterable[list[str]], blobs: str, header: str) -> Iterator[str]:
     """Give files the names of their digests."""
-    return _taken(records, blobs, header.encode(), None)
+
+    def keep(descriptor: int, status: os.stat_result, data: bytes) -> str:
+        if status.st_mode & 0o100:
+            return _NOT_DONE
+        digest = hashlib.sha256(data).hexdigest()
+        _link(descriptor, status, data, f"{blobs}{digest[:2]}/{digest[2:]}")
+        return digest
+
+    return _taken(records, header.encode(), keep)
 
 
-def copy_in(records: Iterable[list[str]], blobs: str, header: str, staging: str) -> Iterator[str]:
-    """Copy files to `staging`."""
-    return _taken(records, blobs, header.encode(), staging)
+def pack_in(records: Iterable[list[str]], folder: str, header: str, *packfiles: str) -> Iterator[str]:
+    """Append files to new packfiles. What is answered holds when all answers are there."""
+    slices = Slices(packfiles)
+    writer: PackWriter | None = None
+    fresh: list[tuple[bytes, bytes]] = []
+
+    def keep(descriptor: int, status: os.stat_result, data: bytes) -> str:
+        hashed = hashlib.sha256(data)
+        digest = hashed.hexdigest()
+        found = slices.read(hashed.digest())
+        if found is not None:
+            return f"{digest} {found[1]}"
+        fresh.append((hashed.digest(), data))
+        return digest
+
+    answers = []
+    for answer in _taken(records, header.encode(), keep):
+        answers.append(answer)
+        while fresh:  # an error here ends the program: what it wrote has no name and no answer
+            writer = writer or PackWriter(folder)
+            writer.add(*fresh.pop())
+        if writer is not None and writer.size >= PACKFILE_BYTES:
+            writer.finish()
+            writer = None
+    if writer is not None:
+        writer.finish()
+    return iter(answers)
 
 
-def name(records: Iterable[list[str]], blobs: str, staging: str) -> Iterator[str]:
-    """Give copies the names of their digests. A blob that has come there meanwhile has the same bytes."""
-    for digest, copy in records:
-        answer, blob = _NOT_DONE, f"{blobs}{digest[:2]}/{digest[2:]}"
-        try:
-            try:
-                os.rename(f"{staging}/{copy}", blob)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(blob), exist_ok=True)
-                os.rename(f"{staging}/{copy}", blob)
-            answer = "+"
-        except OSError:
-            pass
-        yield answer
-
-
-def _taken(records: Iterable[list[str]], blobs: str, header: bytes, staging: str | None) -> Iterator[str]:
-    for number, (path, which) in enumerate(records):
+def _taken(
+    records: Iterable[list[str]],
+    header: bytes,
+    keep: Callable[[int, os.stat_result, bytes], str],
+) -> Iterator[str]:
+    """What `keep` says of each file that is plain: its open descriptor, what the system says of it, and its bytes."""
+    for path, which in records:
         answer = _NOT_DONE
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -113,24 +270,12 @@ def _taken(records: Iterable[list[str]], blobs: str, header: bytes, staging: str
                     and f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}" == which
                     and not data.startswith(header)
                 ):
-                    digest = hashlib.sha256(data).hexdigest()
-                    blob = f"{blobs}{digest[:2]}/{digest[2:]}"
-                    if staging is not None:
-                        answer = digest if _is_there(blob, data) else f"{digest} {_copy(staging, number, data)}"
-                    elif not status.st_mode & 0o100:
-                        _link(descriptor, status, data, blob)
-                        answer = digest
+                    answer = keep(descriptor, status, data)
             finally:
                 os.close(descriptor)
         except OSError:
             pass
         yield answer
-
-
-def _copy(staging: str, number: int, data: bytes) -> str:
-    copy = f"{os.getpid()}-{number}"
-    _write(f"{staging}/{copy}", data, 0o444)
-    return copy
 
 
 def _write(path: str, data: bytes, mode: int) -> None:
@@ -187,18 +332,21 @@ def _settle(descriptor: int, status: os.stat_result) -> None:
 _VERBS: dict[str, Callable[..., Iterator[str]]] = {
     "link-out": link_out,
     "copy-out": copy_out,
+    "slice-out": slice_out,
     "link-in": link_in,
-    "copy-in": copy_in,
-    "name": name,
+    "pack-in": pack_in,
 }
 
 
 def main() -> None:
     """Do what standard input says."""
+    gc.disable()  # nothing here is to be collected before the end
     lines = os.fsdecode(sys.stdin.buffer.read()).split("\0\n")[:-1]
     common = lines[0].split("\0")
     answers = _VERBS[sys.argv[1]]((line.split("\0") for line in lines[1:]), *common)
     sys.stdout.write("\n".join([*answers, ""]))
+    sys.stdout.flush()
+    os._exit(0)  # without taking everything apart
 
 
 if __name__ == "__main__":

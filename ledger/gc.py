@@ -11,7 +11,8 @@ again. So a put that races a collection, an event that arrives late or a clock t
 the minimum age stand between a blob and its end. With ``min_age=0`` the last minute still counts as young.
 
 Nothing is collected when a manifest that is kept cannot be read, for then its files are not known. Pins (`ledger.pins`)
-are roots as well. A packed blob keeps what it is made from.
+are roots as well. A packed blob keeps what it is made from. A packfile stays as long as one of its blobs is kept; when that is
+less than half of it, those are kept whole, each by itself, and the packfile goes.
 
 In a bucket it works the same way, with two differences: a put that finds its blob there cannot make it young, so that
 only being named, or asked for, brings it back from quarantine; and the lock excludes collectors of this process alone,
@@ -20,6 +21,7 @@ which costs nothing, because two collectors do the same things.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +35,9 @@ from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFailed, Tampered
 from ledger.leases import list_leases
 from ledger.manifest import Manifest, ManifestEntry
+from ledger.packfile import Index, read_index
 from ledger.packing import parse_packed
+from ledger.parts import small_digest
 from ledger.pins import list_pins
 from ledger.storage.port import Detail
 from ledger.store import Store
@@ -42,6 +46,7 @@ from ledger.storelayout import (
     GC_LOCK,
     INCOMING,
     PACKED,
+    PACKFILES,
     PARTS,
     QUARANTINE,
     STORE,
@@ -54,6 +59,7 @@ from ledger.storelayout import (
 )
 
 DEFAULT_AGE: Final = 7 * 86400.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,9 @@ class _Collection:
         # A put leaves a time stamp that is younger than this alone, so everything may look that much older than it is.
         self._young = now - min_age - RENEW_SECONDS
         self._swept: list[Swept] = []
+        self._packfiles: dict[str, Index] = {}
+        self._unreadable_packfiles: set[str] = set()
+        self._reasons: dict[str, str] = {}
         self._why = f"nothing names it, older than {min_age:g} s"
 
     def run(self, roots: Iterable[str]) -> Collected:
@@ -144,13 +153,17 @@ class _Collection:
         named = {*roots, *(found.digest for found in list_pins(self._storage))}
         # Set aside by earlier runs; what this run sets aside is looked at by the next.
         aside = list(self._set_aside())
-        areas = {area: list(self._storage.details(area)) for area in (TREES, PACKED, BLOBS, PARTS)}
+        areas = {area: list(self._storage.details(area)) for area in (TREES, PACKED, BLOBS, PACKFILES, PARTS)}
         lying = {old.name: old.where for old in aside}
         lying |= {found.name: found.name for area in areas.values() for found in area}
+        self._read_packfiles(lying)
         keep, missing = self._mark(named, areas, lying)
         for old in aside:
             self._decide(old, old.name in keep)
+        self._take_out(areas[PACKFILES], keep)
         kept = self._sweep(areas, keep)
+        if not self._dry_run and any(swept.name.startswith(PACKFILES) for swept in self._swept):
+            self._store.blobs.packfiles.publish()
         return Collected(tuple(self._swept), kept, tuple(sorted(missing)), self._dry_run)
 
     def _mark(
@@ -168,8 +181,42 @@ class _Collection:
         for digest in roots:
             self._keep(digest, lying, keep)
             if not any(name(digest) in lying for name in (tree_name, blob_name, packed_name)):
-                missing.add(digest)
+                raw = parse_digest(digest)
+                if all(index.find(raw) is None for index in self._packfiles.values()):
+                    missing.add(digest)
+        keep.update(
+            name for name, index in self._packfiles.items() if any(blob_name(digest) in keep for digest, _ in index)
+        )
         return keep, missing
+
+    def _read_packfiles(self, lying: Mapping[str, str]) -> None:
+        """Know what is in each packfile. One that cannot be read is for `Store.verify_all` to name, and stays."""
+        for name, where in lying.items():
+            if name.startswith(PACKFILES):
+                try:
+                    self._packfiles[name] = read_index(self._storage, name, where)
+                except NotFound:
+                    continue  # gone meanwhile
+                except Malformed as error:
+                    _log.warning("%s", error)
+                    self._unreadable_packfiles.add(name)
+
+    def _take_out(self, packfiles: Iterable[Detail], keep: set[str]) -> None:
+        """Keep blobs by themselves that are less than half of their packfile, which goes then."""
+        for found in packfiles:
+            index = self._packfiles.get(found.name)
+            if index is None or found.name not in keep or found.modified >= self._young:
+                continue
+            kept = [(digest, place) for digest, place in index if blob_name(digest) in keep]
+            if sum(place.size for _, place in kept) * 2 >= sum(place.size for _, place in index):
+                continue
+            blobs = {digest: self._store.blobs.packfiles.read(place) for digest, place in kept}
+            if any(small_digest(data) != digest for digest, data in blobs.items()):
+                continue  # what is left of it may be needed
+            if not self._dry_run:
+                self._store.blobs.put_many(blobs)
+            keep.discard(found.name)
+            self._reasons[found.name] = f"{len(kept)} of its {len(index)} blobs are named, which are kept by themselves"
 
     def _keep(self, digest: str, lying: Mapping[str, str], keep: set[str]) -> None:
         """Keep an artifact with everything that it is made from."""
@@ -242,15 +289,16 @@ class _Collection:
     def _sweep(self, areas: Mapping[str, list[Detail]], keep: set[str]) -> int:
         """Set aside what is neither named nor young; the number of artifacts that stay."""
         kept: set[str] = set()
-        for area in (TREES, PACKED, BLOBS, PARTS):
+        for area in (TREES, PACKED, BLOBS, PACKFILES, PARTS):
             for found in areas[area]:
                 spread = found.name.removeprefix(area)
-                if found.name in keep or found.modified >= self._young:
+                if found.name in keep or found.modified >= self._young or found.name in self._unreadable_packfiles:
                     kept.add(spread)
                 elif area == PARTS and spread in kept:
                     continue  # part hashes go with their blob
                 elif (now := self._look(found.name)) is not None and now.modified < self._young:
-                    self._swept.append(Swept("set aside", found.name, found.size, self._why))
+                    why = self._reasons.get(found.name, self._why)
+                    self._swept.append(Swept("set aside", found.name, found.size, why))
                     aside = f"{QUARANTINE}{int(self._now)}/{found.name.removeprefix(STORE)}"
                     self._move(found.name, aside)
                 elif now is not None:
@@ -261,7 +309,12 @@ class _Collection:
                 self._swept.append(Swept("delete", found.name, found.size, why))
                 if not self._dry_run:
                     self._storage.remove(found.name)
-        return sum(1 for area in (TREES, PACKED, BLOBS) for found in areas[area] if found.name.removeprefix(area) in kept)
+        whole = sum(1 for area in (TREES, PACKED, BLOBS) for found in areas[area] if found.name.removeprefix(area) in kept)
+        return whole + sum(
+            len(self._packfiles.get(found.name, ()))
+            for found in areas[PACKFILES]
+            if found.name.removeprefix(PACKFILES) in kept
+        )
 
     def _move(self, name: str, to: str) -> None:
         if self._dry_run:

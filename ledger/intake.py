@@ -1,67 +1,84 @@
-"""A folder of thousands of small files taken into the store by several processes (`ledger.manyfiles`), linked or copied.
+"""A folder of thousands of small files taken into the store by several processes (`ledger.manyfiles`), linked or in packfiles.
 
 The order is that of every put: bytes are on the disk before a name shows them, and then the names go to the disk. A file that
-is linked is hashed after that, a file that is copied when it is read. What is written to meanwhile is noticed by inode, size
+is linked is hashed after that, a file that is packed when it is read. What is written to meanwhile is noticed by inode, size
 and time, and not taken. Whatever is not plain is left to the caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
+from typing import Final
 
 from ledger import manyfiles
 from ledger.blobs import Blobs
-from ledger.hashing import Hashed, threads
+from ledger.hashing import threads
 from ledger.parts import HEADER
+from ledger.statcache import Content
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
 from ledger.storelayout import BLOBS, STORE
 from ledger.treescan import Found
 
+_HEADER: Final = HEADER.decode().strip()
+_KNOWN_BYTES: Final = 8 * 1024 * 1024
+"""Of the youngest packfiles with indexes of so many bytes (190,000 blobs) no blob is written again."""
 
-def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> dict[str, Hashed]:
-    """Take these files into the store, by their paths; those that are not in the answer are for the caller to put.
+
+def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> list[Content | None]:
+    """Take these files into the store, and say what each holds; those with None are for the caller to put.
 
     Raises:
         Refused: the store is open for reading only.
         StorageFailed: the disk cannot be written or synced.
     """
+    nothing: list[Content | None] = [None] * len(files)
     folder = blobs.folder
     if folder is None or threads() < 2 or not group.available():
-        return {}
-    small = [file for file in files if file.status.st_size <= manyfiles.MOST_BYTES and not (link and file.executable)]
+        return nothing
+    most = manyfiles.MOST_BYTES if link else manyfiles.MOST_PACKED
+    fit = [file.status.st_size <= most for file in files]
+    if link:
+        fit = [one and not file.executable for one, file in zip(fit, files, strict=True)]
+    small = list(compress(files, fit))
     if len(small) < manyfiles.WORTH:
-        return {}
+        return nothing
     blobs.check_writable()
     try:
-        answers = _taken(small, folder + BLOBS, Path(folder, STORE), link)
+        store = Path(folder, STORE)
+        answers = _linked(small, folder + BLOBS, store) if link else _packed(small, blobs, store)
     except OSError as error:
         raise storage_failed("could not take files into the store", folder, error) from error
-    return {
-        file.path: Hashed(f"sha256:{answer}", file.status.st_size, None)
+    given = (
+        Content(f"sha256:{answer}", file.status.st_size) if answer else None
         for file, answer in zip(small, answers, strict=True)
-        if answer
-    }
+    )
+    return [next(given) if one else None for one in fit]
 
 
-def _taken(files: Sequence[Found], blobs: str, store: Path, link: bool) -> list[str]:
+def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
     """The digest of each file that is in the store now, in hexadecimal; nothing for the others."""
-    records = [
-        (file.location, f"{s.st_dev}:{s.st_ino}:{s.st_size}:{s.st_mtime_ns}") for file in files for s in (file.status,)
-    ]
-    header = HEADER.decode().strip()
-    if link:
-        group.sync_all(store)
-        answers = manyfiles.work("link-in", (blobs, header, ""), records, threads())
-        group.sync_all(store)
-        return ["" if answer == manyfiles.NOT_DONE else answer for answer in answers]
+    group.sync_all(store)
+    answers = manyfiles.work("link-in", (blobs, _HEADER), _records(files), threads())
+    group.sync_all(store)
+    return [answer.replace(manyfiles.NOT_DONE, "") for answer in answers]
+
+
+def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
+    """As `_linked`, by new packfiles. What a packfile has already is compared with it, and the packfile made young."""
     store.mkdir(parents=True, exist_ok=True)
-    with group.staging(store) as (staging, descriptor):
-        answers = manyfiles.work("copy-in", (blobs, header, staging), records, threads())
-        group.sync(descriptor)
-        pairs = [tuple(answer.split(" ")) for answer in answers if " " in answer]
-        named = manyfiles.work("name", (blobs, staging), pairs, threads())
-        lost = {pair for pair, answer in zip(pairs, named, strict=True) if answer == manyfiles.NOT_DONE}
-        group.sync(descriptor)
-    return ["" if answer == manyfiles.NOT_DONE or tuple(answer.split(" ")) in lost else answer[:64] for answer in answers]
+    known = blobs.packfiles.latest(_KNOWN_BYTES)
+    with group.staging(store) as (staging, _):
+        paths = map(blobs.packfiles.path, known)
+        answers = manyfiles.work("pack-in", (staging, _HEADER, *paths), _records(files), threads())
+        blobs.take_packfiles(Path(staging))
+    digests, _, numbers = zip(*(answer.partition(" ") for answer in answers), strict=True)
+    for number in set(filter(None, numbers)):
+        blobs.touch(known[int(number)].packfile)
+    return [digest.replace(manyfiles.NOT_DONE, "") for digest in digests]
+
+
+def _records(files: Sequence[Found]) -> list[manyfiles.Record]:
+    return [(file.location, f"{s.st_dev}:{s.st_ino}:{s.st_size}:{s.st_mtime_ns}") for file in files for s in (file.status,)]

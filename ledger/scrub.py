@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.canonical import canonical_bytes, parse_canonical
-from ledger.errors import LedgerError, NotFound, StorageFailed
+from ledger.errors import LedgerError, Malformed, NotFound, StorageFailed
 from ledger.finding import Finding
+from ledger.packfile import read_index
 from ledger.store import Store
-from ledger.storelayout import BLOBS, PACKED, SCRUB_CURSOR, TREES, digest_of
+from ledger.storelayout import BLOBS, PACKED, PACKFILES, QUARANTINE, SCRUB_CURSOR, STORE, TREES, digest_of
 from ledger.transfer import copy_artifacts
 
 _SAVE_SECONDS: Final = 5.0
@@ -72,7 +73,7 @@ def scrub_store(
 
 
 def _names(store: Store, after: str) -> Iterator[str]:
-    for area in (BLOBS, PACKED, TREES):
+    for area in (BLOBS, PACKED, PACKFILES, TREES):
         if after and area + "\U0010ffff" < after:
             continue
         yield from (name for name in store.storage.list(area) if name > after)
@@ -81,15 +82,35 @@ def _names(store: Store, after: str) -> Iterator[str]:
 def _repair(store: Store, remote: Store, name: str) -> bool:
     """Take the good bytes from a remote, which are hashed on arrival; True if all is well then."""
     try:
-        area = next(area for area in (TREES, PACKED, BLOBS) if name.startswith(area))
-        digest = digest_of(name, area)
-        if area == TREES:
-            store.put_manifest(remote.manifest(digest))
+        if name.startswith(PACKFILES):
+            _repair_packfile(store, remote, name)
+        elif name.startswith(TREES):
+            store.put_manifest(remote.manifest(digest_of(name, TREES)))
         else:
+            digest = digest_of(name, PACKED if name.startswith(PACKED) else BLOBS)
             copy_artifacts(remote, store, [digest], even_if_there=True)
     except LedgerError:
         return False
     return not list(store.verify_name(name))
+
+
+def _repair_packfile(store: Store, remote: Store, name: str) -> None:
+    """Take what rotted in it by itself; what is in a packfile without an index, nobody knows, and it goes to quarantine."""
+    try:
+        index = read_index(store.storage, name)
+    except Malformed:
+        missing = {
+            entry.digest
+            for tree, kind in store.digests()
+            if kind == "tree"
+            for entry in store.manifest(tree)
+            if not store.blobs.has(entry.digest)
+        }
+        copy_artifacts(remote, store, sorted(missing))
+        store.storage.rename(name, f"{QUARANTINE}{int(time.time())}/{name.removeprefix(STORE)}")
+        store.blobs.packfiles.publish()
+        return
+    copy_artifacts(remote, store, [digest for digest, _ in index if store.verify(digest)], even_if_there=True)
 
 
 def _size(store: Store, name: str) -> int:

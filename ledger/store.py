@@ -16,7 +16,6 @@ place of them. Where the bytes lie is told by `ledger.storelayout`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
@@ -35,10 +34,13 @@ from ledger.finding import Finding
 from ledger.hashing import Hashed, hash_bytes
 from ledger.intake import take_many
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
+from ledger.manyfiles import collector_paused
+from ledger.packfile import read_index
 from ledger.packing import CHUNK_MAX
-from ledger.statcache import Seen, Snapshot, StatCache
+from ledger.parts import small_digest
+from ledger.statcache import Content, Listing, StatCache, Status
 from ledger.storage.port import Storage
-from ledger.storelayout import BLOBS, PACKED, STAT_CACHE, TREES, digest_of, tree_name
+from ledger.storelayout import BLOBS, PACKED, PACKFILES, STAT_CACHE, TREES, digest_of, tree_name
 from ledger.treepath import check_tree
 from ledger.treescan import Found, scan
 
@@ -88,74 +90,57 @@ class Store:
         """
         location = str(path.absolute())
         started = time.time_ns()
-        known = self._seen.of(location)
         status = _status(path)
+        now = Status.of(status)
+        before, content = self._seen.file(location) or (None, None)
         again = not plain or status.st_size <= PART_SIZE
-        if again and known and known.still(status) and self.blobs.renew(known.digest):
-            return Artifact(known.digest, known.size, "blob")
+        if again and content and before == now and self.blobs.renew(content.digest):
+            return Artifact(content.digest, content.size, "blob")
         chunks = chunked and status.st_size > CHUNK_MAX
         link = link and not status.st_mode & stat.S_IXUSR
         hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link, plain=plain)
-        self._seen.remember({location: _as_seen(status, hashed)}, started)
+        self._seen.remember_file(location, now, _content(hashed), started)  # as it was before it was hashed
         return Artifact(hashed.digest, hashed.size, "blob")
 
+    @collector_paused()
     def put_tree(self, folder: Path, *, link: bool = False, chunked: bool = False) -> Artifact:
         """Keep every file below a folder, and the manifest that lists them. ``link`` and ``chunked`` as for a file."""
         started = time.time_ns()
         root = folder.absolute()
         found = scan(root)
-        state = _state_of(found)
+        listing = Listing(found)
         whole = self._seen.snapshot(str(root))
         if (
             whole is not None
-            and whole.state == state
+            and whole.state == listing.state
             and self.blobs.all_present(whole.digests)
             and self.blobs.touch(tree_name(whole.tree))
         ):
             return Artifact(whole.tree, whole.size, "tree")
-        artifact, digests = self._put_files(root, found, started, link, chunked)
-        snapshot = Snapshot(state, digests, artifact.digest, artifact.size)
-        self._seen.remember_snapshot(str(root), snapshot, (file.status for file in found), started)
+        known = self._seen.contents(str(root)) if whole is not None else {}
+        contents = self._put_files(found, known, link, chunked)
+        entries = [
+            ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))
+            for file, content in zip(found, contents, strict=True)
+        ]
+        artifact = self.put_manifest(Manifest(tuple(entries), checked=True), check=False)
+        self._seen.remember_folder(str(root), listing, contents, artifact.digest, started)
         return artifact
 
     def _put_files(
-        self, root: Path, found: Sequence[Found], started: int, link: bool, chunked: bool
-    ) -> tuple[Artifact, bytes]:
-        """As `put_tree`, file by file, with the digests of all files, 32 bytes each."""
-        known = self._seen.below(str(root))
-        old: dict[str, Seen] = {}
-        fresh: list[Found] = []
+        self, found: Sequence[Found], known: Mapping[str, tuple[Status, Content]], link: bool, chunked: bool
+    ) -> list[Content]:
+        """Put each file that is not known, or not as it was. What each of them holds."""
+        check_tree(file.path for file in found)  # before the first byte is written
+        contents: list[Content | None] = [None] * len(found)
         present = self.blobs.presence()
-        for file in found:
-            seen = known.get(file.location)
-            if seen is not None and seen.still(file.status) and present(seen.digest):
-                old[file.path] = seen
-            else:
-                fresh.append(file)
-        unknown = bool(fresh) or not found
-        if unknown:
-            check_tree(file.path for file in found)  # before the first byte is written
-            new = self._put_fresh(fresh, link, chunked)
-            old.update((file.path, _as_seen(file.status, new[file.path])) for file in fresh)
-        listing = _fingerprint(found, old)
-        digests = bytes.fromhex("".join(old[file.path].digest[7:] for file in found))
-        tree = self._seen.tree(listing)
-        if tree is not None and self.blobs.touch(tree_name(tree)):
-            return Artifact(tree, sum(seen.size for seen in old.values()), "tree"), digests
-        artifact = self.put_manifest(
-            Manifest(
-                tuple(
-                    ManifestEntry(file.path, seen.size, seen.digest, file.executable, seen.parts)
-                    for file in found
-                    for seen in (old[file.path],)
-                ),
-                checked=unknown,
-            ),
-            check=False,
-        )
-        self._seen.remember({file.location: old[file.path] for file in fresh}, started)
-        self._seen.remember_tree(listing, artifact.digest)
-        return artifact, digests
+        for number, file in enumerate(found) if known else ():
+            status, content = known.get(file.path, (None, None))
+            if content is not None and status == Status.of(file.status) and present(content.digest):
+                contents[number] = content
+        fresh = [file for file, content in zip(found, contents, strict=True) if content is None]
+        new = iter(self._put_fresh(fresh, link, chunked))
+        return [content or next(new) for content in contents]
 
     def put_manifest(self, manifest: Manifest, *, check: bool = True) -> Artifact:
         """Publish a tree whose blobs are here already; NotFound names the first that is not."""
@@ -222,6 +207,9 @@ class Store:
 
     def manifest(self, digest: str) -> Manifest:
         """The list of a tree's files, verified."""
+        return Manifest.parse(self._manifest_text(digest), where=digest)
+
+    def _manifest_text(self, digest: str) -> bytes:
         name = tree_name(digest)
         data = self.blobs.fetch(name, digest)
         found = digest_bytes(data)
@@ -233,19 +221,21 @@ class Store:
                 found=found,
                 cure="put the tree again or pull it from a remote",
             )
-        return Manifest.parse(data, where=digest)
+        return data
 
     def open_file(self, tree: str, path: str) -> BinaryIO:
         """A verified stream over one file of a tree; large files are read part by part under the tree's digest."""
         entry = self.manifest(tree).entry(path)
         return self.blobs.open(entry.digest, entry.parts)
 
+    @collector_paused()
     def checkout(
         self, digest: str, dest: Path, *, how: checkout.How = "auto", replace: bool = False
     ) -> checkout.CheckedOut:
         """Make `dest` the file or the folder that a digest names: all of it or nothing. See `ledger.checkout`."""
         if self._has_tree(digest):
-            return checkout.tree(self.blobs, self.manifest(digest), dest, how=how, replace=replace)
+            text = self._manifest_text(digest)
+            return checkout.tree(self.blobs, text, dest, where=digest, how=how, replace=replace)
         return checkout.file(self.blobs, digest, dest, how=how, replace=replace)
 
     # Checking
@@ -281,6 +271,8 @@ class Store:
             if name.startswith(TREES):
                 self.manifest(digest_of(name, TREES))
                 return []
+            if name.startswith(PACKFILES):
+                return self._verify_packfile(name)
             digest = digest_of(name, PACKED if name.startswith(PACKED) else BLOBS)
         except LedgerError as error:
             return [_finding(error, name)]
@@ -295,33 +287,35 @@ class Store:
                     digest = digest_of(name, area)
                     if area != PACKED or not self.blobs.is_whole(digest):
                         yield digest, kind
+        sliced = {digest for index in self.blobs.packfiles.indexes() for digest, _ in index}
+        yield from ((digest, "blob") for digest in sorted(sliced) if not self.blobs.is_whole(digest))
 
     # The parts
 
     def _has_tree(self, digest: str) -> bool:
         return self.blobs.has_name(tree_name(digest))
 
-    def _put_fresh(self, files: Iterable[Found], link: bool, chunked: bool) -> dict[str, Hashed]:
+    def _put_fresh(self, files: Sequence[Found], link: bool, chunked: bool) -> list[Content]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
-        files = list(files)
-        done = {} if chunked else take_many(self.blobs, files, link=link)
+        taken = [None] * len(files) if chunked else take_many(self.blobs, files, link=link)
+        done = list(taken)
         batch: dict[str, bytes] = {}
         held = 0
         writing: Future[None] | None = None
         # One batch is written while the next one is read and hashed.
         with ThreadPoolExecutor(1) as writer:
-            for file in files:
-                if file.path in done:
+            for number, file in enumerate(files):
+                if done[number] is not None:
                     continue
                 if chunked and file.status.st_size > CHUNK_MAX:
-                    done[file.path] = self.blobs.put_chunked(Path(file.location))
+                    done[number] = _content(self.blobs.put_chunked(Path(file.location)))
                     continue
                 if file.status.st_size > _SMALL:
-                    done[file.path] = self.blobs.put_file(Path(file.location), link=link and not file.executable)
+                    done[number] = _content(self.blobs.put_file(Path(file.location), link=link and not file.executable))
                     continue
                 data = _read(file.location)
                 hashed = hash_bytes(data)
-                done[file.path] = hashed
+                done[number] = _content(hashed)
                 if hashed.digest not in batch:
                     batch[hashed.digest] = data
                     held += len(data)
@@ -333,7 +327,15 @@ class Store:
             if writing is not None:
                 writing.result()
             self.blobs.put_many(batch)
-        return done
+        return [content for content in done if content is not None]
+
+    def _verify_packfile(self, name: str) -> list[Finding]:
+        """What is wrong with a packfile: its index, or blobs that are nowhere else in the store."""
+        findings = []
+        for digest, place in read_index(self.storage, name):
+            if small_digest(self.blobs.packfiles.read(place)) != digest:
+                findings.extend(self._verify_blob(digest, None, digest))
+        return findings
 
     def _verify_blob(self, digest: str, entry: ManifestEntry | None, where: str) -> list[Finding]:
         try:
@@ -357,28 +359,8 @@ def _finding(error: LedgerError, where: str) -> Finding:
     return Finding(error.what, place, error.expected, error.found)
 
 
-def _fingerprint(files: Iterable[Found], seen: Mapping[str, Seen]) -> str:
-    """A key for the content of a manifest that costs less than the manifest. It never leaves the stat cache."""
-    hasher = hashlib.sha256()
-    for file in files:
-        known = seen[file.path]
-        line = f"{file.path}\0{known.digest}{known.size}{'x' if file.executable else '-'}{known.parts}\n"
-        hasher.update(line.encode("utf-8", "surrogateescape"))
-    return hasher.hexdigest()
-
-
-def _state_of(files: Iterable[Found]) -> str:
-    """One hash over what the system says of every file: whoever finds it again need not look at one file after the other."""
-    lines = [
-        f"{path}\0{s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_mode & 0o100}\n"
-        for path, _, s in files
-    ]
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _as_seen(status: os.stat_result, hashed: Hashed) -> Seen:
-    """For the cache: the state of a file from before it was hashed, so that a change meanwhile shows."""
-    return Seen.of(status, hashed.digest, hashed.parts.root if hashed.parts else None)
+def _content(hashed: Hashed) -> Content:
+    return Content(hashed.digest, hashed.size, hashed.parts.root if hashed.parts else None)
 
 
 def _status(path: Path) -> os.stat_result:

@@ -254,7 +254,8 @@ class _Transfer:
             return None
         areas = [f"{area}{folder}/" for area in (BLOBS, PACKED) for folder in folders]
         names = itertools.chain(*pool.map(lambda area: list_folder(lambda: list(storage.list(area))), areas))
-        return {f"sha256:{''.join(name.split('/')[-2:])}" for name in names}
+        sliced = self.retried(self._target, self._target.blobs.packfiles.indexes)
+        return {digest for index in sliced for digest, _ in index} | {f"sha256:{''.join(name.split('/')[-2:])}" for name in names}
 
     def _has_packed(self) -> bool:
         """Whether the source may have packed blobs; one that cannot be listed gives them out as what they make."""

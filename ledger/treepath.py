@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ledger.errors import Refused
@@ -31,9 +31,10 @@ _DEVICES: Final = frozenset(
     | {f"{port}{n}" for port in ("com", "lpt") for n in "123456789¹²³"}
 )
 _PLANTED: Final = frozenset({".git", "git~1"})
-_PLAIN_NAME: Final = r"(?!(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:[./]|\Z))[0-9a-z_-]+(?:\.[0-9a-z_-]+)*"
-_PLAIN: Final = re.compile(rf"{_PLAIN_NAME}(?:/{_PLAIN_NAME})*\Z", re.ASCII | re.IGNORECASE)
-"""Paths that break no rule, told by one look; the rules are asked for all others."""
+_PLAIN_NAME: Final = r"(?!(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:[^0-9a-z_-]|\Z))[0-9a-z_-]+(?:\.[0-9a-z_-]+)*"
+PLAIN_PATH: Final = rf"(?ai:{_PLAIN_NAME}(?:/{_PLAIN_NAME})*)"
+"""A pattern of paths that break no rule, if they are not too long; it says nothing of others."""
+_PLAIN: Final = re.compile(PLAIN_PATH + r"\Z")
 
 
 def check_path(path: str) -> None:
@@ -52,6 +53,9 @@ def check_path(path: str) -> None:
 
 def check_tree(paths: Iterable[str]) -> None:
     """Refuse a set of paths of which one is bad, or of which two would be one file (or a file and a folder)."""
+    paths = list(paths)
+    if _are_plain(paths):
+        return
     spelled: dict[str, str] = {}
     files: set[str] = set()
     folders: set[str] = set()
@@ -70,6 +74,19 @@ def check_tree(paths: Iterable[str]) -> None:
     both = files & folders
     if both:
         raise _refused(min(both), "a file or a folder", "both of that name")
+
+
+def _are_plain(paths: Sequence[str]) -> bool:
+    """Whether these paths break no rule, told by one look at each; the rules are asked for all others."""
+    if not all(map(_PLAIN.match, paths)) or max(map(len, paths), default=0) > MAX_NAME_BYTES:
+        return False
+    folders = {path.rpartition("/")[0] for path in paths}
+    for folder in list(folders):
+        while folder := folder.rpartition("/")[0]:
+            folders.add(folder)
+    folders.discard("")
+    folded = {path.lower() for path in (*paths, *folders)}
+    return len(folded) == len(paths) + len(folders)
 
 
 def fold(path: str) -> str:

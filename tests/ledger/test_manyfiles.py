@@ -2,12 +2,17 @@
 
 import hashlib
 import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ledger import (
+    Malformed,
     MemoryStorage,
+    NotFound,
     PosixStorage,
     Refused,
     StorageFailed,
@@ -19,7 +24,12 @@ from ledger import (
     open_storage,
 )
 from ledger import checkout as checkouts
+from ledger.manifest import plain_files
+from ledger.packfile import read_index
 from ledger.parts import HEADER
+from ledger.storage import group
+from ledger.storelayout import BLOBS, PACKFILES, digest_of
+from ledger.treepath import check_tree
 
 
 @pytest.fixture(autouse=True)
@@ -69,59 +79,102 @@ def test_a_linked_folder_is_shared_and_has_the_same_digest(store: Store, folder:
 
 
 @pytest.fixture
+def packed(store: Store, folder: Path) -> str:
+    """The tree of the folder, put by copying: its small files are in packfiles."""
+    return store.put_tree(folder).digest
+
+
+@pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """What processes were asked for: verb, records, and how many of them they did."""
     seen: list[tuple[str, int, int]] = []
-    work = manyfiles.work
+    begun = manyfiles.begun
 
-    def noted(verb: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int) -> list[str]:
-        answers = work(verb, common, records, processes)
-        seen.append((verb, len(records), len(records) - answers.count(manyfiles.NOT_DONE)))
-        return answers
+    @contextmanager
+    def noted(
+        verb: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int
+    ) -> Iterator[Callable[[], list[str]]]:
+        with begun(verb, common, records, processes) as finish:
 
-    monkeypatch.setattr(manyfiles, "work", noted)
+            def finished() -> list[str]:
+                answers = finish()
+                seen.append((verb, len(records), len(records) - answers.count(manyfiles.NOT_DONE)))
+                return answers
+
+            yield finished
+
+    monkeypatch.setattr(manyfiles, "begun", noted)
     return seen
 
 
-def test_a_copied_folder_is_taken_by_processes(store: Store, folder: Path, asked: list[tuple[str, int, int]]) -> None:
+def test_a_copied_folder_goes_into_packfiles(store: Store, folder: Path, asked: list[tuple[str, int, int]]) -> None:
     expected = Store(MemoryStorage()).put_tree(folder)
     assert store.put_tree(folder) == expected
-    # All but the large one; the text of a large blob is refused. Those with the same bytes are both copied.
-    assert asked == [("copy-in", 54, 53), ("name", 53, 53)]
+    # All but the large one; the text of a large blob is refused.
+    assert asked == [("pack-in", 54, 53)]
     assert store.verify(expected.digest) == [] == list(store.verify_all())
+    packfiles = list(store.storage.list(PACKFILES))
+    assert len(packfiles) == 2, "one for each process"
+    for name in packfiles:
+        path = store.storage.local_path(name)
+        assert path is not None
+        assert not path.stat().st_mode & 0o222
+    whole = [digest_of(name, BLOBS) for name in store.storage.list(BLOBS)]
     for entry in store.manifest(expected.digest):
-        blob = store.blobs.local(entry.digest)
-        assert blob is not None
-        assert not os.path.samefile(blob, folder / entry.path)
-        assert not os.stat(blob).st_mode & 0o222
-    assert Store(store.storage).put_tree(folder) == expected
-    assert asked[2:] == [("copy-in", 54, 53), ("name", 0, 0)]
+        assert store.read(entry.digest) == (folder / entry.path).read_bytes()
+        assert (store.blobs.local(entry.digest) is None) == (entry.path not in ("large", "text")) == (entry.digest not in whole)
     assert [path.name for path in (store.storage.local_path("store/x") or folder).parent.iterdir()
             if path.name.startswith(".tmp-")] == []
 
 
-def test_a_blob_that_rotted_is_put_again(store: Store, folder: Path) -> None:
-    tree = store.put_tree(folder).digest
-    entry = next(entry for entry in store.manifest(tree) if "name 33" in entry.path)
-    blob = Path(store.blobs.local(entry.digest) or "")
-    os.chmod(blob, 0o644)
-    blob.write_bytes(b"another" * 40)
-    assert store.verify(tree) != []
-    assert Store(store.storage).put_tree(folder).digest == tree
-    assert store.verify(tree) == []
+def test_what_is_in_a_packfile_is_not_written_again(store: Store, folder: Path, packed: str) -> None:
+    before = list(store.storage.list(PACKFILES))
+    (folder / "one more").write_bytes(b"one more")
+    (Path(f"{store.storage.local_path('projections')}") / "store-stat-3.sqlite").unlink()
+    for name in before:
+        os.utime(store.storage.local_path(name) or "", (1, 1))
+    tree = Store(store.storage).put_tree(folder)
+    assert tree == Store(MemoryStorage()).put_tree(folder)
+    (new,) = set(store.storage.list(PACKFILES)) - set(before)
+    assert len(read_index(store.storage, new)) == 1
+    assert all(detail.modified > 1 for detail in store.storage.details(PACKFILES)), "young for garbage collection"
 
 
-@pytest.mark.parametrize("verb", ["copy-in", "name", "link-in"])
+def test_a_blob_that_rotted_is_put_again(store: Store, folder: Path, packed: str) -> None:
+    entry = next(entry for entry in store.manifest(packed) if "name 33" in entry.path)
+    spoil(store, entry.digest)
+    place = store.blobs.packfiles.find(entry.digest)
+    assert place is not None
+    for (finding,) in (store.verify(packed), list(store.verify_all())):
+        assert finding.expected == entry.digest
+        assert f"{place.packfile}, bytes {place.start} to {place.start + 279}" in finding.where
+    assert Store(store.storage).put_tree(folder).digest == packed
+    assert store.verify(packed) == [] == list(store.verify_all())
+
+
+def spoil(store: Store, digest: str) -> None:
+    """Change a byte of a blob where it lies in its packfile."""
+    place = store.blobs.packfiles.find(digest)
+    assert place is not None
+    path = store.storage.local_path(place.packfile)
+    assert path is not None
+    os.chmod(path, 0o644)
+    with open(path, "r+b") as packfile:
+        packfile.seek(place.start + place.size // 2)
+        byte = packfile.read(1)[0]
+        packfile.seek(-1, os.SEEK_CUR)
+        packfile.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("verb", ["pack-in", "link-in"])
 def test_a_put_that_stops_midway_shows_nothing_in_part(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     work = manyfiles.work
 
     def stopped(asked: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int) -> list[str]:
-        done = work(asked, common, records[: len(records) // 2] if asked == verb else records, processes)
-        if asked == verb:
-            raise KeyboardInterrupt
-        return done
+        work(asked, common, records[: len(records) // 2], processes)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(manyfiles, "work", stopped)
@@ -137,10 +190,19 @@ def test_a_disk_that_is_full_is_said_once(store: Store, folder: Path, monkeypatc
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(intake.group, "sync", full)
+    monkeypatch.setattr(group, "sync", full)
     with pytest.raises(StorageFailed, match="No space left"):
-        store.put_tree(folder)
+        store.put_tree(folder, link=True)
     assert list(store.digests()) == []
+
+
+def test_a_process_that_cannot_write_leaves_nothing_and_no_answer(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}" for number in range(20)]
+    for path in paths:
+        path.write_bytes(b"x")
+    records = [(str(path), which(path)) for path in paths]
+    common = (str(tmp_path / "missing"), HEADER.decode().strip())
+    assert manyfiles.work("pack-in", common, records, 2) == ["-"] * 20
 
 
 def test_a_store_for_reading_takes_nothing(store: Store, folder: Path) -> None:
@@ -156,9 +218,11 @@ def test_a_checkout_places_every_file(
     tree = store.put_tree(folder).digest
     asked.clear()
     done = store.checkout(tree, tmp_path / "out", how=how)
+    assert done.copied >= 52, "what is in packfiles is copied"
     assert done.files == len(store.manifest(tree)) == done.reflinked + done.hardlinked + done.copied
     if how == "copy":
-        assert [verb for verb, _, _ in asked] == ["copy-out"]
+        assert [verb for verb, _, _ in asked] == ["copy-out"], "these names are not seen at the first look"
+        assert [given - done for _, given, done in asked] == [1], "all but the text that looks like that of a large blob"
         assert all(os.stat(tmp_path / "out" / e.path).st_mode & 0o777 == (0o755 if e.executable else 0o644)
                    for e in store.manifest(tree))
     assert store.checkout(tree, tmp_path / "out").unchanged
@@ -167,25 +231,87 @@ def test_a_checkout_places_every_file(
             assert (tmp_path / "out" / path.relative_to(folder)).read_bytes() == path.read_bytes()
 
 
-def test_damage_is_found_and_nothing_is_left(store: Store, folder: Path, tmp_path: Path) -> None:
-    tree = store.put_tree(folder).digest
-    entry = next(entry for entry in store.manifest(tree) if "name 33" in entry.path)
-    blob = store.blobs.local(entry.digest)
-    assert blob is not None
-    os.chmod(blob, 0o644)
-    Path(blob).write_bytes(b"another" * 40)
-    with pytest.raises(Tampered, match=entry.digest):
-        store.checkout(tree, tmp_path / "out")
+def test_a_checkout_links_what_was_linked(
+    store: Store, folder: Path, tmp_path: Path, asked: list[tuple[str, int, int]]
+) -> None:
+    tree = store.put_tree(folder, link=True).digest
+    asked.clear()
+    done = store.checkout(tree, tmp_path / "out", how="hardlink")
+    assert [verb for verb, _, _ in asked] == ["link-out"]
+    assert (done.hardlinked, done.copied) == (len(store.manifest(tree)) - 1, 1), "the executable is copied"
+    assert store.checkout(tree, tmp_path / "out").unchanged
+
+
+@pytest.mark.parametrize("lost", ["a blob", "the index", "all of it"])
+def test_damage_is_found_and_nothing_is_left(store: Store, packed: str, tmp_path: Path, lost: str) -> None:
+    entry = next(entry for entry in store.manifest(packed) if "name 33" in entry.path)
+    place = store.blobs.packfiles.find(entry.digest)
+    assert place is not None
+    path = store.storage.local_path(place.packfile)
+    assert path is not None
+    os.chmod(path, 0o644)
+    if lost == "a blob":
+        spoil(store, entry.digest)
+    else:
+        os.truncate(path, path.stat().st_size - 1 if lost == "the index" else 0)
+    fresh = Store(store.storage)
+    with pytest.raises(Tampered if lost == "a blob" else NotFound, match=r"sha256:"):
+        fresh.checkout(packed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".tmp-")] == []
+    assert any(place.packfile in str(finding) for finding in fresh.verify_all())
+    (folder,) = [path for path in tmp_path.iterdir() if path.name == "tree"]
+    assert Store(store.storage).put_tree(folder).digest == packed
+    assert Store(store.storage).verify(packed) == []
+    Store(store.storage).checkout(packed, tmp_path / "out")
 
 
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """Thirty files of plain names."""
+    folder = tmp_path / "plain"
+    for number in range(30):
+        (folder / f"{number % 4}").mkdir(parents=True, exist_ok=True)
+        (folder / f"{number % 4}" / f"{number}.txt").write_bytes(f"{number}".encode())
+    return folder
+
+
+def test_plain_names_are_placed_while_the_manifest_is_parsed(
+    store: Store, plain: Path, tmp_path: Path, asked: list[tuple[str, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = store.put_tree(plain).digest
+    asked.clear()
+    assert store.checkout(tree, tmp_path / "out").copied == 30
+    assert asked == [("slice-out", 29, 29)], "the first one finds out what the file system can"
+    assert store.put_tree(tmp_path / "out").digest == tree
+    # What was seen at the first look and is not in the manifest does not stay.
+    monkeypatch.setattr(checkouts, "plain_files", lambda text: [*plain_files(text), (plain_files(text)[0][0], "2/more")])
+    assert store.checkout(tree, tmp_path / "again").copied == 31
+    assert store.put_tree(tmp_path / "again").digest == tree
+
+
+def test_a_manifest_that_is_refused_leaves_nothing(store: Store, plain: Path, tmp_path: Path) -> None:
+    """Processes begin before the manifest is parsed: with plain files only, in a folder that never gets a name."""
+    text = store.read(store.put_tree(plain).digest)
+    files = plain_files(text)
+    assert len(files) == 30
+    files = plain_files(text)
+    assert len(files) >= 10
+    check_tree(path for _, path in files)
+    for other in (text[:-1], text.replace(b"0/0.txt", b"../0.txt"), text.replace(b"1/1.txt", b"0/0.TXT")):
+        assert other != text
+        with pytest.raises((Malformed, Refused)):
+            checkouts.tree(store.blobs, other, tmp_path / "out" / "in", where="here")
+        assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("link", [True, False])
 @pytest.mark.parametrize("program", ["/nonexistent", "/bin/false", "/bin/cat"])
 def test_processes_that_fail_leave_the_work_to_the_caller(
-    store: Store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+    store: Store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, link: bool
 ) -> None:
-    monkeypatch.setattr(manyfiles.sys, "executable", program)
-    artifact = store.put_tree(folder, link=True)
+    monkeypatch.setattr(sys, "executable", program)
+    artifact = store.put_tree(folder, link=link)
     assert artifact == Store(MemoryStorage()).put_tree(folder)
     store.checkout(artifact.digest, tmp_path / "out")
     assert store.verify(artifact.digest) == []
@@ -198,7 +324,7 @@ def which(path: Path) -> str:
 
 
 def take(tmp_path: Path, seen: str) -> str:
-    common = (f"{tmp_path}/blobs/", HEADER.decode().strip(), "")
+    common = (f"{tmp_path}/blobs/", HEADER.decode().strip())
     (answer,) = manyfiles.work("link-in", common, [(str(tmp_path / "file"), seen)], 1)
     return answer
 

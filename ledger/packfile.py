@@ -1,0 +1,212 @@
+"""Packfiles: thousands of small blobs in one file, for a tree of small files costs its names and not its bytes.
+
+    store/packfiles/<64 hex>        "marin.packfile/1", the bytes of the blobs one after the other, the index, the tail
+    store/packfiles.txt             the names of all packfiles, for whoever can read a store and not list it
+
+The index has 44 bytes for each blob, in the order of the digests: its sha256, its offset in the file (8 bytes) and its length
+(4 bytes), big-endian; the tail the number of blobs (8 bytes) and "marin.packfile/1" again. The sha256 of index and tail is the
+name of the packfile, so that a name vouches for digests, and each digest for bytes. An index is no evidence: whoever reads a
+blob hashes it. A blob that is also kept whole is read from there.
+
+A packfile is written once, by `ledger.fileworker`, and lives as long as one of its blobs is kept (`ledger.gc`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ledger.digest import digest_bytes, parse_digest
+from ledger.errors import Malformed, NotFound, Unavailable
+from ledger.fileworker import ENTRY, TAIL, index_of
+from ledger.storage.port import Storage
+from ledger.storelayout import PACKFILE_LIST, PACKFILES, packfile_digest
+
+_FAR_SECONDS: Final = 60.0
+"""How long a listing of packfiles that are far away is believed."""
+_TICK_NANOSECONDS: Final = 100_000_000
+"""A folder that changed less than this ago may change again without its time showing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Where a blob lies: ``size`` bytes from ``start`` of a packfile, by its name in the storage."""
+
+    packfile: str
+    start: int
+    size: int
+
+
+class Index:
+    """The blobs of one packfile, looked up in its own sorted bytes."""
+
+    def __init__(self, packfile: str, data: bytes) -> None:
+        self.packfile = packfile
+        self._table = data[: -TAIL.size]
+
+    def __len__(self) -> int:
+        return len(self._table) // ENTRY.size
+
+    def __iter__(self) -> Iterator[tuple[str, Slice]]:
+        for digest, start, size in ENTRY.iter_unpack(self._table):
+            yield f"sha256:{digest.hex()}", Slice(self.packfile, start, size)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the index has."""
+        return len(self._table)
+
+    def digests(self) -> frozenset[bytes]:
+        """The sha256 of every blob, 32 bytes each."""
+        return frozenset([digest for digest, _, _ in ENTRY.iter_unpack(self._table)])
+
+    def find(self, digest: bytes) -> Slice | None:
+        """Where the blob of this sha256 lies, if it is in this packfile."""
+        at = bisect_left(range(len(self)), digest, key=self._digest)
+        if at == len(self) or self._digest(at) != digest:
+            return None
+        _, start, size = ENTRY.unpack_from(self._table, at * ENTRY.size)
+        return Slice(self.packfile, start, size)
+
+    def _digest(self, number: int) -> bytes:
+        return self._table[number * ENTRY.size : number * ENTRY.size + 32]
+
+
+def read_index(storage: Storage, name: str, where: str = "") -> Index:
+    """The index of the packfile `name`, which lies at `where` if it was set aside.
+
+    Raises:
+        Malformed: it has none, or one that is not that of its name.
+    """
+    lies = where or name
+    try:
+        data = index_of(partial(storage.read_range, lies), storage.size(lies))
+    except ValueError as error:
+        raise Malformed("packfile", where=lies, expected="an index at its end", found=str(error)) from error
+    if (found := digest_bytes(data)) != packfile_digest(name):
+        raise Malformed("index of a packfile", where=lies, expected=packfile_digest(name), found=found)
+    return Index(name, data)
+
+
+class Packfiles:
+    """The packfiles of one storage. What cannot be read is as if it were not there; `Store.verify_all` says so."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        folder = storage.local_path(PACKFILES.rstrip("/"))
+        self._folder = None if folder is None else os.fspath(folder)
+        self._set_aside: dict[str, Index] = {}
+        self._indexes: Mapping[str, Index | None] = {}
+        self._state: int | None = None
+
+    def names(self) -> list[str]:
+        """All packfiles, by their names in the storage; where a storage cannot be listed, those that its list names."""
+        try:
+            return list(self._storage.list(PACKFILES))
+        except Unavailable:
+            with suppress(NotFound):
+                lines = self._storage.read(PACKFILE_LIST).decode("ascii", "replace").split("\n")
+                return [PACKFILES + line for line in lines if _is_name(PACKFILES + line)]
+            return []
+
+    def indexes(self) -> list[Index]:
+        """The index of each packfile that has one."""
+        state = self._look()
+        if state is None or state != self._state:
+            known = self._indexes
+            self._indexes = {name: known.get(name) or self._index(name) for name in self.names()}
+            self._state = state
+        return [index for index in self._indexes.values() if index is not None]
+
+    def find(self, digest: str) -> Slice | None:
+        """Where a blob lies, if it is in a packfile."""
+        return next(self.places(digest), None)
+
+    def places(self, digest: str) -> Iterator[Slice]:
+        """Every packfile that has this blob."""
+        wanted = parse_digest(digest)
+        found = (index.find(wanted) for index in self.indexes())
+        return (place for place in found if place is not None)
+
+    def read(self, place: Slice) -> bytes:
+        """The bytes of a blob, not verified; fewer where the packfile is cut."""
+        return self._storage.read_range(place.packfile, place.start, place.size)
+
+    def holding(self, digests: Iterable[bytes]) -> list[Index]:
+        """Packfiles that have what there is of these blobs (by sha256), between them."""
+        indexes = self.indexes()
+        held: list[Index] = []
+        for digest in digests if indexes else ():
+            if all(index.find(digest) is None for index in held):
+                held.extend([index for index in indexes if index.find(digest) is not None][:1])
+        return held
+
+    def latest(self, most_bytes: int) -> list[Index]:
+        """The youngest packfiles on a local disk, as many as have indexes of so many bytes together."""
+        taken: list[Index] = []
+        for index in sorted(self.indexes(), key=self._modified, reverse=True):
+            most_bytes -= index.size
+            if most_bytes < 0:
+                break
+            taken.append(index)
+        return taken
+
+    def path(self, index: Index) -> str:
+        """Where a packfile lies on a local disk."""
+        return f"{self._folder}/{index.packfile.removeprefix(PACKFILES)}"
+
+    def aside(self, digest: str, lying: Iterable[tuple[str, str]]) -> str | None:
+        """The name of a packfile that has this blob, among those that were set aside: names, and where they lie now."""
+        wanted = parse_digest(digest)
+        for name, where in lying:
+            with suppress(Malformed, NotFound):
+                if where not in self._set_aside:
+                    self._set_aside[where] = read_index(self._storage, name, where)
+                if self._set_aside[where].find(wanted) is not None:
+                    return name
+        return None
+
+    def publish(self) -> None:
+        """Write the list of all packfiles; of several who do so, the last one has seen what all of them did."""
+        self._state = None
+        written: list[str] | None = None
+        while (names := self.names()) != written:
+            text = "".join(f"{name.removeprefix(PACKFILES)}\n" for name in names)
+            self._storage.replace(PACKFILE_LIST, text.encode())
+            written = names
+
+    # The parts
+
+    def _index(self, name: str) -> Index | None:
+        with suppress(Malformed, NotFound):
+            return read_index(self._storage, name)
+        return None
+
+    def _modified(self, index: Index) -> float:
+        with suppress(OSError):
+            return os.stat(self.path(index)).st_mtime
+        return 0.0
+
+    def _look(self) -> int | None:
+        """What changes when there are other packfiles than those that are known; None if that cannot be told now."""
+        if self._folder is None:
+            return int(time.monotonic() // _FAR_SECONDS)
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+        return changed if time.time_ns() - changed > _TICK_NANOSECONDS else None
+
+
+def _is_name(name: str) -> bool:
+    try:
+        packfile_digest(name)
+    except Malformed:
+        return False
+    return True

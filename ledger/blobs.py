@@ -12,16 +12,14 @@ brought back by whoever asks for it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import logging
 import os
-import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -43,9 +41,8 @@ from ledger.packing import (
 from ledger.parts import PartHashes, small_digest
 from ledger.partstream import PartStream
 from ledger.quarantine import Quarantine
-from ledger.reflink import clone
-from ledger.staging import changed, explained, held, state_of, try_link
-from ledger.storage.port import TEMPORARY, Storage
+from ledger.staging import READ_ONLY, changed, explained, staged, state_of
+from ledger.storage.port import Storage
 from ledger.storelayout import (
     BLOBS,
     PACKED,
@@ -57,7 +54,6 @@ from ledger.storelayout import (
     parts_name,
 )
 
-READ_ONLY: Final = 0o444
 RENEW_SECONDS: Final = 60.0
 """A blob touched less than this ago is not touched again: garbage collection adds it to every age."""
 
@@ -116,8 +112,8 @@ class Blobs:
             if self._base is None:
                 hashed = self._put_remote(path, plain)
             else:
-                with self._staged(path, link, plain) as (staged, hashed):
-                    self.take(hashed, staged)
+                with staged(path, Path(self._base, STORE), link=link, plain=plain) as (private, hashed):
+                    self.take(hashed, private)
         if hashed.plain is not None:
             self.put_packed(Chunks(hashed.plain, hashed.size, ((hashed.digest, hashed.size),)))
         return hashed
@@ -172,8 +168,7 @@ class Blobs:
         names = sorted(name for name in os.listdir(folder) if len(name) == len("0" * 64))
         for name in names:
             self._adopt(packfile_name(f"sha256:{name}"), folder / name, link=True)
-        if names:
-            self.packfiles.publish()
+        self.packfiles.publish()
 
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""
@@ -211,36 +206,6 @@ class Blobs:
             or self._restored(digest)
             or self.has_name(packed_name(digest))
         )
-
-    def presence(self) -> Callable[[str], bool]:
-        """`has` for many digests in a row: folders are listed once, and only what is not in them is looked for."""
-        base = self._base
-        if base is None:
-            return self.has
-        listed: dict[str, frozenset[str]] = {}
-        packed: list[frozenset[bytes]] = []
-
-        def present(digest: str) -> bool:
-            raw = bytes.fromhex(digest[7:])
-            if any(raw in members for members in packed):
-                return True
-            folder = digest[7:9]
-            names = listed.get(folder)
-            if names is None:
-                names = listed[folder] = _names_in(f"{base}{BLOBS}{folder}")
-            if digest[9:] in names:
-                return True
-            held = self.packfiles.holding([raw])
-            packed.extend(index.digests() for index in held)
-            return bool(held) or self.has(digest)
-
-        return present
-
-    def all_present(self, digests: bytes) -> bool:
-        """Whether all of these blobs (32 bytes of digest each, one after the other) are there."""
-        present = self.presence()
-        spread = digests.hex()
-        return all(present(f"sha256:{spread[start : start + 64]}") for start in range(0, len(spread), 64))
 
     def has_name(self, name: str) -> bool:
         """As `has`, for anything in the store."""
@@ -547,45 +512,6 @@ class Blobs:
             self._storage.adopt(name, file, link=link)
         self.touch(name)
 
-    @contextmanager
-    def _staged(self, path: Path, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
-        """A private file with the bytes of `path` (or, for `link`, sharing them), and what they hash to."""
-        with self._temporary() as staged, open(path, "rb") as source:
-            before = state_of(source)
-            if link and try_link(path, staged):
-                with held(staged) as stream:
-                    hashed = hash_file(stream, plain=plain)
-                    os.fchmod(stream.fileno(), READ_ONLY)
-                    self._unchanged(path, source, before)
-                    yield staged, hashed
-                return
-            with open(staged, "x+b") as sink:
-                fcntl.flock(sink, fcntl.LOCK_EX)
-                if clone(source, sink):
-                    hashed = hash_file(sink, plain=plain)
-                else:
-                    hashed = hash_file(source, into=sink, plain=plain)
-                sink.flush()
-                os.fchmod(sink.fileno(), READ_ONLY)
-                self._unchanged(path, source, before)
-                yield staged, hashed
-
-    @contextmanager
-    def _temporary(self) -> Iterator[Path]:
-        folder = Path(self._base or "", STORE)
-        folder.mkdir(parents=True, exist_ok=True)
-        staged = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
-        try:
-            yield staged
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(staged)
-
-    @staticmethod
-    def _unchanged(path: Path, source: BinaryIO, before: tuple[int, ...]) -> None:
-        if state_of(source) != before:
-            raise changed(path)
-
     def _record_parts(self, hashed: Hashed) -> None:
         if hashed.parts is None:
             return
@@ -641,10 +567,3 @@ class Blobs:
 
     def _warn_replaced(self, name: str) -> None:
         _log.warning("%s did not hold the bytes of its digest; the good bytes take its place", name)
-
-
-def _names_in(folder: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()

@@ -30,11 +30,12 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from ledger import manyfiles
-from ledger.blobs import READ_ONLY, Blobs
+from ledger.blobs import Blobs
 from ledger.errors import AlreadyExists, LedgerError, NotFound, StorageFailed
 from ledger.hashing import Hashed, hash_bytes, threads
 from ledger.manifest import Manifest, ManifestEntry, plain_files
 from ledger.reflink import clone
+from ledger.staging import READ_ONLY
 from ledger.storage.failure import storage_failed
 from ledger.storage.port import TEMPORARY
 from ledger.storelayout import BLOBS

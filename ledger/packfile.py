@@ -110,10 +110,8 @@ class Packfiles:
         try:
             return list(self._storage.list(PACKFILES))
         except Unavailable:
-            with suppress(NotFound):
-                lines = self._storage.read(PACKFILE_LIST).decode("ascii", "replace").split("\n")
-                return [PACKFILES + line for line in lines if _is_name(PACKFILES + line)]
-            return []
+            lines = self._list().decode("ascii", "replace").split("\n")
+            return [PACKFILES + line for line in lines if _is_name(PACKFILES + line)]
 
     def indexes(self) -> list[Index]:
         """The index of each packfile that has one."""
@@ -173,15 +171,18 @@ class Packfiles:
         return None
 
     def publish(self) -> None:
-        """Write the list of all packfiles; of several who do so, the last one has seen what all of them did."""
+        """Write the list of all packfiles, if it is another; of several who do so, the last one has seen what all of them did."""
         self._state = None
-        written: list[str] | None = None
-        while (names := self.names()) != written:
-            text = "".join(f"{name.removeprefix(PACKFILES)}\n" for name in names)
-            self._storage.replace(PACKFILE_LIST, text.encode())
-            written = names
+        while (names := "".join(f"{name.removeprefix(PACKFILES)}\n" for name in self.names()).encode()) != self._list():
+            self._storage.replace(PACKFILE_LIST, names)
 
     # The parts
+
+    def _list(self) -> bytes:
+        try:
+            return self._storage.read(PACKFILE_LIST)
+        except NotFound:
+            return b""
 
     def _index(self, name: str) -> Index | None:
         with suppress(Malformed, NotFound):

@@ -84,6 +84,8 @@ def _repair(store: Store, remote: Store, name: str) -> bool:
     try:
         if name.startswith(PACKFILES):
             _repair_packfile(store, remote, name)
+            if not store.storage.exists(name):
+                return True
         elif name.startswith(TREES):
             store.put_manifest(remote.manifest(digest_of(name, TREES)))
         else:

@@ -5,13 +5,58 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from ledger.errors import Conflict, NotFound
+from ledger.hashing import Hashed, hash_file
+from ledger.reflink import clone
 from ledger.storage.failure import storage_failed
+from ledger.storage.port import TEMPORARY
+
+READ_ONLY: Final = 0o444
+
+
+@contextmanager
+def staged(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
+    """A private file in `folder` with the bytes of `path` (or, for `link`, sharing them), and what they hash to.
+
+    Raises:
+        Conflict: somebody wrote to the file meanwhile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    private = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        with open(path, "rb") as source:
+            before = state_of(source)
+            if link and _try_link(path, private):
+                with _held(private) as stream:
+                    hashed = hash_file(stream, plain=plain)
+                    os.fchmod(stream.fileno(), READ_ONLY)
+                    _check_unchanged(path, source, before)
+                    yield private, hashed
+                return
+            with open(private, "x+b") as sink:
+                fcntl.flock(sink, fcntl.LOCK_EX)
+                if clone(source, sink):
+                    hashed = hash_file(sink, plain=plain)
+                else:
+                    hashed = hash_file(source, into=sink, plain=plain)
+                sink.flush()
+                os.fchmod(sink.fileno(), READ_ONLY)
+                _check_unchanged(path, source, before)
+                yield private, hashed
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(private)
+
+
+def _check_unchanged(path: Path, source: BinaryIO, before: tuple[int, ...]) -> None:
+    if state_of(source) != before:
+        raise changed(path)
 
 
 def state_of(stream: BinaryIO) -> tuple[int, ...]:
@@ -29,7 +74,7 @@ def changed(path: Path) -> Conflict:
     )
 
 
-def try_link(path: Path, staged: Path) -> bool:
+def _try_link(path: Path, staged: Path) -> bool:
     """Give a file a second name; False where the file system cannot."""
     try:
         os.link(path, staged, follow_symlinks=True)
@@ -41,7 +86,7 @@ def try_link(path: Path, staged: Path) -> bool:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[BinaryIO]:
+def _held(path: Path) -> Iterator[BinaryIO]:
     """Open for reading, under the lock that keeps clearing of leftovers away."""
     with open(path, "rb") as stream:
         with suppress(BlockingIOError):

@@ -38,6 +38,7 @@ from ledger.manyfiles import collector_paused
 from ledger.packfile import read_index
 from ledger.packing import CHUNK_MAX
 from ledger.parts import small_digest
+from ledger.presence import all_present, presence
 from ledger.statcache import Content, Listing, StatCache, Status
 from ledger.storage.port import Storage
 from ledger.storelayout import BLOBS, PACKED, PACKFILES, STAT_CACHE, TREES, digest_of, tree_name
@@ -113,7 +114,7 @@ class Store:
         if (
             whole is not None
             and whole.state == listing.state
-            and self.blobs.all_present(whole.digests)
+            and all_present(self.blobs, whole.digests)
             and self.blobs.touch(tree_name(whole.tree))
         ):
             return Artifact(whole.tree, whole.size, "tree")
@@ -133,7 +134,7 @@ class Store:
         """Put each file that is not known, or not as it was. What each of them holds."""
         check_tree(file.path for file in found)  # before the first byte is written
         contents: list[Content | None] = [None] * len(found)
-        present = self.blobs.presence()
+        present = presence(self.blobs)
         for number, file in enumerate(found) if known else ():
             status, content = known.get(file.path, (None, None))
             if content is not None and status == Status.of(file.status) and present(content.digest):

@@ -24,10 +24,14 @@ from ledger import (
     Refused,
     StorageFailed,
     Store,
+    checkout,
     collect_garbage,
     copy_artifacts,
+    intake,
+    manyfiles,
 )
 from ledger.storage.memory import Fault, ProcessKilled
+from ledger.storelayout import PACKFILES
 
 BIG = hashlib.shake_128(b"fault").digest(PART_SIZE + 4321)
 FILES = {"a": b"alpha", "b/c": b"beta", "b/d": b"alpha", "big": BIG}
@@ -126,7 +130,30 @@ def jobs(folder: Path) -> dict[str, Callable[[Store], object]]:
         "put tree": lambda store: store.put_tree(folder),
         "checkout": lambda store: store.checkout(store.put_tree(folder).digest, out),
         "pull": lambda store: _pull(folder, store),
+        "put packed": lambda store: _with_packfiles(lambda: store.put_tree(folder)),
+        "check packed out": lambda store: _with_packfiles(lambda: store.checkout(store.put_tree(folder).digest, out)),
+        "collect packed": lambda store: _with_packfiles(lambda: _collect(store, folder)),
     }
+
+
+def _with_packfiles(work: Callable[[], object]) -> None:
+    """As if a few small files were many: they go into packfiles, by processes."""
+    for module, name, value in (
+        (manyfiles, "WORTH", 2), (intake, "threads", lambda: 2), (checkout, "threads", lambda: 2), (checkout, "_MANY", 2),
+    ):
+        setattr(module, name, value)
+    work()
+
+
+def _collect(store: Store, folder: Path) -> None:
+    """A packfile of which one blob is kept goes to quarantine, and comes back for whoever asks for another."""
+    tree = store.put_tree(folder).digest
+    root = store.storage.local_path("store")
+    for path in root.rglob("*") if root else ():
+        if path.is_file() and not path.name.startswith(".tmp-"):
+            os.utime(path, (1, 1))
+    collect_garbage(store, [store.put_bytes(b"beta").digest, store.manifest(tree).entry("big").digest], min_age=0)
+    assert store.verify(store.put_tree(folder).digest) == []
 
 
 def _pull(folder: Path, store: Store) -> None:
@@ -135,7 +162,9 @@ def _pull(folder: Path, store: Store) -> None:
 
 
 @pytest.mark.parametrize("strike", [killed, disk_full], ids=["kill", "full disk"])
-@pytest.mark.parametrize("job", ["put bytes", "put file", "put linked", "put tree", "checkout", "pull"])
+@pytest.mark.parametrize("job", [
+    "put bytes", "put file", "put linked", "put tree", "checkout", "pull", "put packed", "check packed out", "collect packed",
+])
 def test_every_step_on_disk(folder: Path, tmp_path: Path, job: str, strike: Callable[[], None]) -> None:
     root = tmp_path / "root"
     work = jobs(folder)[job]
@@ -160,6 +189,7 @@ def test_every_step_on_disk(folder: Path, tmp_path: Path, job: str, strike: Call
         pass
     left = list((root / "store").rglob(".tmp-*"))
     assert left == [], "taking the lock clears what unfinished writes left"
+    assert any(PosixStorage(root).list(PACKFILES)) == ("pack" in job)
     for name, data in FILES.items():
         assert (folder / name).read_bytes() == data, "the source is never touched"
 

@@ -403,14 +403,14 @@ def test_a_file_that_changes_while_it_is_put_is_refused(
 ) -> None:
     source = tmp_path / "source"
     source.write_bytes(big)
-    import ledger.blobs as blobs
+    import ledger.staging as staging
 
     def slow(stream, into=None, plain=False):
         hashed = hash_file(stream, into=into, plain=plain)
         source.write_bytes(big + b"more")
         return hashed
 
-    monkeypatch.setattr(blobs, "hash_file", slow)
+    monkeypatch.setattr(staging, "hash_file", slow)
     for link in (False, True):
         with pytest.raises(Conflict, match="changed while"):
             local.put_file(source, link=link)

@@ -243,8 +243,9 @@ class Blobs:
 
     def read(self, digest: str) -> bytes:
         """All bytes of a blob, verified."""
-        if self._slice(digest) is not None:
-            return self._sliced(digest)
+        place = self._slice(digest)
+        if place is not None:
+            return self._sliced(digest, place)
         try:
             data = self.fetch(blob_name(digest), digest)
         except NotFound:
@@ -257,8 +258,9 @@ class Blobs:
 
     def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
         """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
-        if self._slice(digest) is not None:
-            data = self._sliced(digest, sure=False)
+        place = self._slice(digest)
+        if place is not None:
+            data = self._sliced(digest, place, sure=False)
             if sink is not None:
                 sink(memoryview(data))
             return hash_bytes(data, plain=self._plain(digest)).under(digest)
@@ -279,8 +281,9 @@ class Blobs:
 
     def stream(self, digest: str, depth: int = MAX_DEPTH + 1) -> BinaryIO:
         """The bytes of a blob, packed or not, forwards only and not verified."""
-        if self._slice(digest) is not None:
-            return io.BytesIO(self._sliced(digest, sure=False))
+        place = self._slice(digest)
+        if place is not None:
+            return io.BytesIO(self._sliced(digest, place, sure=False))
         try:
             return self._whole(digest)
         except NotFound:
@@ -294,8 +297,9 @@ class Blobs:
             )
 
         def read(chunk: str) -> bytes:
-            if self._slice(chunk) is not None:
-                return self._sliced(chunk)
+            place = self._slice(chunk)
+            if place is not None:
+                return self._sliced(chunk, place)
             with self._whole(chunk) as stream:
                 data = stream.read()
             if small_digest(data) != chunk:
@@ -431,17 +435,19 @@ class Blobs:
             place = self.packfiles.find(digest)
         return None if place is None or self._is_there(blob_name(digest)) else place
 
-    def _sliced(self, digest: str, *, sure: bool = True) -> bytes:
-        """The bytes of a blob in a packfile: of several that have it, of one where they are its bytes.
+    def _sliced(self, digest: str, place: Slice, *, sure: bool = True) -> bytes:
+        """The bytes of a blob in a packfile; where they rotted, those of another packfile that has them right.
 
         Raises:
             Tampered: there is none, unless the caller is not sure and hashes what is given.
         """
-        data = b""
-        for place in self.packfiles.places(digest):
-            data = self.packfiles.read(place)
-            if small_digest(data) == digest:
-                return data
+        data = self.packfiles.read(place)
+        if small_digest(data) == digest:
+            return data
+        for other in self.packfiles.places(digest):
+            good = self.packfiles.read(other)
+            if small_digest(good) == digest:
+                return good
         if sure:
             raise self.tampered(digest, hash_bytes(data))
         return data

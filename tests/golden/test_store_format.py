@@ -210,3 +210,21 @@ def test_packed_blobs_written_once_stay_readable() -> None:
     assert store.read(named["data"]) == data
     assert store.read(named["both"]) == b"alphabeta"
     assert list(store.verify_all()) == []
+
+
+def test_a_packfile_written_once_stays_readable() -> None:
+    """The bytes of SPEC.md's example."""
+    index = b"".join(
+        bytes.fromhex(sha256(blob)) + start.to_bytes(8) + len(blob).to_bytes(4)
+        for blob, start in ((b"alpha", 16), (b"beta", 21))
+    )
+    tail = (2).to_bytes(8) + b"marin.packfile/1"
+    name, data = f"store/packfiles/{sha256(index + tail)}", b"marin.packfile/1alphabeta" + index + tail
+    assert shown(name)
+    assert shown(data.hex())
+    storage = MemoryStorage()
+    storage.create(name, data)
+    store = Store(storage)
+    assert list(store.verify_all()) == []
+    assert store.read(f"sha256:{sha256(b'alpha')}") == b"alpha"
+    assert store.read(f"sha256:{sha256(b'beta')}") == b"beta"

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ledger.bundle import unpack_entries
 from ledger.digest import parse_digest
@@ -28,11 +29,15 @@ from ledger.store import Store
 from ledger.tlog import TILE_WIDTH, Tile, fold, leaf_hash
 from ledger.trust import read_links
 
+if TYPE_CHECKING:
+    import numpy
+
 _CHUNK = 24
 _AHEAD = 4
 _ID_BYTES = 8
-_IDS_AT_ONCE = 1 << 20
-"""So many are in memory when they are compared."""
+_IDS_AT_ONCE = 1 << 18
+"""About so many are in memory when they are compared."""
+_MOST_BITS = 8
 
 
 class Run(NamedTuple):
@@ -252,25 +257,45 @@ class _Ids:
         """The entries whose hash another one has too."""
         import numpy  # here: most of this package's users never audit, and it takes a tenth of a second
 
-        def blocks() -> Iterator[tuple[int, numpy.ndarray]]:
-            self._file.seek(0)
-            at = 0
-            while data := self._file.read(_IDS_AT_ONCE * _ID_BYTES):
-                yield at, numpy.frombuffer(data, dtype="<u8")
-                at += len(data) // _ID_BYTES
+        def blocks(file: IO[bytes]) -> Iterator[numpy.ndarray]:
+            file.seek(0)
+            while data := file.read(_IDS_AT_ONCE * _ID_BYTES):
+                yield numpy.frombuffer(data, dtype="<u8")
 
-        with _room():
-            self._file.flush()
-        count = self._file.tell() // _ID_BYTES
-        bits = max(0, (count - 1) // _IDS_AT_ONCE).bit_length()  # hashes are compared with those that begin with the same bits
+        repeated = []
+        with _room(), ExitStack() as stack:
+            for part in self._parts(stack, blocks):
+                hashes = numpy.fromfile(part, dtype="<u8")
+                hashes.sort()
+                repeated.append(numpy.unique(hashes[1:][(hashes[1:] == hashes[:-1]) & (hashes[1:] != 0)]))
+        wanted = numpy.concatenate(repeated)
+        if not len(wanted):
+            return []
+        starts = itertools.count(0, _IDS_AT_ONCE)
         found: list[int] = []
-        for part in range(2**bits):
-            chosen = [block[block >> numpy.uint64(64 - bits) == part] if bits else block for _, block in blocks()]
-            ordered = numpy.sort(numpy.concatenate(chosen)) if chosen else numpy.empty(0, "<u8")
-            repeated = numpy.unique(ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)])
-            if len(repeated):
-                found += [at + int(i) for at, block in blocks() for i in numpy.flatnonzero(numpy.isin(block, repeated))]
-        return sorted(found)
+        for start, block in zip(starts, blocks(self._file), strict=False):
+            found += [start + int(at) for at in numpy.flatnonzero(numpy.isin(block, wanted))]
+        return found
+
+    def _parts(self, stack: ExitStack, blocks: Callable[[IO[bytes]], Iterator[numpy.ndarray]]) -> Iterator[IO[bytes]]:
+        """The hashes in files of those that begin with the same bits: equal ones are in one of them."""
+        import numpy
+
+        count = self._file.seek(0, os.SEEK_END) // _ID_BYTES
+        bits = min(_MOST_BITS, max(0, (count - 1) // _IDS_AT_ONCE).bit_length())
+        if not bits:
+            self._file.seek(0)
+            yield self._file
+            return
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2**bits)]  # noqa: SIM115
+        for block in blocks(self._file):
+            first = block >> numpy.uint64(64 - bits)
+            for part, file in enumerate(files):
+                file.write(block[first == part].tobytes())
+        for file in files:
+            file.seek(0)
+            yield file
+            file.truncate(0)
 
 
 @contextmanager

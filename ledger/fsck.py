@@ -21,6 +21,7 @@ from ledger.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.event import Event
 from ledger.finding import Finding
+from ledger.inventory import Inventory
 from ledger.journal import read_records
 from ledger.layout import (
     ENTRIES,
@@ -111,7 +112,7 @@ class _Audit:
         self._events = events
         self._workers = workers
         self._findings: list[Finding] = []
-        self._files: dict[Tile, set[int]] = {}
+        self._files = Inventory(0)
         self._edge: list[_EdgeTile] = []
         self._local = storage.local_path(checkpoint_path(log)) is not None
         self._size = 0
@@ -122,8 +123,8 @@ class _Audit:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             return self._findings
-        self._inventory()
         self._size = checkpoint.size
+        self._inventory()
         level = self._leaves(checkpoint.size)
         for height in itertools.count(1):
             if not level.hashes:
@@ -131,10 +132,8 @@ class _Audit:
             level = self._tiles(height, level, checkpoint.size)
         edge = self._decide_edge(checkpoint)
         self._pending(checkpoint, edge)
-        for tile, widths in sorted(self._files.items()):
-            for width in sorted(widths):
-                path = self._path(Tile(tile.level, tile.index, width))
-                self._find("a file that belongs to no tile of this log", path, found=f"width {width}")
+        for tile in self._files.left():
+            self._find("a file that belongs to no tile of this log", self._path(tile), found=f"width {tile.width}")
         if self._events is not None:
             self._findings += self._events.finish(self._entry_at)
         return self._findings
@@ -159,6 +158,7 @@ class _Audit:
 
     def _inventory(self) -> None:
         """All files that are there, by tile; what is explained is taken out again."""
+        self._files = Inventory(-(-self._size // TILE_WIDTH))
         base = f"{self._log}/" if self._log else ""
         known = {checkpoint_path(self._log), journal_path(self._log), lock_path(self._log)}
         try:
@@ -170,7 +170,7 @@ class _Audit:
                     if name not in known and (base or name.startswith("tile/")):
                         self._find("a file that does not belong to a log", name)
                 else:
-                    self._files.setdefault(Tile(tile.level, tile.index), set()).add(tile.width)
+                    self._files.add(tile)
         except Unavailable:
             pass  # a published root cannot be listed; what must be there is read by name
 
@@ -204,24 +204,23 @@ class _Audit:
     def _bundle(self, tile: Tile) -> Bundle:
         """Where the bundle is; those that were listed are read by whoever looks into them."""
         path = entries_path(tile, self._log)
-        widths = self._files.get(Tile(ENTRIES, tile.index), set())
-        if self._local and not tile.partial and widths == {TILE_WIDTH}:
-            widths.clear()
+        listed = Tile(ENTRIES, tile.index)
+        if self._local and not tile.partial and self._files.is_alone(listed):
+            self._files.explain(listed)
             return Bundle(tile, path, None)
         data, path = self._read(tile, entries=True)
         return Bundle(tile, path if data is not None else "", data)
 
     def _agrees(self, tile: Tile, leaves: bytes) -> bool:
         """Whether a complete tile is just what its entries give: the common case, told by one comparison."""
-        key = Tile(0, tile.index)
-        if tile.partial or self._files.get(key) != {TILE_WIDTH}:
+        if tile.partial or not self._files.is_alone(tile):
             return False
         try:
             same = self._storage.read(tile_path(tile, self._log)) == leaves
         except LedgerError:
             return False
         if same:
-            self._files[key].clear()
+            self._files.explain(tile)
         return same
 
     def _accept(self, bundle: Bundle, examined: Examined | Finding) -> Examined | None:
@@ -235,7 +234,7 @@ class _Audit:
         if examined.count != expected:
             self._find("a bundle has another number of entries", path, str(expected), str(examined.count))
             return None
-        for width in self._take(Tile(ENTRIES, tile.index), tile.width):
+        for width in self._files.take(Tile(ENTRIES, tile.index), tile.width - 1):
             name = entries_path(Tile(0, tile.index, width), self._log)
             if name != path and not self._is_beginning(name, bundle.data or b"", width):
                 self._find("a partial bundle is not the beginning of the later one", name)
@@ -313,7 +312,7 @@ class _Audit:
 
     def _check_narrower(self, tile: Tile, hashes: list[bytes] | None) -> None:
         """Partial tiles of earlier sizes may stay, if they are the beginning of this one (when that is known)."""
-        for width in self._take(Tile(tile.level, tile.index), tile.width):
+        for width in self._files.take(tile, tile.width - 1):
             name = self._path(Tile(tile.level, tile.index, width))
             if hashes is not None and not self._holds(name, b"".join(hashes[:width])):
                 self._find("a partial tile is not the beginning of the later one", name)
@@ -398,9 +397,7 @@ class _Audit:
         self, tile: Tile, items: Sequence[bytes], pack: Callable[[Sequence[bytes]], bytes]
     ) -> None:
         """Whoever began to publish may have done so at any size up to now, and may have been fenced before the end."""
-        widths = self._files.get(tile, set())
-        for width in sorted(width for width in widths if width <= len(items)):
-            widths.discard(width)
+        for width in self._files.take(tile, len(items)):
             path = self._path(Tile(tile.level, tile.index, width))
             if not self._holds(path, pack(items[:width])):
                 self._find("a file of the next publication differs from the journal", path)
@@ -410,7 +407,7 @@ class _Audit:
     def _read(self, tile: Tile, *, entries: bool) -> tuple[bytes | None, str]:
         """The bytes of a tile or bundle, and their path; a complete one stands in for a partial one."""
         path_of = entries_path if entries else tile_path
-        key = Tile(ENTRIES if entries else tile.level, tile.index)
+        level = ENTRIES if entries else tile.level
         path = path_of(tile, self._log)
         for candidate in dict.fromkeys((tile, Tile(tile.level, tile.index))):
             try:
@@ -420,17 +417,10 @@ class _Audit:
             except LedgerError as error:
                 self._report(error, path)
                 return None, path
-            self._files.get(key, set()).discard(candidate.width)
+            self._files.explain(Tile(level, tile.index, candidate.width))
             return data, path_of(candidate, self._log)
         self._find("a file of the log is missing", path)
         return None, path
-
-    def _take(self, tile: Tile, width: int) -> list[int]:
-        """The narrower partial files of this tile; they count as explained."""
-        widths = self._files.get(tile, set())
-        narrower = sorted(found for found in widths if found < width)
-        widths.difference_update(narrower)
-        return narrower
 
     def _holds(self, name: str, data: bytes) -> bool:
         try:

@@ -6,6 +6,10 @@ XLA may use no instruction above AVX2, must not pick matrix kernels by the proce
 (``NPROC``), because the split decides the order of some sums. How many virtual devices there are is execution and not
 part of the contract: the training program gives the same bits for every number of them.
 
+``arm-cpu`` promises less: the same bits on ARM processors of the one model that the recipe names, with any number of cores or
+devices, by the same settings but for the ceiling, which XLA has for x86 alone; the compiler makes code for the model that it
+finds. It was written from what an emulated ARM showed of an older jaxlib, and has not been executed on a machine.
+
 ``gpu`` and ``tpu`` promise less: repeats on devices of the one kind that the recipe names. On a GPU, operations whose result
 depends on the order of threads are refused (``--xla_gpu_deterministic_ops``, ``--xla_gpu_exclude_nondeterministic_ops``),
 no algorithm is chosen by timing (``--xla_gpu_autotune_level=0``), and products keep float32 (TF32 off). These two profiles
@@ -26,7 +30,7 @@ from pathlib import Path
 import msgspec
 
 from marin.errors import Unsupported, UsageError
-from marin.recipe import Arithmetic, Execution
+from marin.recipe import CPU_PROFILES, Arithmetic, Execution
 
 X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
 """Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
@@ -51,7 +55,7 @@ def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
     """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then those of the execution: how long
     virtual devices wait for each other, and how many there are."""
     flags = list(arithmetic.xla_flags)
-    if arithmetic.profile == "portable-cpu":
+    if arithmetic.profile in CPU_PROFILES:
         flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.local_devices}"]
     return " ".join(flags)
 
@@ -63,7 +67,7 @@ def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
               "JAX_NUMPY_DTYPE_PROMOTION": "standard", "JAX_DISABLE_JIT": "0", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",
               "JAX_OPTIMIZATION_LEVEL": "UNKNOWN"}
     match arithmetic.profile:
-        case "portable-cpu":
+        case "portable-cpu" | "arm-cpu":
             values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
         case "gpu":
             values |= {"JAX_PLATFORMS": "cuda,cpu", "NPROC": str(arithmetic.threads), "NVIDIA_TF32_OVERRIDE": "0",
@@ -73,7 +77,8 @@ def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
     return values
 
 
-_WANTED = {"portable-cpu": "an x86-64-v3 processor under Linux", "gpu": "a GPU with its driver", "tpu": "a TPU"}
+_WANTED = {"portable-cpu": "an x86-64-v3 processor under Linux", "arm-cpu": "an ARM processor of the recipe's model under Linux",
+           "gpu": "a GPU with its driver", "tpu": "a TPU"}
 
 
 def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
@@ -96,13 +101,32 @@ def is_skylake(cpuinfo: str) -> bool:
     return family == ("GenuineIntel", "6") and first.get("model") in {str(model) for model in SKYLAKE}
 
 
+def arm_model(cpuinfo: str | None = None) -> str | None:
+    """The model of the ARM processors of /proc/cpuinfo, as ``implementer 0x41 part 0xd0c`` (Arm's MIDR_EL1); None without one.
+
+    Where there are several models in one machine, all are named, for a program may run on any of them.
+    """
+    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    models: list[str] = []
+    implementer = ""
+    for line in text.splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name == "CPU implementer":
+            implementer = value
+        elif name == "CPU part":
+            models.append(f"implementer {implementer} part {value}")
+    return ", ".join(sorted(set(models))) or None
+
+
 def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
     """Why this machine can not honour ``arithmetic``, or None when it can."""
+    if arithmetic.profile == "arm-cpu":
+        return _other_arm(arithmetic)
     if arithmetic.profile != "portable-cpu":
         present = _accelerator(arithmetic.profile)
         return None if present else f"no {arithmetic.profile.upper()} is visible here"
     if flags is None and platform.machine() not in ("x86_64", "AMD64"):
-        return f"the processor is {platform.machine()}; its bits are others (docs/determinism.md has what was seen on ARM)"
+        return f"the processor is {platform.machine()}; its bits are others (docs/determinism.md; ARM has the profile arm-cpu)"
     missing = [flag for flag in X86_64_V3 if flag not in (cpu_flags() if flags is None else flags)]
     if sys.platform != "linux":
         return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
@@ -111,6 +135,14 @@ def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> 
     if flags is None and is_skylake(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")):
         return "the processor is a Skylake without AVX-512, for which the compiler makes code that rounds otherwise"
     return None
+
+
+def _other_arm(arithmetic: Arithmetic) -> str | None:
+    """Why this is not the ARM processor that a recipe names, or None when it is."""
+    if sys.platform != "linux" or platform.machine() not in ("aarch64", "arm64"):
+        return f"the processor is {platform.machine()} under {sys.platform}"
+    found = arm_model()
+    return None if found == arithmetic.device_kind else f"the processor is {found or 'an ARM of no known model'}"
 
 
 def _accelerator(profile: str) -> bool:
@@ -125,6 +157,8 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
     Raises:
         Unsupported: the recipe names another kind.
     """
+    if arithmetic.profile == "arm-cpu":
+        found = arm_model() or found  # jax calls every processor "cpu"
     if arithmetic.device_kind is not None and arithmetic.device_kind != found:
         raise Unsupported("this machine can not honour the arithmetic contract", where=arithmetic.profile,
                           expected=f"the device kind {arithmetic.device_kind}", found=found,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ledger import LedgerError
 from marin import arithmetic, environment
@@ -62,17 +62,23 @@ class Diagnosis:
         """As ``marin doctor --json`` prints it."""
         reasons = [f"{check.name}: {check.found}" for check in self.checks if check.health is Health.BAD]
         return {
-            "profiles": {"portable-cpu": {"supported": self.able, "reasons": reasons}, **_accelerators()},
+            "profiles": {"portable-cpu": {"supported": self.able, "reasons": reasons}, **_others()},
             "checks": [{"name": c.name, "health": c.health.value, "found": c.found, "cure": c.cure} for c in self.checks],
             "environment": dict(self.environment),
         }
 
 
-def _accelerators() -> dict[str, Any]:
-    """Whether recipes of the profiles ``gpu`` and ``tpu`` could be executed: a device is there; its kind is the recipe's."""
-    profiles: tuple[Literal["gpu", "tpu"], ...] = ("gpu", "tpu")
-    found = {profile: arithmetic.unsupported(Arithmetic(profile=profile, device_kind="any")) for profile in profiles}
-    return {profile: {"supported": reason is None, "reasons": [reason] if reason else []} for profile, reason in found.items()}
+def _others() -> dict[str, Any]:
+    """Whether recipes of the other profiles could be executed: a device is there; for a GPU or a TPU its kind is the recipe's."""
+    model = arithmetic.arm_model()
+    others = (Arithmetic(profile="arm-cpu", isa="aarch64", device_kind=model), Arithmetic(profile="gpu", device_kind="any"),
+              Arithmetic(profile="tpu", device_kind="any"))
+    found = {one.profile: arithmetic.unsupported(one) for one in others}
+    told: dict[str, Any] = {}
+    for profile, reason in found.items():
+        told[profile] = {"supported": reason is None, "reasons": [reason] if reason else []}
+    told["arm-cpu"]["device_kind"] = model
+    return told
 
 
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:

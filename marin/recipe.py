@@ -191,11 +191,12 @@ class Arithmetic(Section, frozen=True):
     The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
     compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
     binary tree. ``profile`` names the environment in which the same bits are promised: ``portable-cpu`` any x86-64-v3 processor,
-    ``gpu`` and ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
+    ``arm-cpu`` one model of an ARM processor (``device_kind`` as :func:`marin.arithmetic.arm_model` says it), ``gpu`` and ``tpu``
+    one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
     about the host's processor, which draws the initial state and the order of the data in every profile.
     """
 
-    profile: Literal["portable-cpu", "gpu", "tpu"] = "portable-cpu"
+    profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu"] = "portable-cpu"
     device_kind: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
     microbatch_size: Positive = 1
@@ -204,7 +205,7 @@ class Arithmetic(Section, frozen=True):
     matmul_precision: Literal["highest"] = "highest"
     param_dtype: Literal["float32"] = "float32"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    isa: Literal["x86-64-v3"] = "x86-64-v3"
+    isa: Literal["x86-64-v3", "aarch64"] = "x86-64-v3"
     threads: Annotated[int, Meta(ge=1, le=1024)] = 2
     xla_flags: tuple[str, ...] = (
         "--xla_cpu_enable_platform_dependent_math=false",
@@ -460,8 +461,10 @@ def check(recipe: Recipe, *, where: str) -> None:
     _check_contract(arithmetic, where)
 
 
+CPU_PROFILES = ("portable-cpu", "arm-cpu")
 REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
     "portable-cpu": Arithmetic().xla_flags,
+    "arm-cpu": ("--xla_cpu_enable_platform_dependent_math=false", "--xla_disable_hlo_passes=transpose-folding"),
     "gpu": ("--xla_gpu_deterministic_ops=true", "--xla_gpu_exclude_nondeterministic_ops=true", "--xla_gpu_autotune_level=0"),
     "tpu": (),
 }
@@ -475,16 +478,23 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
     missing = [flag for flag in required if flag not in arithmetic.xla_flags]
     contrary = [flag for flag in arithmetic.xla_flags if flag not in required and flag.partition("=")[0] in decided]
     if missing or contrary:
-        raise Unsupported("the bits would be those of one processor only" if arithmetic.profile == "portable-cpu" else
+        raise Unsupported("the bits would be those of one processor only" if arithmetic.profile in CPU_PROFILES else
                           "the bits would be those of one run only", where=f"{where}: arithmetic.xla_flags",
                           expected=" ".join(required), found=" ".join(arithmetic.xla_flags) or "no flags",
                           cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml")
+    if (arithmetic.profile == "arm-cpu") != (arithmetic.isa == "aarch64"):
+        raise UsageError("the profile is for other processors", where=f"{where}: arithmetic.isa",
+                         expected="aarch64 with arm-cpu, x86-64-v3 with all others", found=arithmetic.isa,
+                         cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml")
     if (arithmetic.profile == "portable-cpu") != (arithmetic.device_kind is None):
-        accelerator = arithmetic.profile != "portable-cpu"
-        raise UsageError("the bits of an accelerator are those of one kind" if accelerator else
-                         "portable-cpu is not about one kind of device", where=f"{where}: arithmetic.device_kind",
-                         expected="what jax.devices()[0].device_kind says there" if accelerator else "null",
-                         found=str(arithmetic.device_kind), cure="set arithmetic.device_kind" if accelerator else "leave it out")
+        what, expected, cure = {
+            "portable-cpu": ("portable-cpu is not about one kind of device", "null", "leave it out"),
+            "arm-cpu": ("the bits of ARM are those of one model", "what `marin doctor --json` says there",
+                        "set arithmetic.device_kind"),
+        }.get(arithmetic.profile, ("the bits of an accelerator are those of one kind",
+                                   "what jax.devices()[0].device_kind says there", "set arithmetic.device_kind"))
+        raise UsageError(what, where=f"{where}: arithmetic.device_kind", expected=expected, found=str(arithmetic.device_kind),
+                         cure=cure)
 
 
 def _check_mixture(recipe: Recipe, where: str) -> None:

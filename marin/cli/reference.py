@@ -61,7 +61,7 @@ def _section(path: str, command: click.Command, context: click.Context) -> str:
     prose, _, examples = text.partition("Examples:\n")
     lines = [f"\n## {path}\n\n    {usage}\n\n{prose.strip()}\n"]
     options = [record for param in command.get_params(context) if (record := param.get_help_record(context))]
-    options = [(names, help) for names, help in options if help and names not in ("-h, --help", "--root R")]
+    options = [(names, help) for names, help in options if help and names not in ("-h, --help", "--help", "--root R")]
     if options:
         lines.append("\n" + "".join(f"- `{names}`: {' '.join(help.split())}\n" for names, help in options))
     if examples:

@@ -24,7 +24,7 @@ from ledger import LedgerError, Store, Unavailable
 from marin.arithmetic import apply
 from marin.events import Body, Json
 from marin.phases import checkout
-from marin.recipe import Execution, from_plain
+from marin.recipe import CPU_PROFILES, Execution, from_plain
 from marin.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.software import software
@@ -127,7 +127,7 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
     from marin.training.run import train
     from marin.training.stopping import request
 
-    if recipe.arithmetic.profile == "portable-cpu":  # Ray Train joins accelerators; processors it leaves alone
+    if recipe.arithmetic.profile in CPU_PROFILES:  # Ray Train joins accelerators; processors it leaves alone
         hosts.join(coordinator, count, number)
     root = open_root(setup.root)
     store = root.store()

@@ -20,7 +20,7 @@ import numpy as np
 from ledger import StateManifest, Tampered
 from marin.arithmetic import check_device
 from marin.errors import Diverged, Unsupported, UsageError
-from marin.recipe import Execution, Recipe
+from marin.recipe import CPU_PROFILES, Execution, Recipe
 from marin.training import canary
 from marin.training.data import Batch, batches
 from marin.training.digesting import describe
@@ -103,7 +103,7 @@ class Training:
         example = state_like(recipe, vocab_size)
         self.names = [name for name, _ in leaves(example)]
         self.step = TrainStep(recipe, self.mesh, example)
-        foreign = self.step.foreign_products() if recipe.arithmetic.profile == "portable-cpu" else []
+        foreign = self.step.foreign_products() if recipe.arithmetic.profile in CPU_PROFILES else []
         if foreign:
             raise Unsupported("matrix products whose bits depend on the processor", where="compiled gradient",
                               expected="every product in XLA's own library", found=", ".join(foreign),

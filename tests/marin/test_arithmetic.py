@@ -12,6 +12,7 @@ from marin.arithmetic import (
     DEVICE_COUNT_FLAG,
     X86_64_V3,
     apply,
+    arm_model,
     check,
     check_device,
     cpu_flags,
@@ -161,6 +162,51 @@ def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(Unsupported, match="the processor is aarch64"):
         apply(CONTRACT, Execution(), {})
+
+
+NEOVERSE = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n\n"
+BIG = NEOVERSE.replace("0xd0c", "0xd0d").replace("processor\t: 0", "processor\t: 1")
+
+
+def arm(kind: str) -> Any:
+    return from_mapping({"arithmetic": {"profile": "arm-cpu", "isa": "aarch64", "device_kind": kind,
+                                        "xla_flags": REQUIRED_FLAGS["arm-cpu"]}}, where="test").arithmetic
+
+
+def test_the_model_of_an_arm_processor_is_read() -> None:
+    assert arm_model(NEOVERSE * 4) == "implementer 0x41 part 0xd0c"
+    assert arm_model(NEOVERSE + BIG) == "implementer 0x41 part 0xd0c, implementer 0x41 part 0xd0d"
+    assert arm_model("processor\t: 0\nflags\t\t: fpu avx2 fma\n") is None
+
+
+def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    contract = arm("implementer 0x41 part 0xd0c")
+    with pytest.raises(Unsupported, match=r"expected an ARM processor of the recipe's model.*found the processor is x86_64"):
+        apply(contract, Execution(), {})
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("marin.arithmetic.arm_model", lambda: arm_model(BIG))
+    with pytest.raises(Unsupported, match="implementer 0x41 part 0xd0d"):
+        apply(contract, Execution(), {})
+    with pytest.raises(Unsupported, match=r"expected the device kind .* part 0xd0c, found implementer 0x41 part 0xd0d"):
+        check_device(contract, "cpu")
+    monkeypatch.setattr("marin.arithmetic.arm_model", lambda: arm_model(NEOVERSE))
+    environ: dict[str, str] = {}
+    apply(contract, Execution(devices=2), environ)
+    check_device(contract, "cpu")
+    assert environ["JAX_PLATFORMS"] == "cpu" and environ["NPROC"] == "2"
+    assert set(REQUIRED_FLAGS["arm-cpu"]) < set(environ["XLA_FLAGS"].split())
+    assert "max_isa" not in environ["XLA_FLAGS"]
+    with pytest.raises(UsageError, match="--xla_cpu_enable_platform_dependent_math"):
+        check(contract, Execution(), {"XLA_FLAGS": "--xla_dump_to=x"})
+
+
+@pytest.mark.parametrize("change", [
+    {"device_kind": None}, {"isa": "x86-64-v3"}, {"profile": "portable-cpu", "device_kind": None},
+])
+def test_an_arm_recipe_without_its_parts_is_refused(change: dict[str, Any]) -> None:
+    whole = {"profile": "arm-cpu", "isa": "aarch64", "device_kind": "some", "xla_flags": REQUIRED_FLAGS["arm-cpu"]}
+    with pytest.raises((UsageError, Unsupported), match=r"arithmetic\.(device_kind|isa|xla_flags)"):
+        from_mapping({"arithmetic": whole | change}, where="test")
 
 
 @pytest.mark.parametrize("devices", [3, 16])

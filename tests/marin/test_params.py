@@ -38,7 +38,7 @@ def test_the_default_experiment_is_the_default_recipe() -> None:
 def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_path: Path) -> None:
     group, name = choice.split("=")
     path = tmp_path / "params.yaml"
-    kind = ["arithmetic.device_kind=some"] if choice in ("profile=gpu", "profile=tpu") else []
+    kind = ["arithmetic.device_kind=some"] if choice in ("profile=arm-cpu", "profile=gpu", "profile=tpu") else []
     path.write_text(composed(choice, *kind))
     recipe = load_params(path)
     written = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))

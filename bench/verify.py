@@ -3,6 +3,7 @@
     python -m bench.verify                       everything that one process can measure
     python -m bench.verify --only train,one,core,two   training, and one and two workers on it, compilation counted
     python -m bench.verify --folder F --only one the same run again, part by part; train comes first
+    python -m bench.verify --only paired --pairs 3   trainings and their replays by turns; none of it is in the first
     python -m bench.verify --only simulation     the cost model for up to 1,000 workers; needs no run
 
 Each figure is a ratio to something measured on the same run: to the training that is verified, to one worker, to sha256 over
@@ -16,10 +17,12 @@ import argparse
 import hashlib
 import heapq
 import json
+import logging
 import os
 import random
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -115,8 +118,9 @@ class Cost:
 class Bench:
     """A run made for the occasion, and `marin` on it: its data stages at first, its training when it is measured."""
 
-    def __init__(self, base: Path, params: dict[str, Any]) -> None:
+    def __init__(self, base: Path, params: dict[str, Any], pairs: int = 1) -> None:
         self.base, self.project = base, base / "honest"
+        self.params, self.pairs = params, pairs
         self.cores = ""
         self.bin = Path(sys.executable).parent
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("MARIN", "XLA", "JAX", "XDG")) and k != "NPROC"}
@@ -253,6 +257,28 @@ def localisation(bench: Bench) -> Iterator[Figure]:
                  f"process start and compilation included; {forged['tensor']} in train step {step}; target 60 s")
 
 
+def paired(bench: Bench) -> Iterator[Figure]:
+    """Training and its replay by turns, each on a run of its own: what the machine does meanwhile disturbs both alike."""
+    by_clock, by_processor = [], []
+    for number in range(bench.pairs):
+        pair = Bench(bench.base / f"pair-{number}", bench.params)
+        pair.cold()
+        trained, _ = pair.timed("stage", "train")
+        pair.cold()
+        replayed, _ = pair.verify("--only", "training", "--workers", "1")
+        pair.cold()
+        wanted = max(1, len(pair.shown()["segments"]) // 2)
+        sampled, _ = pair.verify("--only", "training", "--sample", str(wanted), "--no-screen")
+        by_clock.append((replayed.wall / trained.wall, 2 * sampled.wall / trained.wall))
+        by_processor.append((replayed.cpu / trained.cpu, 2 * sampled.cpu / trained.cpu))
+        logging.info("training %.1f s, replay %.1f s, sample of a half %.1f s", trained.wall, replayed.wall, sampled.wall)
+    for at, what in enumerate(("serial full replay / training", "sample of half of the segments / half of training")):
+        clock, processor = ([pair[at] for pair in pairs] for pairs in (by_clock, by_processor))
+        spread = ", ".join(f"{value:.3f}" for value in sorted(clock))
+        yield Figure(f"{what}, median of {bench.pairs} pairs", statistics.median(clock), "times",
+                     f"{spread}; of processor time {statistics.median(processor):.3f}; target 1.05")
+
+
 def hashing(bench: Bench) -> Iterator[Figure]:
     """`--only ledger,artifacts` against sha256 over the same files, read from disk or not as they are for both."""
     files = [path for path in (bench.project / ".marin" / "store").rglob("*") if path.is_file()]
@@ -272,14 +298,15 @@ def hashing(bench: Bench) -> Iterator[Figure]:
 
 
 MEASURES = {"simulation": simulation, "train": train, "one": one, "core": core, "two": two, "sample": sample, "quarter": quarter,
-            "localisation": localisation, "hashing": hashing}
+            "localisation": localisation, "hashing": hashing, "paired": paired}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.verify", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(MEASURES)}")
+    parser.add_argument("--pairs", type=int, default=3, help="of the part `paired`")
     parser.add_argument("--steps", type=int, default=1920)
     parser.add_argument("--segments", type=int, default=16)
     size = parser.add_mutually_exclusive_group()
@@ -291,9 +318,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base = options.folder or Path(tempfile.mkdtemp(prefix="marin-verify-bench-"))
     params = {"seed": 1, "trainer": {"num_steps": options.steps, "steps_per_segment": options.steps // options.segments}}
     params |= SMALL if options.small else LARGE if options.large else {}
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     chosen = [part for part in options.only.split(",") if part]
     try:
-        bench = Bench(base, params) if options.prepare or set(chosen) != {"simulation"} else object.__new__(Bench)
+        bench = Bench(base, params, options.pairs) if options.prepare or set(chosen) != {"simulation"} else object.__new__(Bench)
         for part in [] if options.prepare else chosen:
             for figure in MEASURES[part](bench):
                 sys.stdout.write(f"{figure}\n")

@@ -178,20 +178,21 @@ class _Placer:
         verb = "slice-out" if self._reflinks else "link-out" if self._links else "copy-out"
         common = (folder + BLOBS, base, *map(self._blobs.packfiles.path, packfiles))
         records = files[1:] if packfiles or not self._reflinks else []
-        with manyfiles.begun(verb, common, records, threads()) as finish:
+        with manyfiles.begun(verb, common, records, threads(), tuple) as finish:
 
             def placed(entries: Sequence[ManifestEntry]) -> Sequence[ManifestEntry]:
-                answers = finish()
+                given = {target: name for name, target in (first, *records)}
+                left = [e for e in entries if e.executable or given.get(e.path) != e.digest[7:]]
+                for entry in entries if not left else set(entries).difference(left):
+                    del given[entry.path]
+                answers = finish()  # all that can be done before is done while they work
                 self._counts["copied"] += answers.count("copied")
                 self._counts["hardlinked"] += answers.count("linked")
-                done, lost = {first[1]: first[0]}, []
-                for (name, target), answer in zip(records, answers, strict=True):
-                    if answer == manyfiles.NOT_DONE:
-                        lost.append(target)
-                    else:
-                        done[target] = name
-                left = [e for e in entries if e.executable or done.pop(e.path, "") != e.digest[7:]]
-                for target in (*lost, *done):
+                lost = set()
+                if manyfiles.NOT_DONE in answers:
+                    lost = {r[1] for r, answer in zip(records, answers, strict=True) if answer == manyfiles.NOT_DONE}
+                    left += [e for e in entries if e.path in lost]
+                for target in (*lost, *given):
                     with suppress(FileNotFoundError):
                         os.unlink(f"{base}/{target}")
                 return left

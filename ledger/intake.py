@@ -61,7 +61,7 @@ def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> list[Conte
 def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
     """The digest of each file that is in the store now, in hexadecimal; nothing for the others."""
     group.sync_all(store)
-    answers = manyfiles.work("link-in", (blobs, _HEADER), _records(files), threads())
+    answers = manyfiles.work("link-in", (blobs, _HEADER), files, threads(), _record)
     group.sync_all(store)
     return [answer.replace(manyfiles.NOT_DONE, "") for answer in answers]
 
@@ -72,7 +72,7 @@ def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
     known = blobs.packfiles.latest(_KNOWN_BYTES)
     with group.staging(store) as (staging, _):
         paths = map(blobs.packfiles.path, known)
-        answers = manyfiles.work("pack-in", (staging, _HEADER, *paths), _records(files), threads())
+        answers = manyfiles.work("pack-in", (staging, _HEADER, *paths), files, threads(), _record)
         blobs.take_packfiles(Path(staging))
     digests, _, numbers = zip(*(answer.partition(" ") for answer in answers), strict=True)
     for number in set(filter(None, numbers)):
@@ -80,5 +80,6 @@ def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
     return [digest.replace(manyfiles.NOT_DONE, "") for digest in digests]
 
 
-def _records(files: Sequence[Found]) -> list[manyfiles.Record]:
-    return [(file.location, f"{s.st_dev}:{s.st_ino}:{s.st_size}:{s.st_mtime_ns}") for file in files for s in (file.status,)]
+def _record(file: Found) -> manyfiles.Record:
+    s = file.status
+    return file.location, f"{s.st_dev}:{s.st_ino}:{s.st_size}:{s.st_mtime_ns}"

@@ -14,7 +14,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from typing import IO, Final
@@ -31,28 +31,30 @@ NOT_DONE: Final = "-"
 Record = tuple[str, ...]
 
 
-def work(verb: str, common: Record, records: Sequence[Record], processes: int) -> list[str]:
-    """The result of each record, "-" for what was not done. Neighbours go to one process."""
-    with begun(verb, common, records, processes) as finish:
+def work[T](verb: str, common: Record, items: Sequence[T], processes: int, record: Callable[[T], Record]) -> list[str]:
+    """The result of each item, given as a record, "-" for what was not done. Neighbours go to one process."""
+    with begun(verb, common, items, processes, record) as finish:
         return finish()
 
 
 @contextmanager
-def begun(verb: str, common: Record, records: Sequence[Record], processes: int) -> Iterator[Callable[[], list[str]]]:
+def begun[T](
+    verb: str, common: Record, items: Sequence[T], processes: int, record: Callable[[T], Record]
+) -> Iterator[Callable[[], list[str]]]:
     """As `work`, with time for something else: what is given waits for the results. Who leaves before that, ends the processes.
 
     The processes are given files and not pipes: nothing is to be fed to them or drained meanwhile.
     """
-    bounds = [len(records) * number // processes for number in range(processes + 1)]
-    portions = [records[start:end] for start, end in pairwise(bounds)]
+    bounds = [len(items) * number // processes for number in range(processes + 1)]
     with ExitStack() as stack:
-        running = [_start(stack, verb, common, portion) for portion in portions]
+        # The first one begins while the records of the next are made.
+        running = [_start(stack, verb, common, map(record, items[start:end])) for start, end in pairwise(bounds)]
 
         def finish() -> list[str]:
             answers: list[str] = []
-            for portion, process in zip(portions, running, strict=True):
+            for (start, end), process in zip(pairwise(bounds), running, strict=True):
                 given = [] if process is None else _finish(*process)
-                answers += given + [NOT_DONE] * (len(portion) - len(given))
+                answers += given + [NOT_DONE] * (end - start - len(given))
             return answers
 
         yield finish
@@ -71,7 +73,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _start(
-    stack: ExitStack, verb: str, common: Record, records: Sequence[Record]
+    stack: ExitStack, verb: str, common: Record, records: Iterable[Record]
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]] | None:
     if not sys.executable:
         return None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,14 +92,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     begun = manyfiles.begun
 
     @contextmanager
-    def noted(
-        verb: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int
-    ) -> Iterator[Callable[[], list[str]]]:
-        with begun(verb, common, records, processes) as finish:
+    def noted(verb: str, common: manyfiles.Record, *given: Any) -> Iterator[Callable[[], list[str]]]:
+        with begun(verb, common, *given) as finish:
 
             def finished() -> list[str]:
                 answers = finish()
-                seen.append((verb, len(records), len(records) - answers.count(manyfiles.NOT_DONE)))
+                seen.append((verb, len(answers), len(answers) - answers.count(manyfiles.NOT_DONE)))
                 return answers
 
             yield finished
@@ -172,8 +171,8 @@ def test_a_put_that_stops_midway_shows_nothing_in_part(
 ) -> None:
     work = manyfiles.work
 
-    def stopped(asked: str, common: manyfiles.Record, records: list[manyfiles.Record], processes: int) -> list[str]:
-        work(asked, common, records[: len(records) // 2], processes)
+    def stopped(asked: str, common: manyfiles.Record, items: list[Any], *given: Any) -> list[str]:
+        work(asked, common, items[: len(items) // 2], *given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -202,7 +201,7 @@ def test_a_process_that_cannot_write_leaves_nothing_and_no_answer(tmp_path: Path
         path.write_bytes(b"x")
     records = [(str(path), which(path)) for path in paths]
     common = (str(tmp_path / "missing"), HEADER.decode().strip())
-    assert manyfiles.work("pack-in", common, records, 2) == ["-"] * 20
+    assert manyfiles.work("pack-in", common, records, 2, tuple) == ["-"] * 20
 
 
 def test_a_store_for_reading_takes_nothing(store: Store, folder: Path) -> None:
@@ -325,7 +324,7 @@ def which(path: Path) -> str:
 
 def take(tmp_path: Path, seen: str) -> str:
     common = (f"{tmp_path}/blobs/", HEADER.decode().strip())
-    (answer,) = manyfiles.work("link-in", common, [(str(tmp_path / "file"), seen)], 1)
+    (answer,) = manyfiles.work("link-in", common, [(str(tmp_path / "file"), seen)], 1, tuple)
     return answer
 
 

@@ -163,12 +163,16 @@ class Blobs:
         self._adopt(blob_name(hashed.digest), file, link)
         self._record_parts(hashed)
 
-    def take_packfiles(self, folder: Path) -> None:
-        """Keep the finished packfiles in a folder of this file system, which have their names there; see `ledger.fileworker`."""
+    def take_packfiles(self, folder: Path, *, link: bool = True) -> list[str]:
+        """Keep the finished packfiles in a folder, which have their names there; their names in the store.
+
+        With `link` they are the caller's to give away; see `ledger.fileworker`.
+        """
         names = sorted(name for name in os.listdir(folder) if len(name) == len("0" * 64))
         for name in names:
-            self._adopt(packfile_name(f"sha256:{name}"), folder / name, link=True)
+            self._adopt(packfile_name(f"sha256:{name}"), folder / name, link)
         self.packfiles.publish()
+        return [packfile_name(f"sha256:{name}") for name in names]
 
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""
@@ -433,7 +437,8 @@ class Blobs:
         place = self.packfiles.find(digest)
         if place is None and self._restored(digest):
             place = self.packfiles.find(digest)
-        return None if place is None or self._is_there(blob_name(digest)) else place
+        # Far away that would be a question for each blob; `_sliced` looks for a whole one where the packfile has other bytes.
+        return place if place is None or self._base is None or not self._is_there(blob_name(digest)) else None
 
     def _sliced(self, digest: str, place: Slice, *, sure: bool = True) -> bytes:
         """The bytes of a blob in a packfile; where they rotted, those of another packfile that has them right.
@@ -448,6 +453,10 @@ class Blobs:
             good = self.packfiles.read(other)
             if small_digest(good) == digest:
                 return good
+        with suppress(NotFound):
+            whole = self._storage.read(blob_name(digest))
+            if small_digest(whole) == digest:
+                return whole
         if sure:
             raise self.tampered(digest, hash_bytes(data))
         return data

@@ -13,6 +13,7 @@ A packfile is written once, by `ledger.fileworker`, and lives as long as one of 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from bisect import bisect_left
@@ -28,8 +29,11 @@ from ledger.fileworker import ENTRY, TAIL, index_of
 from ledger.storage.port import Storage
 from ledger.storelayout import PACKFILE_LIST, PACKFILES, packfile_digest
 
+_log = logging.getLogger(__name__)
 _FAR_SECONDS: Final = 60.0
 """How long a listing of packfiles that are far away is believed."""
+_GAP_BYTES: Final = 64 * 1024
+_REQUEST_BYTES: Final = 8 * 1024 * 1024
 _TICK_NANOSECONDS: Final = 100_000_000
 """A folder that changed less than this ago may change again without its time showing it."""
 
@@ -121,7 +125,8 @@ class Packfiles:
             known = self._indexes
             self._indexes = {name: known.get(name) or self._index(name) for name in self.names()}
             self._readable = [index for index in self._indexes.values() if index is not None]
-            self._state = state
+            # Far away it may have been the transport.
+            self._state = None if self._folder is None and None in self._indexes.values() else state
         return self._readable
 
     def find(self, digest: str) -> Slice | None:
@@ -144,6 +149,23 @@ class Packfiles:
                 finally:
                     os.close(descriptor)
         return self._storage.read_range(place.packfile, place.start, place.size)
+
+    def read_many(self, digests: Iterable[str]) -> dict[str, bytes]:
+        """The bytes, not verified, of those of these blobs that are in packfiles: neighbours by one request."""
+        wanted = [(place, digest) for digest in digests if (place := self.find(digest)) is not None]
+        wanted.sort(key=lambda pair: (pair[0].packfile, pair[0].start))
+        found: dict[str, bytes] = {}
+        at = 0
+        while at < len(wanted):
+            first, end, last = wanted[at][0], wanted[at][0].start + wanted[at][0].size, at + 1
+            while last < len(wanted) and _is_near(wanted[last][0], first, end):
+                end = max(end, wanted[last][0].start + wanted[last][0].size)
+                last += 1
+            data = self.read(Slice(first.packfile, first.start, end - first.start))
+            for place, digest in wanted[at:last]:
+                found[digest] = data[place.start - first.start : place.start - first.start + place.size]
+            at = last
+        return found
 
     def holding(self, digests: Iterable[bytes]) -> list[Index]:
         """Packfiles that have what there is of these blobs (by sha256), between them."""
@@ -194,9 +216,13 @@ class Packfiles:
             return b""
 
     def _index(self, name: str) -> Index | None:
-        with suppress(Malformed, NotFound):
+        try:
             return read_index(self._storage, name)
-        return None
+        except NotFound:
+            return None
+        except Malformed as error:
+            _log.warning("what is in it is not found: %s", error)
+            return None
 
     def _modified(self, index: Index) -> float:
         with suppress(OSError):
@@ -212,6 +238,13 @@ class Packfiles:
         except FileNotFoundError:
             return 0
         return changed if time.time_ns() - changed > _TICK_NANOSECONDS else None
+
+
+def _is_near(place: Slice, first: Slice, end: int) -> bool:
+    """Whether to read on from `first`, of which the bytes up to `end` are read, as far as this one."""
+    if place.packfile != first.packfile or place.start - end > _GAP_BYTES:
+        return False
+    return place.start + place.size - first.start <= _REQUEST_BYTES
 
 
 def _is_name(name: str) -> bool:

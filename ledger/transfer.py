@@ -22,7 +22,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,9 +30,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
+from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import NotFound, StorageFailed, Tampered, Unavailable
-from ledger.hashing import Hashed, hash_file
+from ledger.fileworker import PackWriter
+from ledger.hashing import Hashed, hash_file, hash_stream
 from ledger.manifest import PART_SIZE, Manifest
+from ledger.manyfiles import MOST_PACKED, WORTH
 from ledger.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
 from ledger.parts import PartHashes, small_digest
 from ledger.storage.failure import storage_failed
@@ -47,6 +50,7 @@ RESUMABLE: Final = 64 * 1024 * 1024
 """From this size on a blob goes into a bucket in parts, so that an upload that broke off goes on."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
 _BATCH_BYTES: Final = 32 * 1024 * 1024
+_READ_AT_ONCE: Final = 1024
 _FOLDERS: Final = 256
 _PAGE: Final = 1000
 """How many names a bucket lists in one answer."""
@@ -111,7 +115,7 @@ def copy_artifacts(
     if dry_run:
         return Copied(len(absent), sum(blob.size for blob in absent), there, len(trees))
     counter = _Counter(len(absent), sum(blob.size for blob in absent), progress)
-    transfer.send(absent, counter)
+    transfer.send(transfer.bundled(absent, counter) if not even_if_there else absent, counter)
     for record in records:
         transfer.publish(record)
     for manifest in trees:
@@ -205,6 +209,29 @@ class _Transfer:
             records[blob.digest] = packed
         return [*whole, *self.missing(pieces.values())], list(reversed(records.values()))
 
+    def bundled(self, blobs: list[_Wanted], counter: _Counter) -> list[_Wanted]:
+        """Send thousands of small blobs in packfiles, for each by itself costs a request; the others are still to be sent."""
+        tiny = [blob for blob in blobs if blob.size <= MOST_PACKED and blob.inside is None]
+        if len(tiny) < WORTH:
+            return blobs
+        sent: set[str] = set()
+        with _pool(self._workers) as pool:
+            for batch in _batches(tiny, 1, most_blobs=len(tiny)):
+                read = pool.map(self._read_batch, itertools.batched(batch, _READ_AT_ONCE))
+                packed = {digest: data for some in read for digest, data in some.items() if digest_bytes(data) == digest}
+                self._send_packed(packed)
+                counter.add(len(packed), sum(map(len, packed.values())))
+                sent |= packed.keys()
+        return [blob for blob in blobs if blob.digest not in sent]  # the text of a large blob has no place in a packfile
+
+    def _send_packed(self, blobs: dict[str, bytes]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            writer = PackWriter(folder)
+            for digest, data in blobs.items():
+                writer.add(parse_digest(digest), data)
+            writer.finish()
+            self.retried(self._target, partial(self._deliver_packfiles, Path(folder)))
+
     def send(self, blobs: list[_Wanted], counter: _Counter) -> None:
         """Send blobs; small ones in batches, large ones each by itself."""
         small = [blob for blob in blobs if blob.size <= PART_SIZE]
@@ -290,12 +317,21 @@ class _Transfer:
             return None
 
     def _send_batch(self, batch: list[_Wanted], counter: _Counter) -> None:
-        read = {
-            blob.digest: self.retried(self._source, partial(self._read, blob))
-            for blob in batch
-        }
+        read = self._read_batch(batch)
         self.retried(self._target, partial(self._deliver, read))
         counter.add(len(read), sum(map(len, read.values())))
+
+    def _read_batch(self, batch: Sequence[_Wanted]) -> dict[str, bytes]:
+        """The bytes of small blobs, verified; those that lie side by side in a packfile by one request."""
+        asked = [blob.digest for blob in batch if blob.inside is None]
+        near = self.retried(self._source, partial(self._source.blobs.packfiles.read_many, asked))
+        good = {digest: data for digest, data in near.items() if small_digest(data) == digest}
+        return {
+            blob.digest: good[blob.digest]
+            if blob.digest in good
+            else self.retried(self._source, partial(self._read, blob))
+            for blob in batch
+        }
 
     def _read(self, blob: _Wanted) -> bytes:
         """All bytes of a small blob, verified."""
@@ -329,6 +365,18 @@ class _Transfer:
             for digest, data in blobs.items():
                 if not self._target.storage.arrived(blob_name(digest), data):
                     self._read_back(digest)
+
+    def _deliver_packfiles(self, folder: Path) -> None:
+        """Write packfiles, and see that they arrived."""
+        for name in self._target.blobs.take_packfiles(folder, link=False):
+            path = folder / name.rpartition("/")[2]
+            if self._remote and not self._target.storage.arrived(name, path):
+                with self._target.storage.open(name) as stream, open(path, "rb") as sent:
+                    same = hash_stream(stream).digest == hash_file(sent).digest
+                if not same:
+                    self._target.storage.remove(name)
+                    raise Tampered("a packfile arrived with other bytes than were sent",
+                                   where=f"{self._target.storage.describe()}: {name}", cure="send it again")
 
     def _deliver_file(self, hashed: Hashed, path: Path) -> None:
         """Write a large blob, and see that it arrived. Copied and not linked: two stores that share a file would rot together."""
@@ -464,14 +512,14 @@ def _holds(stream: BinaryIO, parts: PartHashes, index: int) -> bool:
     return False
 
 
-def _batches(blobs: Iterable[_Wanted], workers: int) -> Iterator[list[_Wanted]]:
+def _batches(blobs: Iterable[_Wanted], workers: int, most_blobs: int = 1024) -> Iterator[list[_Wanted]]:
     """Small blobs in portions that fit into memory and share the cost of durability."""
     batch: list[_Wanted] = []
     held = 0
     for blob in blobs:
         batch.append(blob)
         held += blob.size
-        if held >= _BATCH_BYTES // workers or len(batch) >= 1024:
+        if held >= _BATCH_BYTES // workers or len(batch) >= most_blobs:
             yield batch
             batch, held = [], 0
     if batch:

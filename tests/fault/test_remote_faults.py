@@ -16,11 +16,21 @@ from buckets import Bucket, Mirror
 from http_faults import Fault
 from obstore.store import from_url
 
-from ledger import PART_SIZE, LedgerError, PosixStorage, Store, Tampered, copy_artifacts, open_storage
+from ledger import (
+    PART_SIZE,
+    LedgerError,
+    PosixStorage,
+    Store,
+    Tampered,
+    copy_artifacts,
+    open_storage,
+    transfer,
+)
 from ledger.hashing import hash_bytes
+from ledger.parts import HEADER
 from ledger.storage import https
 from ledger.storage.objects import ObjectStorage
-from ledger.storelayout import BLOBS, INCOMING
+from ledger.storelayout import BLOBS, INCOMING, PACKFILE_LIST, PACKFILES
 
 BIG = hashlib.shake_128(b"remote").digest(PART_SIZE + 11)
 FILES = {"a": b"alpha", "b/c": b"beta", "big": BIG}
@@ -175,3 +185,76 @@ def test_pull_over_https(mirror: Mirror, local: Store, tree: str, tmp_path: Path
     assert not mine.has(tree)
     copy(remote, mine, tree)
     assert mine.verify(tree) == []
+
+
+@pytest.fixture
+def many(local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A tree of so many small files that they travel in packfiles, one that begins as a large blob's text, and a large one."""
+    monkeypatch.setattr(transfer, "WORTH", 10)
+    files = {f"{number}.txt": f"small {number}".encode() for number in range(20)}
+    for name, data in (files | {"text": HEADER + b"of no large blob", "big": BIG}).items():
+        (tmp_path / "many").mkdir(exist_ok=True)
+        (tmp_path / "many" / name).write_bytes(data)
+    return local.put_tree(tmp_path / "many").digest
+
+
+@pytest.mark.parametrize("area", [PACKFILES, PACKFILE_LIST])
+@pytest.mark.parametrize("fault", [Fault.STATUS, Fault.STATUS_AFTER])
+def test_push_in_packfiles(bucket: Bucket, local: Store, many: str, fault: Fault, area: str) -> None:
+    remote = store_in(bucket)
+    bucket.service.faults.add(fault, method="PUT", path=area)
+    if (fault, area) == (Fault.STATUS_AFTER, PACKFILE_LIST):
+        copy(local, remote, many)  # the list is there, as the next try sees
+        return
+    assert bucket.url in fails(local, remote, many).where
+    bucket.service.faults.clear()
+    whole(store_in(bucket))
+    assert not store_in(bucket).has(many)
+    remote = store_in(bucket)
+    bucket.service.requests.clear()
+    copy(local, remote, many)
+    whole(store_in(bucket))
+    assert store_in(bucket).verify(many) == []
+    sent = {request.partition("?")[0] for request in bucket.service.asked("PUT", BLOBS)}
+    assert len(sent) == 2, "the text and the large one"
+    assert len(bucket.service.asked("PUT", PACKFILES)) <= 1
+    bucket.service.requests.clear()
+    copy(local, store_in(bucket), many)
+    assert bucket.service.asked("PUT", BLOBS) == [] == bucket.service.asked("PUT", PACKFILES), "what is there is not sent again"
+
+
+STRIKES = [("gcs", fault, at) for fault in (Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT) for at in (0, 1, 2)]
+STRIKES += [("s3", Fault.CUT, 0), ("s3", Fault.WRONG, 2)]
+
+
+@pytest.mark.parametrize(("service", "fault", "skip"), STRIKES)
+def test_pull_from_packfiles(
+    request: pytest.FixtureRequest, local: Store, many: str, tmp_path: Path, service: str, fault: Fault, skip: int
+) -> None:
+    """The fault strikes the tail of the packfile, its index, or the blobs, each of them one request."""
+    bucket: Bucket = request.getfixturevalue(service)
+    copy(local, store_in(bucket), many)
+    (name,) = store_in(bucket).storage.list(PACKFILES)
+    mine = Store(PosixStorage(tmp_path / "mine"))
+    bucket.service.faults.add(fault, method="GET", path=name, skip=skip)
+    fails(store_in(bucket), mine, many)
+    bucket.service.faults.clear()
+    whole(mine)
+    assert not mine.has(many)
+    bucket.service.requests.clear()
+    copy(store_in(bucket), mine, many)
+    assert mine.verify(many) == []
+    assert len(bucket.service.asked("GET", name)) <= 3, "tail, index, and all blobs at once"
+    assert len(list(mine.storage.list(PACKFILES))) == 1, "they are kept as they came"
+
+
+@pytest.mark.parametrize("fault", [Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT])
+def test_a_pull_from_packfiles_rides_out_a_fault_that_passes(
+    bucket: Bucket, local: Store, many: str, tmp_path: Path, fault: Fault
+) -> None:
+    mine = Store(PosixStorage(tmp_path / "mine"))
+    copy(local, store_in(bucket), many)
+    (name,) = store_in(bucket).storage.list(PACKFILES)
+    bucket.service.faults.add(fault, method="GET", path=name, times=2)
+    copy(store_in(bucket), mine, many)
+    assert mine.verify(many) == []

@@ -138,11 +138,12 @@ def jobs(folder: Path) -> dict[str, Callable[[Store], object]]:
 
 def _with_packfiles(work: Callable[[], object]) -> None:
     """As if a few small files were many: they go into packfiles, by processes."""
-    for module, name, value in (
-        (manyfiles, "WORTH", 2), (intake, "threads", lambda: 2), (checkout, "threads", lambda: 2), (checkout, "_MANY", 2),
-    ):
-        setattr(module, name, value)
-    work()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manyfiles, "WORTH", 2)
+        patch.setattr(checkout, "_MANY", 2)
+        for module in (intake, checkout):
+            patch.setattr(module, "threads", lambda: 2)
+        work()
 
 
 def _collect(store: Store, folder: Path) -> None:

@@ -103,7 +103,9 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):
             descriptor = os.pidfd_open(process.pid)
             try:
-                select.select([descriptor], [], [], _SECONDS)
+                ended = select.poll()
+                ended.register(descriptor, select.POLLIN)
+                ended.poll(_SECONDS * 1000)
             finally:
                 os.close(descriptor)
     process.wait(0 if process.poll() is None else _SECONDS)

@@ -34,7 +34,6 @@ from ledger.packing import (
     Packed,
     PieceStream,
     Planes,
-    cut_by_content,
     expand,
     parse_packed,
 )
@@ -58,7 +57,6 @@ RENEW_SECONDS: Final = 60.0
 """A blob touched less than this ago is not touched again: garbage collection adds it to every age."""
 
 _STREAM: Final = 1024 * 1024
-_CHUNK_BATCH: Final = 64
 _PUT_AGAIN: Final = "put the original again or pull it from a remote; what differs is not used"
 _log = logging.getLogger(__name__)
 
@@ -118,33 +116,6 @@ class Blobs:
             self.put_packed(Chunks(hashed.plain, hashed.size, ((hashed.digest, hashed.size),)))
         return hashed
 
-    def put_chunked(self, path: Path) -> Hashed:
-        """Keep the bytes of a local file as chunks that its content cuts; those that are here already are not written."""
-        self.check_writable()
-        with explained(path), open(path, "rb") as source:
-            before = state_of(source)
-            chunks: list[tuple[str, int]] = []
-
-            def kept() -> Iterator[bytes]:
-                batch: dict[str, bytes] = {}
-                for chunk in cut_by_content(source):
-                    digest = small_digest(chunk)
-                    chunks.append((digest, len(chunk)))
-                    if not self.renew(digest):
-                        batch[digest] = chunk
-                    if len(batch) >= _CHUNK_BATCH:
-                        self.put_many(batch)
-                        batch = {}
-                    yield chunk
-                self.put_many(batch)
-
-            hashed = hash_stream(io.BufferedReader(PieceStream(kept()), _STREAM))
-            if state_of(source) != before:
-                raise changed(path)
-        self.put_packed(Chunks(hashed.digest, hashed.size, tuple(chunks)))
-        self._record_parts(hashed)
-        return hashed
-
     def put_packed(self, packed: Packed) -> None:
         """Keep the record of a packed blob, whose ingredients are here already; what it gives is hashed when it is read."""
         name, data = packed_name(packed.digest), packed.encode()
@@ -170,7 +141,13 @@ class Blobs:
         """
         names = sorted(name for name in os.listdir(folder) if len(name) == len("0" * 64))
         for name in names:
-            self._adopt(packfile_name(f"sha256:{name}"), folder / name, link)
+            packfile = packfile_name(f"sha256:{name}")
+            try:
+                self._storage.adopt(packfile, folder / name, link=link)
+            except Conflict:
+                self._warn_replaced(packfile)
+                self._storage.replace(packfile, (folder / name).read_bytes())  # at once: the others in it stay readable
+            self.touch(packfile)
         self.packfiles.publish()
         return [packfile_name(f"sha256:{name}") for name in names]
 
@@ -179,7 +156,10 @@ class Blobs:
         place = None if self._is_there(blob_name(digest)) else self.packfiles.find(digest)
         if place is not None and self.touch(place.packfile):
             return True
-        return self.touch(blob_name(digest)) or self._restored(digest) or self.touch(packed_name(digest))
+        if self.touch(blob_name(digest)) or self._restored(digest) or self.touch(packed_name(digest)):
+            return True
+        place = self.packfiles.find(digest) if self._look_again() else None
+        return place is not None and self.touch(place.packfile)
 
     def touch(self, name: str) -> bool:
         """Make something in the store young for garbage collection, and read-only; False if it is not there."""
@@ -203,13 +183,14 @@ class Blobs:
     def has(self, digest: str) -> bool:
         """Whether a blob is there. No evidence about its bytes."""
         name = blob_name(digest)
-        return (
+        there = (
             self._is_there(name)
             or self.packfiles.find(digest) is not None
             or self._quarantine.restore(name)
             or self._restored(digest)
             or self.has_name(packed_name(digest))
         )
+        return there or (self._look_again() and (self.packfiles.find(digest) is not None or self._restored(digest)))
 
     def has_name(self, name: str) -> bool:
         """As `has`, for anything in the store."""
@@ -217,6 +198,9 @@ class Blobs:
 
     def size(self, digest: str) -> int:
         """How long a blob is, by its file, its packfile or its record."""
+        return self._looked_for(partial(self._size, digest))
+
+    def _size(self, digest: str) -> int:
         place = self._slice(digest)
         if place is not None:
             return place.size
@@ -247,6 +231,9 @@ class Blobs:
 
     def read(self, digest: str) -> bytes:
         """All bytes of a blob, verified."""
+        return self._looked_for(partial(self._read, digest))
+
+    def _read(self, digest: str) -> bytes:
         place = self._slice(digest)
         if place is not None:
             return self._sliced(digest, place)
@@ -264,7 +251,7 @@ class Blobs:
         """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
         place = self._slice(digest)
         if place is not None:
-            data = self._sliced(digest, place, sure=False)
+            data = self._looked_for(partial(self._sliced, digest, place, sure=False))
             if sink is not None:
                 sink(memoryview(data))
             return hash_bytes(data, plain=self._plain(digest)).under(digest)
@@ -285,6 +272,9 @@ class Blobs:
 
     def stream(self, digest: str, depth: int = MAX_DEPTH + 1) -> BinaryIO:
         """The bytes of a blob, packed or not, forwards only and not verified."""
+        return self._looked_for(partial(self._stream, digest, depth))
+
+    def _stream(self, digest: str, depth: int) -> BinaryIO:
         place = self._slice(digest)
         if place is not None:
             return io.BytesIO(self._sliced(digest, place, sure=False))
@@ -374,15 +364,16 @@ class Blobs:
 
     def local(self, digest: str) -> str | None:
         """The file of a blob on a local disk, for those who share it and hash it themselves; None where there is none."""
+        return None if self._base is None else self._looked_for(partial(self._local, self._base, digest))
+
+    def _local(self, base: str, digest: str) -> str | None:
         name = blob_name(digest)
-        if self._base is None:
-            return None
         if self._slice(digest) is not None:
             return None
         if not self.has_name(name):
             self._packed_or_missing(digest)
             return None
-        return self._base + name
+        return base + name
 
     def names(self) -> Iterator[str]:
         """Every name in the areas of blobs, of packed blobs and of packfiles."""
@@ -432,34 +423,51 @@ class Blobs:
     def _is_there(self, name: str) -> bool:
         return self._storage.exists(name) if self._base is None else os.path.isfile(self._base + name)
 
+    def _looked_for[T](self, get: Callable[[], T]) -> T:
+        """What `get` gives, on a second look where the first one may have been at an old listing of packfiles."""
+        try:
+            return get()
+        except NotFound:
+            if not self._look_again():
+                raise
+        return get()
+
+    def _look_again(self) -> bool:
+        again = self.packfiles.look_again()
+        if again:
+            self._quarantine.look_again()
+        return again
+
     def _slice(self, digest: str) -> Slice | None:
         """Where a blob lies that is in a packfile and not whole."""
         place = self.packfiles.find(digest)
-        if place is None and self._restored(digest):
+        if place is None:
+            self._restored(digest)  # by this thread or by another one
             place = self.packfiles.find(digest)
         # Far away that would be a question for each blob; `_sliced` looks for a whole one where the packfile has other bytes.
         return place if place is None or self._base is None or not self._is_there(blob_name(digest)) else None
 
     def _sliced(self, digest: str, place: Slice, *, sure: bool = True) -> bytes:
-        """The bytes of a blob in a packfile; where they rotted, those of another packfile that has them right.
+        """The bytes of a blob in a packfile; where they rotted, those of another place that has them right.
 
         Raises:
-            Tampered: there is none, unless the caller is not sure and hashes what is given.
+            NotFound: there are none any more.
+            Tampered: none of them is right, unless the caller is not sure and hashes what is given.
         """
-        data = self.packfiles.read(place)
-        if small_digest(data) == digest:
-            return data
-        for other in self.packfiles.places(digest):
-            good = self.packfiles.read(other)
-            if small_digest(good) == digest:
-                return good
-        with suppress(NotFound):
-            whole = self._storage.read(blob_name(digest))
-            if small_digest(whole) == digest:
-                return whole
+        found: bytes | None = None
+        readers = [partial(self.packfiles.read, place)]
+        readers += [partial(self.packfiles.read, other) for other in self.packfiles.places(digest) if other != place]
+        for read in (*readers, partial(self._storage.read, blob_name(digest))):
+            with suppress(NotFound):
+                data = read()
+                if small_digest(data) == digest:
+                    return data
+                found = data if found is None else found
+        if found is None:
+            raise self._missing(digest)
         if sure:
-            raise self.tampered(digest, hash_bytes(data))
-        return data
+            raise self.tampered(digest, hash_bytes(found))
+        return found
 
     def _restored(self, digest: str) -> bool:
         """Bring back a packfile that has this blob, if garbage collection set it aside and the blob is nowhere else."""
@@ -563,7 +571,9 @@ class Blobs:
             pieces, at = [], 0
             for chunk, size in chunks.chunks:
                 first, last = max(start - at, 0), min(start + length - at, size)
-                if first < last:
+                if first < last and (place := self._slice(chunk)) is not None:
+                    pieces.append(self._sliced(chunk, place)[first:last])
+                elif first < last:
                     read = partial(self._storage.read_range, start=first, length=last - first)
                     pieces.append(self._found(blob_name(chunk), chunk, read))
                 at += size

@@ -170,9 +170,15 @@ class _Placer:
         if folder is None or threads() < 2 or len(files) < manyfiles.WORTH:
             yield lambda entries: entries
             return
-        _make_folders(base, (path for _, path in files))
         first = files[0]  # finds out what the file system can
-        self.place(f"sha256:{first[0]}", f"{base}/{first[1]}", executable=False)
+        try:
+            _make_folders(base, (path for _, path in files))
+            self.place(f"sha256:{first[0]}", f"{base}/{first[1]}", executable=False)
+        except (OSError, LedgerError):  # of a manifest that may be refused; whoever goes on with it, meets it again
+            _remove(Path(base))
+            os.mkdir(base)
+            yield lambda entries: entries
+            return
         some = files[:: max(1, len(files) // _SAMPLE)]  # a packfile that is missed costs time and nothing else
         packfiles = self._blobs.packfiles.holding(bytes.fromhex(digest) for digest, _ in some)
         verb = "slice-out" if self._reflinks else "link-out" if self._links else "copy-out"

@@ -11,13 +11,13 @@ A record is fields between NULs, ended by NUL and newline; the first one is for 
                                                                 packfiles: "copied"
     copy-out    blobs, folder, packfiles; then digest, path     write the blob to that place, whatever it lies in: "copied"
     slice-out   blobs, folder, packfiles; then digest, path     as copy-out, for blobs in packfiles only
-    link-in     blobs, header; then path, which                 hash the file and give it the name of its digest, read-only, if it
-                                                                is still `which` after that and does not begin with the header:
-                                                                its digest
-    pack-in     folder, header, packfiles; then path, which     as above, but the bytes go to new packfiles in `folder`, under
+    link-in     blobs; then path, which                         hash the file and give it the name of its digest, read-only, if it
+                                                                is still `which` after that: its digest
+    pack-in     blobs, folder, packfiles; then path, which      as above, but the bytes go to new packfiles in `folder`, under
                                                                 their names and synced: the digest; and the number of the
                                                                 packfile, from 0, if one of those given has these bytes already
 
+What begins as the text of a large blob has another digest than its sha256, and is left alone.
 Where something is not plain, for whatever reason, the answer is "-" and the caller does the work itself. The form of a packfile
 is told by `ledger.packfile`, and is written and read here, for this program imports nothing of the package.
 """
@@ -42,6 +42,8 @@ MOST_PACKED = 16 * 1024
 """Files up to this size go into packfiles: their names cost more than their bytes."""
 PACKFILE_BYTES = 64 * 1024 * 1024
 """A packfile that has become this large is closed, and the next one begun."""
+LARGE = b"marin.blob/v1\n"
+"""How the text of a large blob begins (`ledger.parts`)."""
 MAGIC = b"marin.packfile/1"
 ENTRY = struct.Struct(">32sQI")
 TAIL = struct.Struct(">Q16s")
@@ -135,7 +137,7 @@ class Slices:
             return None
         packfile, start, end, number = place
         data = packfile[start:end]
-        return (data, number) if hashlib.sha256(data).digest() == digest else None
+        return (data, number) if hashlib.sha256(data).digest() == digest and not data.startswith(LARGE) else None
 
 
 def _part_of(packfile: mmap.mmap, start: int, length: int) -> bytes:
@@ -191,7 +193,7 @@ def _linked_out(blob: str, digest: str, target: str) -> str:
         if status.st_mode & 0o222:
             os.fchmod(descriptor, 0o444)
         data = os.read(descriptor, status.st_size + 1)
-        good = len(data) == status.st_size and hashlib.sha256(data).hexdigest() == digest
+        good = len(data) == status.st_size and _is(data, digest)
     finally:
         os.close(descriptor)
     return "linked" if good else _NOT_DONE
@@ -204,13 +206,17 @@ def _copied_out(blob: str, digest: str, target: str) -> str:
         data = os.read(descriptor, size + 1)
     finally:
         os.close(descriptor)
-    if not len(data) == size <= MOST_BYTES or hashlib.sha256(data).hexdigest() != digest:
+    if not len(data) == size <= MOST_BYTES or not _is(data, digest):
         return _NOT_DONE
     _write(target, data, 0o644)
     return "copied"
 
 
-def link_in(records: Iterable[list[str]], blobs: str, header: str) -> Iterator[str]:
+def _is(data: bytes, digest: str) -> bool:
+    return hashlib.sha256(data).hexdigest() == digest and not data.startswith(LARGE)
+
+
+def link_in(records: Iterable[list[str]], blobs: str) -> Iterator[str]:
     """Give files the names of their digests."""
 
     def keep(descriptor: int, status: os.stat_result, data: bytes) -> str:
@@ -220,18 +226,24 @@ def link_in(records: Iterable[list[str]], blobs: str, header: str) -> Iterator[s
         _link(descriptor, status, data, f"{blobs}{digest[:2]}/{digest[2:]}")
         return digest
 
-    return _taken(records, header.encode(), keep)
+    return _taken(records, keep)
 
 
-def pack_in(records: Iterable[list[str]], folder: str, header: str, *packfiles: str) -> Iterator[str]:
+def pack_in(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: str) -> Iterator[str]:
     """Append files to new packfiles. What is answered holds when all answers are there."""
     slices = Slices(packfiles)
     writer: PackWriter | None = None
+    whole: dict[str, frozenset[str]] = {}
     fresh: list[tuple[bytes, bytes]] = []
 
     def keep(descriptor: int, status: os.stat_result, data: bytes) -> str:
         hashed = hashlib.sha256(data)
         digest = hashed.hexdigest()
+        first = digest[:2]
+        if first not in whole:
+            whole[first] = _names_in(f"{blobs}{first}")
+        if digest[2:] in whole[first] and _is_there(f"{blobs}{first}/{digest[2:]}", data):  # OSError: it has other bytes
+            return digest
         found = slices.read(hashed.digest())
         if found is not None:
             return f"{digest} {found[1]}"
@@ -239,7 +251,7 @@ def pack_in(records: Iterable[list[str]], folder: str, header: str, *packfiles: 
         return digest
 
     answers = []
-    for answer in _taken(records, header.encode(), keep):
+    for answer in _taken(records, keep):
         answers.append(answer)
         while fresh:  # an error here ends the program: what it wrote has no name and no answer
             writer = writer or PackWriter(folder)
@@ -254,7 +266,6 @@ def pack_in(records: Iterable[list[str]], folder: str, header: str, *packfiles: 
 
 def _taken(
     records: Iterable[list[str]],
-    header: bytes,
     keep: Callable[[int, os.stat_result, bytes], str],
 ) -> Iterator[str]:
     """What `keep` says of each file that is plain: its open descriptor, what the system says of it, and its bytes."""
@@ -268,7 +279,7 @@ def _taken(
                 if (
                     len(data) == status.st_size <= MOST_BYTES
                     and f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}" == which
-                    and not data.startswith(header)
+                    and not data.startswith(LARGE)
                 ):
                     answer = keep(descriptor, status, data)
             finally:
@@ -320,6 +331,13 @@ def _is_there(blob: str, data: bytes) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def _names_in(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except FileNotFoundError:
+        return frozenset()
 
 
 def _settle(descriptor: int, status: os.stat_result) -> None:

@@ -184,9 +184,12 @@ class _Collection:
                 raw = parse_digest(digest)
                 if all(index.find(raw) is None for index in self._packfiles.values()):
                     missing.add(digest)
-        keep.update(
-            name for name, index in self._packfiles.items() if any(blob_name(digest) in keep for digest, _ in index)
-        )
+        # What was taken out of a packfile that was set aside does not bring it back.
+        keep.update([
+            name
+            for name, index in self._packfiles.items()
+            if any(blob_name(d) in keep and (lying[name] == name or blob_name(d) not in lying) for d, _ in index)
+        ])
         return keep, missing
 
     def _read_packfiles(self, lying: Mapping[str, str]) -> None:
@@ -210,7 +213,10 @@ class _Collection:
             kept = [(digest, place) for digest, place in index if blob_name(digest) in keep]
             if sum(place.size for _, place in kept) * 2 >= sum(place.size for _, place in index):
                 continue
-            blobs = {digest: self._store.blobs.packfiles.read(place) for digest, place in kept}
+            try:
+                blobs = {digest: self._store.blobs.packfiles.read(place) for digest, place in kept}
+            except NotFound:
+                continue  # another collector was here
             if any(small_digest(data) != digest for digest, data in blobs.items()):
                 continue  # what is left of it may be needed
             if not self._dry_run:

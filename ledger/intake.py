@@ -15,14 +15,12 @@ from typing import Final
 from ledger import manyfiles
 from ledger.blobs import Blobs
 from ledger.hashing import threads
-from ledger.parts import HEADER
 from ledger.statcache import Content
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
 from ledger.storelayout import BLOBS, STORE
 from ledger.treescan import Found
 
-_HEADER: Final = HEADER.decode().strip()
 _KNOWN_BYTES: Final = 8 * 1024 * 1024
 """Of the youngest packfiles with indexes of so many bytes (190,000 blobs) no blob is written again."""
 
@@ -61,7 +59,7 @@ def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> list[Conte
 def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
     """The digest of each file that is in the store now, in hexadecimal; nothing for the others."""
     group.sync_all(store)
-    answers = manyfiles.work("link-in", (blobs, _HEADER), files, threads(), _record)
+    answers = manyfiles.work("link-in", (blobs,), files, threads(), _record)
     group.sync_all(store)
     return [answer.replace(manyfiles.NOT_DONE, "") for answer in answers]
 
@@ -72,12 +70,12 @@ def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
     known = blobs.packfiles.latest(_KNOWN_BYTES)
     with group.staging(store) as (staging, _):
         paths = map(blobs.packfiles.path, known)
-        answers = manyfiles.work("pack-in", (staging, _HEADER, *paths), files, threads(), _record)
+        answers = manyfiles.work("pack-in", (f"{blobs.folder}{BLOBS}", staging, *paths), files, threads(), _record)
         blobs.take_packfiles(Path(staging))
-    digests, _, numbers = zip(*(answer.partition(" ") for answer in answers), strict=True)
-    for number in set(filter(None, numbers)):
-        blobs.touch(known[int(number)].packfile)
-    return [digest.replace(manyfiles.NOT_DONE, "") for digest in digests]
+    found = [answer.partition(" ") for answer in answers]
+    # One that was collected meanwhile does not count; what is young now is not collected.
+    lost = {number for number in {number for _, _, number in found} if number and not blobs.touch(known[int(number)].packfile)}
+    return ["" if digest == manyfiles.NOT_DONE or number in lost else digest for digest, _, number in found]
 
 
 def _record(file: Found) -> manyfiles.Record:

@@ -15,25 +15,30 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Malformed, NotFound, Unavailable
-from ledger.fileworker import ENTRY, TAIL, index_of
+from ledger.fileworker import ENTRY, MAGIC, TAIL, index_of
 from ledger.storage.port import Storage
 from ledger.storelayout import PACKFILE_LIST, PACKFILES, packfile_digest
 
 _log = logging.getLogger(__name__)
 _FAR_SECONDS: Final = 60.0
 """How long a listing of packfiles that are far away is believed."""
+_TRIES: Final = 8
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
+_AGAIN_SECONDS: Final = 1.0
+"""Within which they are not listed again for each blob that is not found."""
 _TICK_NANOSECONDS: Final = 100_000_000
 """A folder that changed less than this ago may change again without its time showing it."""
 
@@ -50,16 +55,25 @@ class Slice:
 class Index:
     """The blobs of one packfile, looked up in its own sorted bytes."""
 
-    def __init__(self, packfile: str, data: bytes) -> None:
+    def __init__(self, packfile: str, data: bytes, size: int) -> None:
         self.packfile = packfile
         self._table = data[: -TAIL.size]
+        self._end = size - len(data)
 
     def __len__(self) -> int:
         return len(self._table) // ENTRY.size
 
     def __iter__(self) -> Iterator[tuple[str, Slice]]:
         for digest, start, size in ENTRY.iter_unpack(self._table):
-            yield f"sha256:{digest.hex()}", Slice(self.packfile, start, size)
+            if self._holds(start, size):
+                yield f"sha256:{digest.hex()}", Slice(self.packfile, start, size)
+
+    def check(self) -> None:
+        """Malformed where an entry lies outside of the packfile, or not behind the one before it."""
+        digests = [digest for digest, _, _ in ENTRY.iter_unpack(self._table)]
+        if any(left >= right for left, right in pairwise(digests)) or sum(1 for _ in self) != len(self):
+            raise Malformed("index of a packfile", where=self.packfile, expected="blobs inside the packfile, sorted by digest",
+                            found="others")
 
     @property
     def size(self) -> int:
@@ -76,7 +90,10 @@ class Index:
         if at == len(self) or self._digest(at) != digest:
             return None
         _, start, size = ENTRY.unpack_from(self._table, at * ENTRY.size)
-        return Slice(self.packfile, start, size)
+        return Slice(self.packfile, start, size) if self._holds(start, size) else None
+
+    def _holds(self, start: int, size: int) -> bool:
+        return len(MAGIC) <= start <= start + size <= self._end
 
     def _digest(self, number: int) -> bytes:
         return self._table[number * ENTRY.size : number * ENTRY.size + 32]
@@ -90,12 +107,22 @@ def read_index(storage: Storage, name: str, where: str = "") -> Index:
     """
     lies = where or name
     try:
-        data = index_of(partial(storage.read_range, lies), storage.size(lies))
+        size = storage.size(lies)
+        data = index_of(partial(storage.read_range, lies), size)
     except ValueError as error:
         raise Malformed("packfile", where=lies, expected="an index at its end", found=str(error)) from error
     if (found := digest_bytes(data)) != packfile_digest(name):
         raise Malformed("index of a packfile", where=lies, expected=packfile_digest(name), found=found)
-    return Index(name, data)
+    return Index(name, data, size)
+
+
+def check_packfile(storage: Storage, name: str) -> Index:
+    """The index of a packfile, every entry looked at. Malformed as in `read_index` and `Index.check`, and without its mark."""
+    index = read_index(storage, name)
+    index.check()
+    if (found := storage.read_range(name, 0, len(MAGIC))) != MAGIC:
+        raise Malformed("packfile", where=name, expected=repr(MAGIC), found=repr(found))
+    return index
 
 
 class Packfiles:
@@ -109,6 +136,8 @@ class Packfiles:
         self._indexes: Mapping[str, Index | None] = {}
         self._readable: list[Index] = []
         self._state: int | None = None
+        self._looked_again = -_AGAIN_SECONDS
+        self._mutex = threading.Lock()
 
     def names(self) -> list[str]:
         """All packfiles, by their names in the storage; where a storage cannot be listed, those that its list names."""
@@ -120,14 +149,23 @@ class Packfiles:
 
     def indexes(self) -> list[Index]:
         """The index of each packfile that has one."""
-        state = self._look()
-        if state is None or state != self._state:
-            known = self._indexes
-            self._indexes = {name: known.get(name) or self._index(name) for name in self.names()}
-            self._readable = [index for index in self._indexes.values() if index is not None]
-            # Far away it may have been the transport.
-            self._state = None if self._folder is None and None in self._indexes.values() else state
-        return self._readable
+        with self._mutex:
+            state = self._look()
+            if state is None or state != self._state:
+                known = self._indexes
+                self._indexes = {name: known.get(name) or self._index(name) for name in self.names()}
+                self._readable = [index for index in self._indexes.values() if index is not None]
+                self._state = state
+            return self._readable
+
+    def look_again(self) -> bool:
+        """Believe no listing that was made before; False where the last one is young and was far to get."""
+        now = time.monotonic()
+        if self._folder is None and now - self._looked_again < _AGAIN_SECONDS:
+            return False
+        self._looked_again = now
+        self._state = None
+        return True
 
     def find(self, digest: str) -> Slice | None:
         """Where a blob lies, if it is in a packfile."""
@@ -161,7 +199,9 @@ class Packfiles:
             while last < len(wanted) and _is_near(wanted[last][0], first, end):
                 end = max(end, wanted[last][0].start + wanted[last][0].size)
                 last += 1
-            data = self.read(Slice(first.packfile, first.start, end - first.start))
+            data = b""
+            with suppress(NotFound):  # set aside or taken out meanwhile: whoever asks for one of them finds where it is
+                data = self.read(Slice(first.packfile, first.start, end - first.start))
             for place, digest in wanted[at:last]:
                 found[digest] = data[place.start - first.start : place.start - first.start + place.size]
             at = last
@@ -203,8 +243,11 @@ class Packfiles:
 
     def publish(self) -> None:
         """Write the list of all packfiles, if it is another; of several who do so, the last one has seen what all of them did."""
-        self._state = None
-        while (names := "".join(f"{name.removeprefix(PACKFILES)}\n" for name in self.names()).encode()) != self._list():
+        for _ in range(_TRIES):
+            self._state = None
+            names = "".join(f"{name.removeprefix(PACKFILES)}\n" for name in self.names()).encode()
+            if names == self._list():
+                return
             self._storage.replace(PACKFILE_LIST, names)
 
     # The parts
@@ -232,7 +275,8 @@ class Packfiles:
     def _look(self) -> int | None:
         """What changes when there are other packfiles than those that are known; None if that cannot be told now."""
         if self._folder is None:
-            return int(time.monotonic() // _FAR_SECONDS)
+            bad = len(self._readable) != len(self._indexes)  # it may have been the transport
+            return int(time.monotonic() // (_AGAIN_SECONDS if bad else _FAR_SECONDS))
         try:
             changed = os.stat(self._folder).st_mtime_ns
         except FileNotFoundError:

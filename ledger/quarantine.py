@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +31,8 @@ class Quarantine:
         self._folder = storage.local_path(QUARANTINE.rstrip("/"))
         self._aside: dict[str, str] = {}
         self._listed_at = -LISTED_SECONDS - 1
+        self._back: set[str] = set()
+        self._mutex = threading.Lock()
 
     def restore(self, name: str) -> bool:
         """Bring back what was set aside under this name; False if there is nothing."""
@@ -56,8 +59,10 @@ class Quarantine:
         if not self._storage.writable:
             return
         if self._folder is None:
-            self._list()
-            yield from ((name, where) for name, where in self._aside.items() if name.startswith(PACKFILES))
+            with self._mutex:
+                self._list()
+                aside = list(self._aside.items())
+            yield from ((name, where) for name, where in aside if name.startswith(PACKFILES))
             return
         for batch in sorted(_names_in(f"{self._folder}"), reverse=True):
             inside = f"{batch}/{PACKFILES.removeprefix(STORE)}"
@@ -67,16 +72,22 @@ class Quarantine:
     # The parts
 
     def _restore_far(self, name: str) -> bool:
-        self._list()
-        where = self._aside.pop(name, None)
-        if where is None:
-            return False
-        try:
-            self._storage.rename(where, name)
-        except NotFound:
-            return self._storage.exists(name)
+        with self._mutex:
+            self._list()
+            where = self._aside.pop(name, None)
+            if where is None:
+                return name in self._back and self._storage.exists(name)
+            self._back.add(name)  # by this thread now; others wait for it
+            try:
+                self._storage.rename(where, name)
+            except NotFound:
+                return self._storage.exists(name)
         _log.info("%s was in quarantine and is back", name)
         return True
+
+    def look_again(self) -> None:
+        """Believe no listing that was made before."""
+        self._listed_at = -LISTED_SECONDS - 1
 
     def _list(self) -> None:
         if time.monotonic() - self._listed_at > LISTED_SECONDS:

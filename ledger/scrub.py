@@ -108,11 +108,14 @@ def _repair_packfile(store: Store, remote: Store, name: str) -> None:
             for entry in store.manifest(tree)
             if not store.blobs.has(entry.digest)
         }
-        copy_artifacts(remote, store, sorted(missing))
+        copy_artifacts(remote, store, remote.present(sorted(missing)))
+        if any(not store.blobs.has(digest) for digest in missing):
+            return
         store.storage.rename(name, f"{QUARANTINE}{int(time.time())}/{name.removeprefix(STORE)}")
         store.blobs.packfiles.publish()
         return
-    copy_artifacts(remote, store, [digest for digest, _ in index if store.verify(digest)], even_if_there=True)
+    bad = [digest for digest, _ in index if store.verify(digest)]
+    copy_artifacts(remote, store, remote.present(bad), even_if_there=True)
 
 
 def _size(store: Store, name: str) -> int:

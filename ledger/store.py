@@ -28,6 +28,7 @@ from typing import BinaryIO, Final, Literal
 
 from ledger import checkout
 from ledger.blobs import Blobs
+from ledger.chunking import put_chunked
 from ledger.digest import digest_bytes, parse_digest
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.finding import Finding
@@ -35,7 +36,7 @@ from ledger.hashing import Hashed, hash_bytes
 from ledger.intake import take_many
 from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.manyfiles import collector_paused
-from ledger.packfile import read_index
+from ledger.packfile import check_packfile
 from ledger.packing import CHUNK_MAX
 from ledger.parts import small_digest
 from ledger.presence import all_present, presence
@@ -99,7 +100,7 @@ class Store:
             return Artifact(content.digest, content.size, "blob")
         chunks = chunked and status.st_size > CHUNK_MAX
         link = link and not status.st_mode & stat.S_IXUSR
-        hashed = self.blobs.put_chunked(path) if chunks else self.blobs.put_file(path, link=link, plain=plain)
+        hashed = put_chunked(self.blobs, path) if chunks else self.blobs.put_file(path, link=link, plain=plain)
         self._seen.remember_file(location, now, _content(hashed), started)  # as it was before it was hashed
         return Artifact(hashed.digest, hashed.size, "blob")
 
@@ -309,7 +310,7 @@ class Store:
                 if done[number] is not None:
                     continue
                 if chunked and file.status.st_size > CHUNK_MAX:
-                    done[number] = _content(self.blobs.put_chunked(Path(file.location)))
+                    done[number] = _content(put_chunked(self.blobs, Path(file.location)))
                     continue
                 if file.status.st_size > _SMALL:
                     done[number] = _content(self.blobs.put_file(Path(file.location), link=link and not file.executable))
@@ -333,7 +334,7 @@ class Store:
     def _verify_packfile(self, name: str) -> list[Finding]:
         """What is wrong with a packfile: its index, or blobs that are nowhere else in the store."""
         findings = []
-        for digest, place in read_index(self.storage, name):
+        for digest, place in check_packfile(self.storage, name):
             if small_digest(self.blobs.packfiles.read(place)) != digest:
                 findings.extend(self._verify_blob(digest, None, digest))
         return findings

@@ -225,7 +225,9 @@ class _Transfer:
         return [blob for blob in blobs if blob.digest not in sent]  # the text of a large blob has no place in a packfile
 
     def _send_packed(self, blobs: dict[str, bytes]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
+        if not blobs:
+            return
+        with _room(), tempfile.TemporaryDirectory() as folder:
             writer = PackWriter(folder)
             for digest, data in blobs.items():
                 writer.add(parse_digest(digest), data)
@@ -493,6 +495,14 @@ def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise storage_failed("could not make a packfile to send", tempfile.gettempdir(), error) from error
 
 
 @contextmanager

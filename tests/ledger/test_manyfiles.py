@@ -200,7 +200,7 @@ def test_a_process_that_cannot_write_leaves_nothing_and_no_answer(tmp_path: Path
     for path in paths:
         path.write_bytes(b"x")
     records = [(str(path), which(path)) for path in paths]
-    common = (str(tmp_path / "missing"), HEADER.decode().strip())
+    common = (str(tmp_path / "blobs/"), str(tmp_path / "missing"))
     assert manyfiles.work("pack-in", common, records, 2, tuple) == ["-"] * 20
 
 
@@ -323,7 +323,7 @@ def which(path: Path) -> str:
 
 
 def take(tmp_path: Path, seen: str) -> str:
-    common = (f"{tmp_path}/blobs/", HEADER.decode().strip())
+    common = (f"{tmp_path}/blobs/",)
     (answer,) = manyfiles.work("link-in", common, [(str(tmp_path / "file"), seen)], 1, tuple)
     return answer
 

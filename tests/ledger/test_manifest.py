@@ -79,6 +79,8 @@ GOOD = Manifest.of([entry("a", 1), entry("b", 2)]).encode()
         lambda d: d.replace(b'"path":"a"', b'"mode":3,"path":"a"'),
         lambda d: d.replace(b'"path":"a"', b'"parts":null,"path":"a"'),
         lambda d: d.replace(b"sha256:", b"sha512:", 1),
+        lambda d: d.replace(b'","executable"', b'\\n","executable"', 1),
+        lambda d: d.replace(b'","executable"', b'\\nsha256:' + b"0" * 64 + b'","executable"', 1),
         lambda d: d.replace(b'"kind"', b'"extra":1,"kind"'),
         lambda d: d[:-1],
         lambda d: b"[]",

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,6 +150,34 @@ def test_a_blob_that_rotted_is_put_again(store: Store, folder: Path, packed: str
         assert f"{place.packfile}, bytes {place.start} to {place.start + 279}" in finding.where
     assert Store(store.storage).put_tree(folder).digest == packed
     assert store.verify(packed) == [] == list(store.verify_all())
+
+
+def test_a_linked_blob_that_was_edited_is_put_again_from_a_copy(store: Store, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "pristine")
+    tree = store.put_tree(folder, link=True).digest
+    edited = folder / "3" / "a name 3é of lines"
+    edited.chmod(0o644)
+    edited.write_bytes(b"edited 3" * 40)
+    assert store.verify(tree) != []
+    assert store.put_tree(tmp_path / "pristine").digest == tree
+    assert store.verify(tree) == [] == list(store.verify_all())
+    assert list(store.storage.list(PACKFILES)) == [], "what is kept whole is not packed"
+
+
+def test_a_packfile_that_is_collected_meanwhile_does_not_count(
+    store: Store, folder: Path, packed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store.storage.local_path("projections/store-stat-3.sqlite") or folder).unlink()
+    work = manyfiles.work
+
+    def collected(*given: Any) -> list[str]:
+        answers = work(*given)
+        store.storage.remove(*store.storage.list(PACKFILES))
+        return answers
+
+    monkeypatch.setattr(manyfiles, "work", collected)
+    assert Store(store.storage).put_tree(folder).digest == packed
+    assert Store(store.storage).verify(packed) == []
 
 
 def spoil(store: Store, digest: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import (
+    PART_SIZE,
     LedgerError,
     Manifest,
     ManifestEntry,
@@ -22,13 +23,18 @@ from ledger import (
     NotFound,
     PosixStorage,
     Store,
+    Tampered,
     collect_garbage,
     copy_artifacts,
+    fileworker,
+    manyfiles,
     open_storage,
     scrub_store,
 )
 from ledger.fileworker import PackWriter
 from ledger.packfile import Index, read_index
+from ledger.packing import Chunks
+from ledger.parts import HEADER
 from ledger.presence import presence
 from ledger.storage.port import Storage
 from ledger.storelayout import PACKFILE_LIST, PACKFILES, blob_name
@@ -206,6 +212,110 @@ def test_of_two_copies_the_good_one_is_read(root: Path) -> None:
     assert store.verify(tree) == [] == list(store.verify_all()), "what is kept whole is read from there"
 
 
+def test_a_range_of_a_blob_in_chunks_may_lie_in_a_packfile(root: Path, tmp_path: Path) -> None:
+    store = Store(PosixStorage(root))
+    large = hashlib.shake_128(b"chunks").digest(PART_SIZE + 70_000)
+    (tmp_path / "large").write_bytes(large)
+    one = store.put_file(tmp_path / "large", chunked=True).digest
+    record = store.blobs.packed(one)
+    assert isinstance(record, Chunks)
+    last, size = record.chunks[-1]
+    store.storage.remove(blob_name(last))
+    with_packfile(store.storage, [large[-size:], b"other"])
+    store = Store(store.storage)
+    assert store.verify(one) == []
+    assert store.open_range(one, len(large) - 5, 5) == large[-5:]
+    assert store.open(one).read() == large
+
+
+@pytest.mark.parametrize("start", [2**63 + 5, 0, 10**6])
+def test_an_index_that_points_outside_is_a_finding_and_stops_nothing(root: Path, start: int) -> None:
+    blob = hashlib.sha256(b"hello").digest()
+    index = blob + struct.pack(">Q", start) + struct.pack(">I", 5) + struct.pack(">Q", 1) + b"marin.packfile/1"
+    name = f"store/packfiles/{hashlib.sha256(index).hexdigest()}"
+    storage = PosixStorage(root)
+    storage.create(name, b"marin.packfile/1hello" + index)
+    store, _, tree = with_packfile(storage)
+    assert [finding.where for finding in store.verify_all()] == [name]
+    assert len(scrub_store(store).findings) == 1
+    with pytest.raises(NotFound):
+        store.read(digest(b"hello"))
+    assert store.verify(tree) == []
+    age(store)
+    collect_garbage(store, [tree, digest(b"hello")], min_age=DAY)
+    assert store.verify(tree) == []
+
+
+def test_the_text_of_a_large_blob_is_no_blob(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HEADER + b"parts 8388608\nsize 9000000\n"
+    assert fileworker.LARGE == HEADER
+    store, _, tree = with_packfile(PosixStorage(root), [text, *BLOBS])
+    assert len(store.verify(tree)) == 1
+    for worth in (2, 1000):
+        monkeypatch.setattr(manyfiles, "WORTH", worth)
+        with pytest.raises(Tampered):
+            store.checkout(tree, tmp_path / "out")
+
+
+def test_a_packfile_is_healed_at_once(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed while good bytes take the place of bad ones has not lost the others."""
+    store, name, tree = with_packfile(PosixStorage(root))
+    path, data = path_of(store, name), packfile(BLOBS)[1]
+    path.write_bytes(data[:16] + b"?" + data[17:])
+    (tmp_path / name.removeprefix(PACKFILES)).write_bytes(data)
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.storage, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.blobs.take_packfiles(tmp_path)
+    assert len(Store(store.storage).verify(tree)) == 1
+    store.blobs.take_packfiles(tmp_path)
+    assert Store(store.storage).verify(tree) == []
+
+
+# Far away
+
+
+def test_a_reader_far_away_sees_what_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was listed before is believed for a while, and looked at again before anything is said to be missing."""
+    monkeypatch.setattr("ledger.packfile._AGAIN_SECONDS", 0.0)
+    storage = MemoryStorage()
+    reader = Store(storage)
+    assert not reader.has(digest(BLOBS[0]))
+    store, name, tree = with_packfile(storage)
+    assert reader.verify(tree) == []
+    aside = f"store/quarantine/1700000000/{name.removeprefix('store/')}"
+    storage.rename(name, aside)
+    assert reader.read(digest(BLOBS[3])) == BLOBS[3]
+    assert list(storage.list(PACKFILES)) == [name]
+    store.put_bytes(BLOBS[4])
+    storage.remove(name)
+    assert reader.read(digest(BLOBS[4])) == BLOBS[4]
+    other = Store(MemoryStorage())
+    copy_artifacts(reader, other, [digest(BLOBS[4])])
+    assert other.read(digest(BLOBS[4])) == BLOBS[4]
+
+
+def test_threads_bring_a_packfile_back_together() -> None:
+    storage = MemoryStorage()
+    _, name, tree = with_packfile(storage)
+    rename, first = storage.rename, threading.Event()
+
+    def slowly(old: str, new: str) -> None:
+        first.set()
+        rename(old, new)
+
+    storage.rename(name, f"store/quarantine/1700000000/{name.removeprefix('store/')}")
+    storage.rename = slowly  # type: ignore[method-assign]
+    reader, mine = Store(storage), Store(MemoryStorage())
+    copy_artifacts(reader, mine, [tree, *map(digest, BLOBS)], workers=8)
+    assert first.is_set()
+    assert mine.verify(tree) == []
+
+
 # Collection
 
 
@@ -279,6 +389,17 @@ def test_the_few_that_are_kept_are_taken_out(root: Path, dry_run: bool) -> None:
         assert Store(store.storage).read(roots[0]) == BLOBS[3], "until it is deleted it serves"
 
 
+@pytest.mark.parametrize("driver", ["memory", "posix"])
+def test_what_was_taken_out_does_not_bring_its_packfile_back(root: Path, driver: str) -> None:
+    store, name, _ = with_packfile(MemoryStorage() if driver == "memory" else PosixStorage(root))
+    now, acts = time.time(), []
+    for run in range(5):
+        done = collect_garbage(store, [digest(BLOBS[3])], min_age=DAY, now=now + (run + 2) * 8 * DAY)
+        acts += [s.act for s in done.swept if s.name == name]
+    assert acts == ["set aside", "delete"]
+    assert Store(store.storage).read(digest(BLOBS[3])) == BLOBS[3]
+
+
 def test_nothing_is_taken_out_of_a_packfile_that_rotted(root: Path) -> None:
     store, name, _ = with_packfile(PosixStorage(root))
     path, place = path_of(store, name), store.blobs.packfiles.find(digest(BLOBS[3]))
@@ -315,6 +436,24 @@ def test_a_scrub_mends_a_packfile(root: Path, damage: str) -> None:
     store = Store(store.storage)
     assert store.verify(tree) == [] == list(store.verify_all())
     assert scrub_store(store, restart=True).findings == ()
+
+
+def test_a_scrub_mends_what_the_remote_has(root: Path) -> None:
+    store, name, _ = with_packfile(PosixStorage(root))
+    remote = Store(MemoryStorage())
+    remote.put_bytes(BLOBS[2])
+    path, data = path_of(store, name), bytearray(packfile(BLOBS)[1])
+    for blob in BLOBS[2:4]:
+        place = store.blobs.packfiles.find(digest(blob))
+        assert place is not None
+        data[place.start] ^= 1
+    path.write_bytes(data)
+    store = Store(store.storage)
+    done = scrub_store(store, remote=remote)
+    assert (len(done.findings), done.repaired) == (2, ())
+    assert store.read(digest(BLOBS[2])) == BLOBS[2]
+    with pytest.raises(Tampered):
+        store.read(digest(BLOBS[3]))
 
 
 def test_a_scrub_says_what_a_remote_cannot_mend(root: Path) -> None:

@@ -11,6 +11,7 @@ from. A phase counts steps and sequences from its own beginning, and goes on in 
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -163,11 +164,18 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
     dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
     loader = DataLoader(dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=16, fetch_batch_size=8)
     number = first_step - recipe.first_step
-    for example in loader.iter_from_step(number):
-        indices = order(range(number * size, (number + 1) * size))
-        tokens = example.tokens.array
-        yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
-        number += 1
+    examples = loader.iter_from_step(number)
+    # Its thread works ahead. One that is inside jax when the interpreter ends would abort the process.
+    atexit.register(examples.close)
+    try:
+        for example in examples:
+            indices = order(range(number * size, (number + 1) * size))
+            tokens = example.tokens.array
+            yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
+            number += 1
+    finally:
+        atexit.unregister(examples.close)
+        examples.close()
 
 
 @dataclass(frozen=True)

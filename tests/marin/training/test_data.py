@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,3 +93,30 @@ def test_a_batch_is_named_by_indices_and_tokens() -> None:
     assert batch_digest(np.array([9, 5]), tokens) != whole
     assert batch_digest(indices, tokens[::-1]) != whole
     assert len({batch_digest(indices, tokens ^ (1 << bit)) for bit in range(31)} | {whole}) == 32
+
+
+LEFT_OPEN = """
+import atexit, sys, threading
+from pathlib import Path
+atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon]))  # called last
+import jax, numpy as np
+from marin.recipe import from_mapping
+from marin.training.data import batches
+from marin.training.step import mesh_of
+from marin.training.token_cache import write_cache
+cache = Path(sys.argv[1])
+write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
+recipe = from_mapping({"model": {"seq_len": 16}}, where="test")
+sys.kept = batches(recipe, cache / "train", mesh_of(1), 0)
+print(next(sys.kept).indices.shape, [t.daemon for t in threading.enumerate() if t.daemon])
+"""
+
+
+def test_no_thread_of_the_loader_outlives_the_program(tmp_path: Path) -> None:
+    """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN, str(tmp_path)], capture_output=True, text=True, check=False,
+                          env=os.environ | {"JAX_PLATFORMS": "cpu"})
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.splitlines()
+    assert "True" in before, "the loader works ahead in a thread"
+    assert after == "[]"

@@ -355,6 +355,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add the pairs to this file, and print the rows of all in it")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    unknown = set(options.peers.split(",")) - {"stock", "sharded"}
+    if unknown:
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are stock and sharded")
     if options.serve:
         what, size, devices = options.serve.split(":")
         serve(what, size, int(devices))

@@ -108,6 +108,27 @@ def plain_processes(tree: Path, target: Path, *, link: bool, processes: int = 2)
                 os.write(descriptor, data)
                 os.close(descriptor)
 
+    in_processes(work, processes)
+
+
+def plain_writes(tree: Path, target: Path, *, processes: int = 2) -> None:
+    """The file system's limit for a checkout: as many files of that size written from memory, in as many folders."""
+    folders = sorted(tree.iterdir())
+    for folder in folders:
+        (target / folder.name).mkdir(parents=True)
+    data = b"x" * 1020
+
+    def work(part: int) -> None:
+        for folder in folders[part::processes]:
+            for name in os.listdir(folder):
+                descriptor = os.open(f"{target}/{folder.name}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                os.write(descriptor, data)
+                os.close(descriptor)
+
+    in_processes(work, processes)
+
+
+def in_processes(work: Callable[[int], None], processes: int) -> None:
     context = multiprocessing.get_context("fork")
     running = [context.Process(target=work, args=(part,)) for part in range(processes)]
     for process in running:
@@ -202,14 +223,17 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
     settle()
     copied = timed(lambda: store.checkout(digest, base / "tree-copy", how="copy"))
     verified = timed(lambda: store.verify(digest))
+    settle()
+    written = timed(lambda: plain_writes(base / "tree", base / "plain-writes"))
     figures = [
         Figure(f"put of {count} files of 1 KB", put, f"{count / put:.0f} files/s"),
         Figure("put of them, linked", linked, f"{count / linked:.0f} files/s"),
         Figure("hashed and copied by two plain processes", copies, f"{copies / put:.2f} of the put"),
         Figure("hashed and linked by two plain processes", links, f"{links / linked:.2f} of the put"),
-        Figure("checkout, hard links or reflinks", out, f"{count / out:.0f} files/s"),
+        Figure("checkout", out, f"{count / out:.0f} files/s"),
         Figure("checkout again, nothing to do", again),
         Figure("checkout, copies", copied, f"{count / copied:.0f} files/s"),
+        Figure("as many written by two plain processes", written, f"{written / copied:.2f} of the checkout"),
         Figure("verify", verified, f"{count / verified:.0f} files/s"),
     ]
     if dvc is not None:

@@ -175,8 +175,8 @@ class _Placer:
             _make_folders(base, (path for _, path in files))
             self.place(f"sha256:{first[0]}", f"{base}/{first[1]}", executable=False)
         except (OSError, LedgerError):  # of a manifest that may be refused; whoever goes on with it, meets it again
-            _remove(Path(base))
-            os.mkdir(base)
+            with suppress(OSError):
+                os.unlink(f"{base}/{first[1]}")
             yield lambda entries: entries
             return
         some = files[:: max(1, len(files) // _SAMPLE)]  # a packfile that is missed costs time and nothing else

@@ -318,6 +318,27 @@ def test_plain_names_are_placed_while_the_manifest_is_parsed(
     assert store.put_tree(tmp_path / "again").digest == tree
 
 
+def test_what_was_placed_stays_when_the_next_cannot_be_placed_at_once(
+    store: Store, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that are seen at the first look, and as many that are not; the first of these fails once."""
+    for number in range(30):
+        (plain / f"a name {number}").write_bytes(b"other %d" % number)
+    tree = store.put_tree(plain).digest
+    place, failed = checkouts._Placer.place, []
+
+    def once(placer: checkouts._Placer, digest: str, target: str, **given: Any) -> None:
+        if "a name" in target and not failed:
+            failed.append(target)
+            raise StorageFailed("for a moment", where=target)
+        place(placer, digest, target, **given)
+
+    monkeypatch.setattr(checkouts._Placer, "place", once)
+    assert store.checkout(tree, tmp_path / "out").files == 60
+    assert len(failed) == 1
+    assert Store(MemoryStorage()).put_tree(tmp_path / "out").digest == tree
+
+
 def test_a_manifest_that_is_refused_leaves_nothing(store: Store, plain: Path, tmp_path: Path) -> None:
     """Processes begin before the manifest is parsed: with plain files only, in a folder that never gets a name."""
     text = store.read(store.put_tree(plain).digest)

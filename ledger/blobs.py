@@ -139,17 +139,16 @@ class Blobs:
 
         With `link` they are the caller's to give away; see `ledger.fileworker`.
         """
-        names = sorted(name for name in os.listdir(folder) if len(name) == len("0" * 64))
-        for name in names:
-            packfile = packfile_name(f"sha256:{name}")
+        named = {packfile_name(f"sha256:{name}"): folder / name for name in sorted(os.listdir(folder)) if len(name) == 64}
+        for packfile, path in named.items():
             try:
-                self._storage.adopt(packfile, folder / name, link=link)
+                self._storage.adopt(packfile, path, link=link)
             except Conflict:
                 self._warn_replaced(packfile)
-                self._storage.replace(packfile, (folder / name).read_bytes())  # at once: the others in it stay readable
+                self._storage.replace(packfile, path.read_bytes())  # at once: the others in it stay readable
             self.touch(packfile)
         self.packfiles.publish()
-        return [packfile_name(f"sha256:{name}") for name in names]
+        return list(named)
 
     def renew(self, digest: str) -> bool:
         """Make a blob young for garbage collection; False if it is not there."""

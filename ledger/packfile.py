@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from ledger.digest import digest_bytes, parse_digest
@@ -213,7 +213,7 @@ class Packfiles:
         held: list[Index] = []
         for digest in digests if indexes else ():
             if all(index.find(digest) is None for index in held):
-                held.extend([index for index in indexes if index.find(digest) is not None][:1])
+                held.extend(islice((index for index in indexes if index.find(digest) is not None), 1))
         return held
 
     def latest(self, most_bytes: int) -> list[Index]:

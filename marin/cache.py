@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,3 +20,14 @@ def compilation_cache() -> Path:
     folder = cache_folder() / "xla"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+@contextmanager
+def compiling(name: str) -> Iterator[None]:
+    """While entered, the only process of this user on this machine that compiles what is called ``name``. Of several that
+    begin together one compiles, on all cores, and the others then find its programs."""
+    folder = cache_folder() / "compiling"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / name).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

@@ -22,6 +22,7 @@ from typing import NoReturn
 import click
 
 from marin import __version__
+from marin.collector import collect_less_often
 from marin.hugepages import begin_again
 
 EXIT_DEFECT = 70
@@ -152,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The `marin` program."""
     if arguments is None:
         begin_again(sys.argv[1:])
+        collect_less_often()
     sys.exit(run(arguments))
 
 

@@ -47,24 +47,27 @@ class Setup(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
     recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it. ``idle``: stored
-    states that no segment starts from, so that no replay would look at them; they go with the last job."""
+    states that no segment starts from, so that no replay would look at them; they go with the last job. ``named``: the answer
+    is to name the compiled program; one is asked, for all workers have the same software."""
 
     segment: TrainSegment
     checkpoint: str | None
     initial: str | None
     end: CheckpointSaved | None
     idle: list[CheckpointSaved] = []
+    named: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How the replay of one segment ended. ``line`` says why there is no answer of replay; ``program`` what was compiled;
-    ``losses`` are the losses found."""
+    """How the replay of one segment ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what was
+    compiled; ``losses`` are the losses found."""
 
     outcome: Outcome
     divergence: Divergence | None = None
     line: str = ""
     program: Json | None = None
     losses: list[float] = []
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: P
     place = root if "://" in root else str(Path(root).resolve())
     setup = Setup(place, run.started.body.recipe, str(tokens.resolve()), str(tokenizer.resolve()), execution.devices)
     jobs = [_job(run, run.segments[i].body) for i in positions]
+    jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     if len(positions) == len(run.segments):
         jobs[-1] = msgspec.structs.replace(jobs[-1], idle=idle_states(run))
     recorded = run.training[-1].body.program if run.training else {}
@@ -109,7 +113,7 @@ def replay_segments(run: RunView, root: str, positions: Sequence[int], tokens: P
     reasons = [line for answer in answers if answer.outcome == worst != "PASS"
                for line in (answer.divergence.lines() if answer.divergence else (answer.line,))]
     return SegmentsReplay(
-        outcome=worst, segments_replayed=sum(answer.program is not None for answer in answers),
+        outcome=worst, segments_replayed=sum(answer.replayed for answer in answers),
         seconds=time.monotonic() - began, divergence=next((a.divergence for a in answers if a.divergence), None),
         lines=(*reasons, *(f"different program: {line}" for line in programs)),
         losses={job.segment.start + i: loss for job, answer in zip(jobs, answers, strict=False)
@@ -161,21 +165,22 @@ class SegmentWorker:
                 raise MissingEvidence("no training checkpoint is recorded", where=f"before train step {segment.start}",
                                       expected=segment.start_state, found="nothing",
                                       cure="verify with one worker: that needs no stored states")
-            replay = self._replay()
+            replay = self._replay(job.named)
             divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
             if divergence is None and (wrong := replay.mislabelled(job.idle)):
-                return Answer("FAIL", line=wrong[0], program=replay.program, losses=list(losses))
+                return Answer("FAIL", line=wrong[0], program=replay.program, losses=list(losses), replayed=True)
         except Tampered as error:
             return Answer("FAIL", Divergence(segment.start, (), error.expected or segment.start_state, error.found,
                                              f"the stored state before it is not the recorded one ({error.what})"))
         except LedgerError as error:
             return Answer(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
-        return Answer("PASS" if divergence is None else "FAIL", divergence, program=replay.program, losses=list(losses))
+        return Answer("PASS" if divergence is None else "FAIL", divergence, program=replay.program, losses=list(losses),
+                      replayed=True)
 
-    def _replay(self) -> SegmentReplay:
+    def _replay(self, named: bool) -> SegmentReplay:
         if self._made is None:
             self._made = self._kind(self._recipe, Path(self._setup.tokens), Path(self._setup.tokenizer), self._store,
-                                    self._execution)
+                                    self._execution, named=named)
         return self._made
 
     def _initial(self, job: Job) -> StateManifest | None:

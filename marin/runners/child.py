@@ -15,11 +15,13 @@ import sys
 import threading
 from typing import BinaryIO
 
+from marin.collector import collect_less_often
 from marin.runners.jobs import answer, resolve
 
 
 def main(descriptor: int) -> None:
     """Serve the one job that the parent wrote to stdin."""
+    collect_less_often()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     for name in ("ledger", "marin"):
         logging.getLogger(name).setLevel(logging.INFO)

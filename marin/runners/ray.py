@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ledger import Unavailable
+from marin.collector import collect_less_often
 from marin.runners import Start
 from marin.runners.cluster import connected
 from marin.runners.jobs import error_of, parts_of
@@ -42,6 +43,7 @@ class _Worker:
     """The actor: a started piece of work that takes tasks. One with other software than the driver's refuses them."""
 
     def __init__(self, start: Start, setup: bytes, expected: str) -> None:
+        collect_less_often()
         self._expected, self._found = expected, software()
         self._work = start(setup) if self._found == expected else None
 

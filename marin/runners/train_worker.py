@@ -22,6 +22,7 @@ import msgspec
 
 from ledger import LedgerError, Store, Unavailable
 from marin.arithmetic import apply
+from marin.collector import collect_less_often
 from marin.events import Body, Json
 from marin.phases import checkout
 from marin.recipe import CPU_PROFILES, Execution, from_plain
@@ -102,6 +103,7 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
 
     setup = msgspec.json.decode(config["setup"], type=WorkerSetup)
     number, count = get_context().get_world_rank(), get_context().get_world_size()
+    collect_less_often()
     _log_to_stderr()
     try:
         _ready(setup, number)

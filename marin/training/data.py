@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -38,6 +40,10 @@ from marin.training import hosts
 from marin.training.loss_mask import MaskedSequences, read_mask
 from marin.training.state import DATA, named_key
 from marin.training.token_cache import document_of, open_cache, read_tokens
+
+
+BATCHES_AHEAD = 16
+"""How many batches are loaded before they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -162,18 +168,24 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
     order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
     size = recipe.trainer.batch_size
     dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
-    loader = DataLoader(dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=16, fetch_batch_size=8)
+    # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and aborts the
+    # process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread that is waited for.
+    loader = DataLoader(dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=0, fetch_batch_size=8)
     number = first_step - recipe.first_step
     examples = loader.iter_from_step(number)
-    # Its thread works ahead. One that is inside jax when the interpreter ends would abort the process.
-    atexit.register(examples.close)
+    atexit.register(examples.close)  # for whoever leaves a stream open; comes after that thread
+    loading = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:
-        for example in examples:
+        ahead: deque[Future[LmExample]] = deque(loading.submit(next, examples) for _ in range(BATCHES_AHEAD))
+        while True:
+            example = ahead.popleft().result()
+            ahead.append(loading.submit(next, examples))
             indices = order(range(number * size, (number + 1) * size))
             tokens = example.tokens.array
             yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
             number += 1
     finally:
+        loading.shutdown(cancel_futures=True)
         atexit.unregister(examples.close)
         examples.close()
 

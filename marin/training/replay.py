@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ledger import LedgerError, StateManifest, Store
-from marin.cache import compilation_cache
+from marin.cache import compilation_cache, compiling
 from marin.events import CheckpointSaved, Json, TrainSegment
 from marin.progress import Report
 from marin.recipe import Execution, Recipe, digest
@@ -63,7 +63,8 @@ def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution
         use_compilation_cache(compilation_cache())
         _prepared.clear()
         _programs.clear()
-        _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
+        with compiling(f"{key[0].removeprefix('sha256:')}-{execution.devices}"):
+            _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
     return _prepared[key].reading(tokens / "train")
 
 
@@ -73,6 +74,14 @@ def program_of(training: Training, execution: Execution) -> Json:
     if key not in _programs:
         _programs[key] = program_identity(training)
     return dict(_programs[key])
+
+
+def _named_beside(training: Training, execution: Execution) -> Future[Json]:
+    """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes."""
+    tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
+    named = tracer.submit(program_of, training, execution)
+    tracer.shutdown(wait=False)
+    return named
 
 
 def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[TrainSegment], initial: StateManifest | None,
@@ -87,12 +96,12 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
     began = time.monotonic()
     training = prepared(recipe, tokens, tokenizer, execution)
     state, manifest = training.start(previous)
-    program = program_of(training, execution)
+    program = _named_beside(training, execution)
     losses: dict[int, float] = {}
     judge = _Judge(training, store, saved or {})
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
-        return TrainingReplay(replayed, time.monotonic() - began, program, divergence, losses)
+        return TrainingReplay(replayed, time.monotonic() - began, program.result(), divergence, losses)
 
     if segments and manifest.digest != segments[0].start_state:
         differing = tuple(initial.differing(manifest)) if initial is not None else ()
@@ -117,18 +126,16 @@ def replay(recipe: Recipe, tokens: Path, tokenizer: Path, segments: Sequence[Tra
 class SegmentReplay:
     """Segments of one run, each executed on its own. Compiled once, for as many segments as come."""
 
-    def __init__(self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution) -> None:
+    def __init__(self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution, *,
+                 named: bool) -> None:
         self._training = prepared(recipe, tokens, tokenizer, execution)
         self._store = store
-        # Seconds of tracing, beside the first segment: the interpreter is idle while a step computes.
-        tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
-        self._program = tracer.submit(program_of, self._training, execution)
-        tracer.shutdown(wait=False)
+        self._program = _named_beside(self._training, execution) if named else None
 
     @property
-    def program(self) -> Json:
-        """Identity of what was compiled here."""
-        return self._program.result()
+    def program(self) -> Json | None:
+        """Identity of what was compiled here, if it was to be ``named``."""
+        return self._program.result() if self._program is not None else None
 
     def replay(self, recorded: TrainSegment, checkpoint: str | None, initial: StateManifest | None,
                end: CheckpointSaved | None = None) -> tuple[Divergence | None, Sequence[float]]:
@@ -158,7 +165,6 @@ class SegmentReplay:
             return not_finite(recorded, error), ()
         judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
         return judge.segment(recorded, record, state), record.losses
-
 
     def mislabelled(self, checkpoints: Sequence[CheckpointSaved]) -> list[str]:
         """Stored states among these that are whole and not the ones that they are recorded as."""

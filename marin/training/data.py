@@ -41,7 +41,6 @@ from marin.training.loss_mask import MaskedSequences, read_mask
 from marin.training.state import DATA, named_key
 from marin.training.token_cache import document_of, open_cache, read_tokens
 
-
 BATCHES_AHEAD = 16
 """How many batches are loaded before they are asked for."""
 

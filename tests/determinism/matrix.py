@@ -20,6 +20,7 @@ import argparse
 import fcntl
 import json
 import os
+import queue
 import re
 import shutil
 import signal
@@ -30,6 +31,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import product
@@ -120,6 +122,10 @@ def with_isa(isa: str, devices: int) -> dict[str, str]:
 
 
 ONE_CORE = ("taskset", "-c", "0")
+"""Of a row as it is named; it is executed on whichever core is free."""
+FREE_CORES: queue.SimpleQueue[int] = queue.SimpleQueue()
+for _core in sorted(os.sched_getaffinity(0)):
+    FREE_CORES.put(_core)
 MOVED = {"devices": 8, "resume_at": [1, 2, 3], "moves": [2, 1, 4]}
 
 
@@ -198,7 +204,7 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
     } | dict(row.environment)
     if cache is not None:
         environment["TEST_COMPILATION_CACHE"] = str(cache / row.compiles())
-    with tempfile.TemporaryDirectory(prefix="matrix-") as kept:
+    with tempfile.TemporaryDirectory(prefix="matrix-") as kept, on_a_core_of_its_own(row) as row:
         if row.kills:
             status, _, messages = finish(row, ["--kept", kept, *cases], environment)
             if status != -signal.SIGKILL:
@@ -207,6 +213,19 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
     if status:
         raise RuntimeError(f"{row.name}: exit {status}\n{messages}")
     return results
+
+
+@contextmanager
+def on_a_core_of_its_own(row: Row) -> Iterator[Row]:
+    """A row that has one core gets one that no other row of this process has meanwhile."""
+    if row.prefix != ONE_CORE:
+        yield row
+        return
+    core = FREE_CORES.get()
+    try:
+        yield replace(row, prefix=(*ONE_CORE[:-1], str(core)))
+    finally:
+        FREE_CORES.put(core)
 
 
 def transplanted(row: Row, group: str, found: Found) -> dict[str, Any]:

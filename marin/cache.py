@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -29,5 +32,9 @@ def compiling(name: str) -> Iterator[None]:
     folder = cache_folder() / "compiling"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / name).open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("waiting for another process, which compiles the same programs")
+            fcntl.flock(held, fcntl.LOCK_EX)
         yield

@@ -175,10 +175,10 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
     atexit.register(examples.close)  # for whoever leaves a stream open; comes after that thread
     loading = ThreadPoolExecutor(1, thread_name_prefix="loader")
     try:
-        ahead: deque[Future[LmExample]] = deque(loading.submit(next, examples) for _ in range(BATCHES_AHEAD))
+        ahead: deque[Future[LmExample]] = deque(loading.submit(_loaded, examples) for _ in range(BATCHES_AHEAD))
         while True:
             example = ahead.popleft().result()
-            ahead.append(loading.submit(next, examples))
+            ahead.append(loading.submit(_loaded, examples))
             indices = order(range(number * size, (number + 1) * size))
             tokens = example.tokens.array
             yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
@@ -187,6 +187,15 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
         loading.shutdown(cancel_futures=True)
         atexit.unregister(examples.close)
         examples.close()
+
+
+def _loaded(examples: Iterator[LmExample]) -> LmExample:
+    """The next one; what failed in the loader as it is, which an unbuffered one hides behind the end of the data."""
+    try:
+        return next(examples)
+    except StopIteration as end:
+        raise end.__context__ or DataError("the training data ended", where="data loader", expected="batches without an end",
+                                           found="none", cure="report this") from None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ import pytest
 
 from marin.phases import successor
 from marin.recipe import from_mapping
-from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest
+from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches
+from marin.training.step import mesh_of
+from marin.training.token_cache import write_cache
 
 
 class Numbers:
@@ -93,6 +95,26 @@ def test_a_batch_is_named_by_indices_and_tokens() -> None:
     assert batch_digest(np.array([9, 5]), tokens) != whole
     assert batch_digest(indices, tokens[::-1]) != whole
     assert len({batch_digest(indices, tokens ^ (1 << bit)) for bit in range(31)} | {whole}) == 32
+
+
+def test_what_fails_in_the_loader_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the end of the data, as which Levanter's unbuffered loader shows it."""
+    write_cache(tmp_path / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
+    recipe = from_mapping({"model": {"seq_len": 16}}, where="test")
+    whole = OrderedDataset.get_batch
+
+    async def broken(self: Any, indices: Sequence[int]) -> Any:
+        if max(indices) >= 20 * recipe.trainer.batch_size:
+            raise RuntimeError("RESOURCE_EXHAUSTED")
+        return await whole(self, indices)
+
+    monkeypatch.setattr(OrderedDataset, "get_batch", broken)
+    stream = batches(recipe, tmp_path / "train", mesh_of(1), 0)
+    read = 0
+    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        for _ in stream:
+            read += 1
+    assert read == 16, "fetched by eights: the batches before are whole"
 
 
 LEFT_OPEN = """

@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
     recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it. ``idle``: stored
     states that no segment starts from, so that no replay would look at them; they go with the last job. ``named``: the answer
-    is to name the compiled program; one is asked, for all workers have the same software."""
+    names the compiled program in any case; one is asked, for all workers have the same software."""
 
     segment: TrainSegment
     checkpoint: str | None
@@ -60,7 +60,7 @@ class Job(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """How the replay of one segment ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what was
-    compiled; ``losses`` are the losses found."""
+    compiled, where the job asks or something is wrong; ``losses`` are the losses found."""
 
     outcome: Outcome
     divergence: Divergence | None = None
@@ -174,8 +174,8 @@ class SegmentWorker:
                                              f"the stored state before it is not the recorded one ({error.what})"))
         except LedgerError as error:
             return Answer(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
-        return Answer("PASS" if divergence is None else "FAIL", divergence, program=replay.program, losses=list(losses),
-                      replayed=True)
+        program = replay.program if job.named or divergence is not None else None
+        return Answer("PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True)
 
     def _replay(self, named: bool) -> SegmentReplay:
         if self._made is None:

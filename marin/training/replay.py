@@ -130,12 +130,13 @@ class SegmentReplay:
                  named: bool) -> None:
         self._training = prepared(recipe, tokens, tokenizer, execution)
         self._store = store
+        self._execution = execution
         self._program = _named_beside(self._training, execution) if named else None
 
     @property
-    def program(self) -> Json | None:
-        """Identity of what was compiled here, if it was to be ``named``."""
-        return self._program.result() if self._program is not None else None
+    def program(self) -> Json:
+        """Identity of what was compiled here; at once if it was to be ``named``."""
+        return self._program.result() if self._program is not None else program_of(self._training, self._execution)
 
     def replay(self, recorded: TrainSegment, checkpoint: str | None, initial: StateManifest | None,
                end: CheckpointSaved | None = None) -> tuple[Divergence | None, Sequence[float]]:

@@ -2,10 +2,12 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make faults   every system call of an append failing; sixteen processes killed for a minute (minutes);
+# make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
+# make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
 # make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 
@@ -22,14 +24,17 @@ export PIP_REQUIRE_VIRTUALENV :=
 # Compiled modules are kept: without them every process compiles jax and the rest of its imports again, seven seconds each.
 export PYTHONDONTWRITEBYTECODE :=
 
+# DVC's index holds pickles; its default place is one that every user of the machine can write.
+export DVC_SITE_CACHE_DIR ?= $(CURDIR)/.dvc/tmp/site
+
 PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser faults determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser foreign faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,10p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,11p'
 
 environment:
 	@./.ci/environment
@@ -69,8 +74,14 @@ verify-bench: environment
 browser: environment
 	$(PYTEST) -m browser tests/e2e
 
+foreign: environment
+	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
+
 faults: environment
-	$(PYTEST) -m faults tests/fault tests/ledger tests/marin/graph
+	$(PYTEST) -m faults tests/fault tests/ledger tests/marin/graph tests/marin/test_completion.py
+
+fuzz: environment
+	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q -n $(TEST_JOBS) tests/fuzz
 
 determinism: environment
 	@mkdir -p build

@@ -2,8 +2,8 @@
 
     python -m bench.chunked_push [--size-mib 64] [--edits 10] [--json]
 
-A corpus of JSON lines is pushed, edited (a line inserted, one deleted, one changed, in turn, at places spread over it) and
-pushed again, to a store in memory; and the rate at which content is cut is put beside sha256's.
+A corpus of JSON lines is pushed, edited (a line inserted, one deleted, one changed, in turn, at places spread over it)
+and pushed again, to a store in memory; and the rate at which content is cut is put beside sha256's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.figure import Figure, best_seconds
 from ledger import MemoryStorage, PosixStorage, Store, copy_artifacts
-from ledger.packing import cut_by_content
+from ledger.store.packs.packing import cut_by_content
 
 MIB = 1024 * 1024
 WORDS = [f"w{number:x}" for number in range(5000)]

@@ -28,13 +28,25 @@ def measure() -> Iterator[Figure]:
         yield Figure("marin --help", best_seconds(lambda: marin("--help")), "s")
         marin("init")
         batch = Path(folder) / "batch.jsonl"
-        batch.write_text("".join(
-            json.dumps({"type": "bench.event/v1", "stream": f"bench/{n % 10}", "body": {"n": n, "text": "x" * 200}}) + "\n"
-            for n in range(EVENTS)))
-        yield Figure(f"marin ledger append --batch, {EVENTS} events", best_seconds(
-            lambda: marin("ledger", "append", "--batch", str(batch)), rounds=1), "s")
+        batch.write_text(
+            "".join(
+                json.dumps({"type": "bench.event/v1", "stream": f"bench/{n % 10}", "body": {"n": n, "text": "x" * 200}})
+                + "\n"
+                for n in range(EVENTS)
+            )
+        )
+        yield Figure(
+            f"marin ledger append --batch, {EVENTS} events",
+            best_seconds(lambda: marin("ledger", "append", "--batch", str(batch)), rounds=1),
+            "s",
+        )
         marin("log", "--type", "bench.event/v1", "-n", "1")  # the projection catches up
-        for arguments in (("log", "-n", "20"), ("log", "--stream", "bench/3", "-n", "20"), ("ls",), ("log", "--json"),
-                          ("ledger", "fsck")):
+        for arguments in (
+            ("log", "-n", "20"),
+            ("log", "--stream", "bench/3", "-n", "20"),
+            ("ls",),
+            ("log", "--json"),
+            ("ledger", "fsck"),
+        ):
             taken = best_seconds(partial(marin, *arguments), rounds=3)
             yield Figure(f"marin {' '.join(arguments)}, {EVENTS} events", taken, "s")

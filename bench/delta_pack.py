@@ -2,8 +2,8 @@
 
     python -m bench.delta_pack [--root R] [--run RUN] [--json]
 
-Takes the checkpoints of a run that the root has (`dvc repro` or `marin train` made it), reads each as tensors, and keeps
-them in a store of its own, which is removed at the end. Every packed state is read back and its digest compared.
+Takes the checkpoints of a run that the root has (`dvc repro` or `marin train` made it), reads each as tensors, and
+keeps them in a store of its own, which is removed at the end. Every packed state is read back and its digest compared.
 """
 
 from __future__ import annotations
@@ -21,19 +21,10 @@ import numpy as np
 import tensorstore
 import zstandard
 
-from ledger import (
-    MemoryStorage,
-    PosixStorage,
-    StateManifest,
-    Store,
-    describe_state,
-    load_state,
-    packed_size,
-    put_state,
-)
-from ledger.packing import ZSTD_LEVEL
-from marin.root import open_root
-from marin.runs import load, resolve
+from ledger import MemoryStorage, PosixStorage, StateManifest, Store, describe_state, load_state, packed_size, put_state
+from ledger.store.packs.packing import ZSTD_LEVEL
+from marin.history.runs import load, resolve
+from marin.record.root import open_root
 
 
 @dataclass(frozen=True)
@@ -84,9 +75,16 @@ def measure(root: str | None, run: str) -> Iterator[Row]:
             assert describe_state(back).digest == manifest.digest, "packed and read back, a state is the same bits"
             alone = Store(MemoryStorage())
             zstd = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-            yield Row(saved.step, sum(files), sum(array.nbytes for array in arrays.values()),
-                      sum(len(zstd.compress(array.tobytes())) for array in arrays.values()),
-                      packed_size(alone, put_state(alone, arrays).digest), packed_size(store, tree), put_seconds, read_seconds)
+            yield Row(
+                saved.step,
+                sum(files),
+                sum(array.nbytes for array in arrays.values()),
+                sum(len(zstd.compress(array.tobytes())) for array in arrays.values()),
+                packed_size(alone, put_state(alone, arrays).digest),
+                packed_size(store, tree),
+                put_seconds,
+                read_seconds,
+            )
             previous = tree
 
 
@@ -100,9 +98,11 @@ def main() -> None:
         if options.json:
             line = json.dumps(asdict(row))
         else:
-            line = (f"step {row.step:>6}  Levanter {row.levanter:>10}  plain {row.plain:>10}  zstd {row.zstd / row.plain:.3f}  "
-                    f"planes {row.planes / row.plain:.3f}  packed {row.packed / row.plain:.3f}  "
-                    f"put {row.put_seconds:.2f} s  read {row.read_seconds:.2f} s")
+            line = (
+                f"step {row.step:>6}  Levanter {row.levanter:>10}  plain {row.plain:>10}  zstd {row.zstd / row.plain:.3f}  "
+                f"planes {row.planes / row.plain:.3f}  packed {row.packed / row.plain:.3f}  "
+                f"put {row.put_seconds:.2f} s  read {row.read_seconds:.2f} s"
+            )
         sys.stdout.write(line + "\n")
 
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 
 from bench.figure import Figure, best_seconds
-from marin.arithmetic import apply
-from marin.recipe import Arithmetic, Execution
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Arithmetic, Execution
 
 
 def measure(mib: int) -> Iterator[Figure]:
@@ -35,9 +35,7 @@ def measure(mib: int) -> Iterator[Figure]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=256)
     for figure in measure(parser.parse_args().mib):
         sys.stdout.write(f"{figure}\n")

@@ -2,15 +2,16 @@
 
     python -m bench.graph [--steps 10000] [--sizes 1000,10000,40000] [--stages 40] [--json]
 
-The graph is 100 chains of 100 additions, declared to run in the executor's process. Every step is claimed by a lease, begun
-and completed as durable events under signed checkpoints, its value put into the store. Then the same graph is planned again
-and found up to date, every stored byte hashed again; and explained by a dry run after all its configurations were changed.
-DVC runs a chain of `echo` stages of its own. Each figure is taken in a fresh process. Absolute times move with the machine.
+The graph is 100 chains of 100 additions, declared to run in the executor's process. Every step is claimed by a lease,
+begun and completed as durable events under signed checkpoints, its value put into the store. Then the same graph is
+planned again and found up to date, every stored byte hashed again; and explained by a dry run after all its
+configurations were changed. DVC runs a chain of `echo` stages of its own. Each figure is taken in a fresh process.
+Absolute times move with the machine.
 
-Memory (resident, of a process that begins with its modules) is told apart for graphs of several sizes: what the file's own
-values and the graph of them take; what the plan takes, before the first step is executed; by how much the process grows at
-most from there to the last step; and by how much more while the end is recorded, where the store reads the list of all results
-in parts of 8 MiB. The first two must grow with the graph, the others must not.
+Memory (resident, of a process that begins with its modules) is told apart for graphs of several sizes: what the file's
+own values and the graph of them take; what the plan takes, before the first step is executed; by how much the process
+grows at most from there to the last step; and by how much more while the end is recorded, where the store reads the
+list of all results in parts of 8 MiB. The first two must grow with the graph, the others must not.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.graph", description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--sizes", default="1000,10000,40000", help="of graphs whose memory is told apart; empty leaves it out")
+    parser.add_argument(
+        "--sizes", default="1000,10000,40000", help="of graphs whose memory is told apart; empty leaves it out"
+    )
     parser.add_argument("--stages", type=int, default=40, help="of DVC; 0 leaves it out")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inner", choices=("run", "plan", "dry"), help=argparse.SUPPRESS)
@@ -86,8 +89,10 @@ def measure(steps: int, stages: int) -> list[Figure]:
         ]
         if stages:
             dvc = stages / dvc_seconds(folder / "dvc", stages)
-            rows += [Figure(f"dvc repro, {stages} echo stages", dvc, "stages/s"),
-                     Figure("steps of ours for a stage of DVC", rate / dvc, "x")]
+            rows += [
+                Figure(f"dvc repro, {stages} echo stages", dvc, "stages/s"),
+                Figure("steps of ours for a stage of DVC", rate / dvc, "x"),
+            ]
         return rows
 
 
@@ -105,10 +110,21 @@ def memory(steps: int) -> Iterator[Figure]:
 def measured(folder: Path, mode: str, steps: int, shift: int = 0) -> dict[str, float]:
     """:func:`inner` in a process of its own."""
     (folder / "chains.py").write_text(EXPERIMENT, encoding="utf-8")
-    environment = {**os.environ, "MARIN_ROOT": str(folder / "root"), "MARIN_KEY": str(folder / "key"),
-                   "BENCH_STEPS": str(steps), "BENCH_FOLDER": str(folder), "BENCH_SHIFT": str(shift)}
-    done = subprocess.run([sys.executable, "-m", "bench.graph", "--inner", mode], check=True, stdout=subprocess.PIPE,
-                          env=environment, cwd=Path(__file__).parents[1])
+    environment = {
+        **os.environ,
+        "MARIN_ROOT": str(folder / "root"),
+        "MARIN_KEY": str(folder / "key"),
+        "BENCH_STEPS": str(steps),
+        "BENCH_FOLDER": str(folder),
+        "BENCH_SHIFT": str(shift),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.graph", "--inner", mode],
+        check=True,
+        stdout=subprocess.PIPE,
+        env=environment,
+        cwd=Path(__file__).parents[1],
+    )
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -120,7 +136,7 @@ def inner(mode: str) -> dict[str, float]:
     from marin.graph.lease import Claimant
     from marin.graph.memory import Memory
     from marin.graph.planning import Planner
-    from marin.root import create_root, open_root
+    from marin.record.root import create_root, open_root
 
     file = Path(os.environ["BENCH_FOLDER"]) / "chains.py"
     if mode == "run":
@@ -131,10 +147,10 @@ def inner(mode: str) -> dict[str, float]:
     before = resident()
     graph = load_graph(file)
     if mode == "dry":
-        from marin.composition import PRICES, conf_folder
-        from marin.cost import load_prices
+        from marin.execution.cost import load_prices
         from marin.graph.why import explain
-        from marin.measured import measurements
+        from marin.history.measured import measurements
+        from marin.recipe.composition import PRICES, conf_folder
 
         prices, measured = load_prices(conf_folder() / PRICES), measurements(root.history())
         answers = list(explain(Planner(graph, root, Memory.of(root)), prices, measured))
@@ -150,14 +166,22 @@ def inner(mode: str) -> dict[str, float]:
     outcome = execution.end()
     seconds = perf_counter() - started
     assert outcome.counts == {"executed" if mode == "run" else "cached": len(graph.nodes)}, outcome.counts
-    return {"seconds": seconds, "events": root.reader().checkpoint().size, "graph": loaded - before, "plan": planned - loaded,
-            "growth": highest - planned, "end": resident("VmHWM") - highest}
+    return {
+        "seconds": seconds,
+        "events": root.reader().checkpoint().size,
+        "graph": loaded - before,
+        "plan": planned - loaded,
+        "growth": highest - planned,
+        "end": resident("VmHWM") - highest,
+    }
 
 
 def resident(field: str = "VmRSS") -> float:
     """Megabytes of memory that this process has; its peak as VmHWM (proc_pid_status(5))."""
     gc.collect()
-    line = next(line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if line.startswith(field))
+    line = next(
+        line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if line.startswith(field)
+    )
     return int(line.split()[1]) * 1024 / 1e6
 
 

@@ -6,10 +6,10 @@ The raw limit is a plain file that gets the same bytes in the same batches, each
 SQLite (WAL, synchronous FULL). Batches of ours and of the raw file alternate, so that a disk that slows down
 slows both. Absolute times move with the machine: the ratios are what to quote.
 
-A disk whose fdatasync takes a tenth of a millisecond hides what group commit is for. So the clients are measured a second
-time with 4 ms added to every sync, ours and the plain file's alike, as a disk has that really waits for its medium. Both
-times also at an offered load of 10,000 events a second: the share is then what the plain file needs for the same commits
-of the time for which the log was at work.
+A disk whose fdatasync takes a tenth of a millisecond hides what group commit is for. So the clients are measured a
+second time with 4 ms added to every sync, ours and the plain file's alike, as a disk has that really waits for its
+medium. Both times also at an offered load of 10,000 events a second: the share is then what the plain file needs for
+the same commits of the time for which the log was at work.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ledger import (
     Signer,
     check,
 )
-from ledger.batch import Entered
+from ledger.log.batch import Entered
 
 SIGNER = Signer("bench.example/log", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 BODY = {"digest": "sha256:" + "0" * 64, "loss": "0x1.8p+1", "note": "x" * 40}
@@ -65,9 +65,7 @@ OFFERED, OFFERED_BATCH = 10_000, 32
 
 def drafts(start: int, count: int) -> list[Draft]:
     return [
-        Draft(
-            "bench.made/v1", "bench/1", {**BODY, "step": n}, id=f"bench-event-{n:012d}", actor="bench@example"
-        )
+        Draft("bench.made/v1", "bench/1", {**BODY, "step": n}, id=f"bench-event-{n:012d}", actor="bench@example")
         for n in range(start, start + count)
     ]
 
@@ -304,7 +302,12 @@ def _large(folder: Path, events: int) -> Iterator[Figure]:
     rebuilt.unlink(missing_ok=True)
     with Projection(rebuilt, LogReader(storage, keys)) as projection:
         yield Figure(f"{size}: rebuilding the projection", events / seconds(projection.catch_up), "/s")
-    acts = (("reading it", _read), ("its audit", _audit_all), ("its projection", _project), ("appending to it", _append))
+    acts = (
+        ("reading it", _read),
+        ("its audit", _audit_all),
+        ("its projection", _project),
+        ("appending to it", _append),
+    )
     for what, act in acts:
         yield Figure(f"{size}: most memory of a process for {what}", _memory_of(act, folder), "MiB")
 
@@ -358,20 +361,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.ledger_append", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="size of the large log")
-    parser.add_argument(
-        "--folder", type=Path, help="on the disk to measure; a folder is made in it and removed"
-    )
+    parser.add_argument("--folder", type=Path, help="on the disk to measure; a folder is made in it and removed")
     parser.add_argument("--keep", type=Path, help="a folder whose large log is kept, and used again")
     parser.add_argument("--only", choices=("single", "clients", "large"), help="measure only this part")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-ledger-") as folder:
         for row in measure(Path(folder), options.events, options.keep, options.only):
-            line = (
-                json.dumps({"what": row.what, "value": row.value, "unit": row.unit})
-                if options.json
-                else str(row)
-            )
+            line = json.dumps({"what": row.what, "value": row.value, "unit": row.unit}) if options.json else str(row)
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 

@@ -1,8 +1,8 @@
 """`python -m bench.looking_back [--events N] [--keep FOLDER]`: how long a question takes when the log has many events.
 
 Runs of 500 events each are appended (a training with its segments and checkpoints, an evaluation, an export), the read
-models are folded once, and then each command is a fresh process, as people start it. The bound is that of a `marin` process
-that reads nothing (`marin ls --help`), measured beside it.
+models are folded once, and then each command is a fresh process, as people start it. The bound is that of a `marin`
+process that reads nothing (`marin ls --help`), measured beside it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 from bench.figure import Figure, seconds
 from ledger import Draft, digest_bytes
-from marin import events as types
-from marin.catalog import open_catalog
-from marin.events import Body, Output
-from marin.root import Root, create_root
-from marin.runs import stream_of
+from marin.history.catalog import open_catalog
+from marin.history.runs import stream_of
+from marin.record import events as types
+from marin.record.events import Body, Output
+from marin.record.root import Root, create_root
 
 PER_RUN = 500
 STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
@@ -38,37 +38,103 @@ def a_run(number: int) -> list[Draft]:
     """The events of one run, as the executor and training would record them."""
     run = f"r{number:07d}"
     some = [digest_bytes(f"{run} {name}".encode()) for name in STEPS]
-    recipe = {"seed": str(number), "dataset": {"name": "grammar"}, "trainer": {"num_steps": 240},
-              "model": {"architecture": "llama", "num_layers": 4, "hidden_dim": 128}}
-    found = [draft(run, types.RUN_STARTED, types.RunStarted(
-        run=run, pipeline="default", plan=some[0], recipe_digest=some[1], recipe=recipe, code={}, environment={}))]
+    recipe = {
+        "seed": str(number),
+        "dataset": {"name": "grammar"},
+        "trainer": {"num_steps": 240},
+        "model": {"architecture": "llama", "num_layers": 4, "hidden_dim": 128},
+    }
+    found = [
+        draft(
+            run,
+            types.RUN_STARTED,
+            types.RunStarted(
+                run=run, pipeline="default", plan=some[0], recipe_digest=some[1], recipe=recipe, code={}, environment={}
+            ),
+        )
+    ]
     for position, step in enumerate(STEPS):
         output = Output(kind=step, digest=some[position], size=9, artifact=some[position])
-        metrics = {"train": {"loss_last": (3.0 + number / 7919).hex()},
-                   "evaluate": {"perplexity": (12.0 + number / 1000).hex()}}.get(step, {})
+        metrics = {
+            "train": {"loss_last": (3.0 + number / 7919).hex()},
+            "evaluate": {"perplexity": (12.0 + number / 1000).hex()},
+        }.get(step, {})
         inputs = {STEPS[position - 1]: some[position - 1]} if position else {}
-        found.append(draft(run, types.STEP_STARTED, types.StepStarted(
-            run=run, step=step, identity=some[position], config_digest=some[0], config={}, inputs=inputs, code=some[0],
-            attempt=1)))
+        found.append(
+            draft(
+                run,
+                types.STEP_STARTED,
+                types.StepStarted(
+                    run=run,
+                    step=step,
+                    identity=some[position],
+                    config_digest=some[0],
+                    config={},
+                    inputs=inputs,
+                    code=some[0],
+                    attempt=1,
+                ),
+            )
+        )
         if step == "train":
             found += _segments(run, PER_RUN - 2 * len(STEPS) - 4)
-        found.append(draft(run, types.STEP_COMPLETED, types.StepCompleted(
-            run=run, step=step, identity=some[position], inputs=inputs, output=output, metrics=metrics, seconds=1.0)))
+        found.append(
+            draft(
+                run,
+                types.STEP_COMPLETED,
+                types.StepCompleted(
+                    run=run,
+                    step=step,
+                    identity=some[position],
+                    inputs=inputs,
+                    output=output,
+                    metrics=metrics,
+                    seconds=1.0,
+                ),
+            )
+        )
     found.append(draft(run, types.RUN_COMPLETED, types.RunCompleted(run=run, outputs={}, metrics={})))
-    found += [draft(run, types.REPLAY_COMPLETED, types.ReplayCompleted(
-        run=run, verdicts=dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"), training={},
-        first_divergence=None, log_checkpoint={}, details={}, environment={}))] * 2
+    found += [
+        draft(
+            run,
+            types.REPLAY_COMPLETED,
+            types.ReplayCompleted(
+                run=run,
+                verdicts=dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"),
+                training={},
+                first_divergence=None,
+                log_checkpoint={},
+                details={},
+                environment={},
+            ),
+        )
+    ] * 2
     return found
 
 
 def _segments(run: str, count: int) -> Iterator[Draft]:
     for position in range(count // 2):
         state = digest_bytes(f"{run} state {position}".encode())
-        yield draft(run, types.CHECKPOINT_SAVED, types.CheckpointSaved(
-            run=run, step=position + 1, state=state, artifact=state, manifest=state, size=9))
-        yield draft(run, types.TRAIN_SEGMENT, types.TrainSegment(
-            run=run, start=position, end=position + 1, losses=[(3.0).hex()], batches=[state], fingerprints=[state],
-            start_state=state, end_state=state, trace=state))
+        yield draft(
+            run,
+            types.CHECKPOINT_SAVED,
+            types.CheckpointSaved(run=run, step=position + 1, state=state, artifact=state, manifest=state, size=9),
+        )
+        yield draft(
+            run,
+            types.TRAIN_SEGMENT,
+            types.TrainSegment(
+                run=run,
+                start=position,
+                end=position + 1,
+                losses=[(3.0).hex()],
+                batches=[state],
+                fingerprints=[state],
+                start_state=state,
+                end_state=state,
+                trace=state,
+            ),
+        )
 
 
 def fill(root: Root, events: int) -> Figure:
@@ -85,8 +151,16 @@ def measure(root: Root, runs: int) -> Iterator[Figure]:
     floor = _fastest(["ls", "--help"], root)
     yield Figure("marin ls --help: a process that reads nothing", floor, "s")
     number = f"eval/perplexity={12.0 + (runs // 2) / 1000:.3f}"
-    for arguments in (["show", "metric", number], ["ls", "runs"], ["ls", "artifacts"], ["ls", "experiments"], ["show", "latest"],
-                      ["show", "latest/train"], ["lineage", "latest"], ["show", str(runs * PER_RUN // 2)]):
+    for arguments in (
+        ["show", "metric", number],
+        ["ls", "runs"],
+        ["ls", "artifacts"],
+        ["ls", "experiments"],
+        ["show", "latest"],
+        ["show", "latest/train"],
+        ["lineage", "latest"],
+        ["show", str(runs * PER_RUN // 2)],
+    ):
         yield Figure(f"marin {' '.join(arguments)}", _fastest(arguments, root), "s")
 
 
@@ -99,8 +173,12 @@ def _fastest(arguments: list[str], root: Root) -> float:
     found = []
     for _ in range(TIMES):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "marin.cli.main", *arguments], check=True, stdout=subprocess.DEVNULL,
-                       env=os.environ | {"MARIN_ROOT": root.location})
+        subprocess.run(
+            [sys.executable, "-m", "marin.cli.main", *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"MARIN_ROOT": root.location},
+        )
         found.append(time.perf_counter() - began)
     return min(found)
 

@@ -1,6 +1,7 @@
 """`python -m bench.pictures ROOT RUN`: the three pictures in README, taken of a real run in a headless Chromium.
 
-Writes docs/images/mlflow.webp, report.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the path.
+Writes docs/images/mlflow.webp, report.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the
+path.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from marin.root import open_root
-from marin.tracking.fold import Fold
+from marin.record.root import open_root
+from marin.tracking.projection.fold import Fold
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 BYTES, WIDTH = 60_000, 1000
@@ -51,16 +52,22 @@ def main() -> None:
     os.environ["MARIN_ROOT"] = options.root
     run = Fold(open_root().verifier.name).run_id(options.run)
     marin = [sys.executable, "-m", "marin.cli.main"]
-    with tempfile.TemporaryDirectory(prefix="marin-pictures-") as folder, sync_playwright() as play, \
-            subprocess.Popen([*marin, "ui", "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="marin-pictures-") as folder,
+        sync_playwright() as play,
+        subprocess.Popen([*marin, "ui", "--port", "0"], stdout=subprocess.PIPE, text=True) as server,
+    ):
         lineage = Path(folder) / "lineage.html"
         subprocess.run([*marin, "lineage", options.run, "--html", str(lineage)], check=True, stdout=subprocess.DEVNULL)
         try:
             assert server.stdout is not None
-            address = server.stdout.readline().strip()
+            printed = server.stdout.readline().strip()
+            address, _, token = printed.partition("/?token=")
             page = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS).new_page(
-                viewport={"width": 1400, "height": 850})
+                viewport={"width": 1400, "height": 850}
+            )
             page.set_default_timeout(90_000)
+            page.goto(printed)
             page.goto(f"{address}/api/2.0/mlflow/runs/get?run_id={run}")
             while "experiment_id" not in (told := page.inner_text("body")):
                 page.reload()
@@ -69,7 +76,10 @@ def main() -> None:
             page.get_by_text("marin.recipe", exact=False).first.wait_for()
             keep(page, "mlflow")
             report = Path(folder) / "report.html"  # MLflow hands artifacts out as downloads
-            with urllib.request.urlopen(f"{address}/get-artifact?run_uuid={run}&path=report.html") as answer:  # noqa: S310
+            asked = urllib.request.Request(  # noqa: S310 - our own address
+                f"{address}/get-artifact?run_uuid={run}&path=report.html", headers={"authorization": f"Bearer {token}"}
+            )
+            with urllib.request.urlopen(asked) as answer:  # noqa: S310
                 report.write_bytes(answer.read())
             page.goto(report.as_uri())
             keep(page, "report")

@@ -23,8 +23,11 @@ def measure() -> Iterator[Figure]:
         subprocess.run(["git", "clone", "--quiet", str(PROJECT), str(clone)], check=True)
         beside = Path(sys.executable).parent
         # The clone's code under this environment: PYTHONPATH stands before the path entry of the installed project.
-        variables = os.environ | {"PATH": f"{beside}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(clone),
-                                  "XDG_CONFIG_HOME": f"{folder}/config"}
+        variables = os.environ | {
+            "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(clone),
+            "XDG_CONFIG_HOME": f"{folder}/config",
+        }
         variables.pop("MARIN_ROOT", None)
 
         def call(*command: str) -> str:

@@ -87,8 +87,8 @@ def copy_synced(path: Path, target: Path) -> None:
 
 
 def plain_processes(tree: Path, target: Path, *, link: bool, processes: int = 2) -> None:
-    """The file system's limit for a put: each file read, hashed, and linked or written under its hash; nothing is synced, renamed
-    or listed."""
+    """The file system's limit for a put: each file read, hashed, and linked or written under its hash; nothing is
+    synced, renamed or listed."""
     folders = sorted(tree.iterdir())
     for byte in range(256):
         (target / f"{byte:02x}").mkdir(parents=True)
@@ -177,11 +177,7 @@ def large_file(base: Path, mib: int, dvc: Dvc | None) -> list[Figure]:
     figures = [
         Figure(f"sha256 of {mib} MiB, one thread", one, f"{mib / 1024 / one:.2f} GiB/s"),
         Figure("sha256, two threads", two, f"{mib / 1024 / two:.2f} GiB/s"),
-        Figure(
-            "put, linked",
-            linked,
-            f"{two / linked:.2f} of two threads",
-        ),
+        Figure("put, linked", linked, f"{two / linked:.2f} of two threads"),
         Figure("the bytes copied and synced, not hashed", disk, f"{mib / 1024 / disk:.2f} GiB/s"),
         Figure("put, copied and synced", copied, f"{disk / copied:.2f} of the copy alone"),
         Figure("verify", verified, f"{two / verified:.2f} of two threads"),
@@ -245,11 +241,7 @@ def small_files(base: Path, count: int, dvc: Dvc | None) -> list[Figure]:
         checked = timed(lambda: dvc.run("checkout", "tree.dvc"))
         figures.append(Figure("dvc add", added, f"put {added / put:.1f}x, linked {added / linked:.1f}x faster"))
         figures.append(
-            Figure(
-                "dvc checkout",
-                checked,
-                f"checkout {checked / out:.1f}x faster, copies {checked / copied:.1f}x",
-            )
+            Figure("dvc checkout", checked, f"checkout {checked / out:.1f}x faster, copies {checked / copied:.1f}x")
         )
     return figures
 
@@ -268,9 +260,7 @@ def unchanged_files(base: Path, count: int) -> list[Figure]:
 
 def state_in_memory(mib: int) -> list[Figure]:
     rng = np.random.default_rng(0)
-    arrays = {
-        f"layer/{index}": rng.integers(0, 2**32, 16 * MIB // 4, dtype=np.uint32) for index in range(mib // 16)
-    }
+    arrays = {f"layer/{index}": rng.integers(0, 2**32, 16 * MIB // 4, dtype=np.uint32) for index in range(mib // 16)}
 
     def both() -> None:
         def half(index: int) -> None:
@@ -287,7 +277,9 @@ def state_in_memory(mib: int) -> list[Figure]:
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     return [
         Figure(f"sha256 of {mib} MiB in memory, two threads", plain, f"{mib / 1024 / plain:.2f} GiB/s"),
-        Figure("digest of it as a state", state, f"{plain / state:.2f} of two threads, {more:.1f} MiB of memory above it"),
+        Figure(
+            "digest of it as a state", state, f"{plain / state:.2f} of two threads, {more:.1f} MiB of memory above it"
+        ),
     ]
 
 
@@ -326,11 +318,7 @@ def main() -> None:
 
 
 def show(figure: Figure, as_json: bool) -> None:
-    line = (
-        json.dumps(asdict(figure))
-        if as_json
-        else f"{figure.what:48} {figure.seconds:8.3f} s   {figure.ratio}"
-    )
+    line = json.dumps(asdict(figure)) if as_json else f"{figure.what:48} {figure.seconds:8.3f} s   {figure.ratio}"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -3,22 +3,24 @@
     python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
                                 [--pairs 9] [--seconds S] [--keep FILE]
 
-`stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over the
-devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding axis of
-parameters and moments over the devices. Ours always has its state sharded. Model sizes, batch, optimizer and precision are
-the same. A pair is one step of each, one after the other, in processes that both stay, and in turn the one or the other first:
-so what else the machine does falls on both. `noise` is half the distance of the quartiles of the pairs' ratios.
+`stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over
+the devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding
+axis of parameters and moments over the devices. Ours always has its state sharded. Model sizes, batch, optimizer and
+precision are the same. A pair is one step of each, one after the other, in processes that both stay, and in turn the
+one or the other first: so what else the machine does falls on both. `noise` is half the distance of the quartiles of
+the pairs' ratios.
 
-A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep` adds them
-to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
+A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep`
+adds them to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
 
-`--pages` says who gets huge pages from the allocator (`marin/hugepages.py`): `product` is ours, as `marin` begins, and the
+`--pages` says who gets huge pages (`marin/process/hugepages.py`): `product` is ours, as `marin` begins, and the
 other as it comes; with `both` or `neither` only the step differs. `page faults` are those of a step, the median.
 
-`peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for its
-record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest of the
-outcome, and its share of the state digest and of appending the segment's events at segment ends (a log on this disk, fsync
-and all).
+`peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for
+its
+record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest of
+the outcome, and its share of the state digest and of appending the segment's events at segment ends (a log on this
+disk, fsync and all).
 """
 
 from __future__ import annotations
@@ -38,27 +40,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from marin import hugepages
-from marin.arithmetic import apply
-from marin.code import files_digest
-from marin.recipe import Arithmetic, Execution, Model, Recipe, Trainer
+from marin.process import hugepages
+from marin.process.arithmetic import apply
+from marin.provenance.code import files_digest
+from marin.recipe.schema import Arithmetic, Execution, Model, Recipe, Trainer
 
-SIZES = {
-    "1M": Model(),
-    "25M": Model(hidden_dim=512, intermediate_dim=1376, num_layers=7, num_heads=8, num_kv_heads=8),
-}
+SIZES = {"1M": Model(), "25M": Model(hidden_dim=512, intermediate_dim=1376, num_layers=7, num_heads=8, num_kv_heads=8)}
 VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
 WARM = 2
 UPDATES = 15
-ROW = ("{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pages:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
-       "{peak:>12} {faults:>15} {recording:>9}")
+ROW = (
+    "{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pages:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
+    "{peak:>12} {faults:>15} {recording:>9}"
+)
 Pages = Literal["product", "both", "neither"]
 
 
 def recipe_of(size: str) -> Recipe:
     """The recipe of one size, at 4,096 tokens a step in eight logical shards."""
-    return Recipe(model=SIZES[size], trainer=Trainer(batch_size=BATCH), arithmetic=Arithmetic(microbatch_size=BATCH // 8))
+    return Recipe(
+        model=SIZES[size], trainer=Trainer(batch_size=BATCH), arithmetic=Arithmetic(microbatch_size=BATCH // 8)
+    )
 
 
 # -- in a process of its own ------------------------------------------------------------------------------------------
@@ -66,7 +69,9 @@ def recipe_of(size: str) -> Recipe:
 
 def serve(what: str, size: str, devices: int) -> None:
     """Compile, say what was made, and step whenever a line comes."""
-    step, record, parameters = ours(size, devices) if what == "ours" else levanters(size, devices, sharded=what == "sharded")
+    step, record, parameters = (
+        ours(size, devices) if what == "ours" else levanters(size, devices, sharded=what == "sharded")
+    )
     for _ in range(WARM):  # the first of these may fall beside the other's compilation
         step()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from here
@@ -103,7 +108,7 @@ def ours(size: str, devices: int) -> Served:
     from marin.training import step as programs
     from marin.training.data import batch_digest
     from marin.training.digesting import describe
-    from marin.training.loop import step_fingerprint
+    from marin.training.loop import fingerprint_of
     from marin.training.state import initial_state, leaves, state_like
     from marin.training.step import StepOutcome, TrainStep, mesh_of
 
@@ -123,9 +128,13 @@ def ours(size: str, devices: int) -> Served:
     parameters = sum(x.size for x in jax.tree.leaves(train.layout.named))
 
     def fingerprints() -> float:
-        """Seconds that fingerprints take of a step: its updates, and the sum over slices, beside updates that take none."""
+        """Seconds that fingerprints take of a step: its updates, and the sum over slices, beside updates that take
+        none."""
         nonlocal state
-        print_of, programs._slice_print = programs._slice_print, lambda x, shape, number: jax.numpy.zeros(2, jax.numpy.uint32)
+        print_of, programs._slice_print = (
+            programs._slice_print,
+            lambda x, shape, number: jax.numpy.zeros(2, jax.numpy.uint32),
+        )
         silent = TrainStep(recipe, mesh_of(devices), state_like(recipe, VOCABULARY))
         programs._slice_print = print_of
         grads, loss, weight = train._exchange(train.sums(train._gather(state.params), tokens, weights))
@@ -135,23 +144,33 @@ def ours(size: str, devices: int) -> Served:
             for printing in ((True, False), (False, True))[turn % 2]:
                 program, before = train if printing else silent, state
                 began = time.perf_counter()
-                made = [program._update(before.params[j], before.moments[j], grads[j], train._slice_numbers[j], square, loss,
-                                        weight)[0] for j in range(train.local_shards)]
+                made = [
+                    program._update(
+                        before.params[j], before.moments[j], grads[j], train._slice_numbers[j], square, loss, weight
+                    )[0]
+                    for j in range(train.local_shards)
+                ]
                 jax.block_until_ready((made, train._prints(tuple(piece[2] for piece in made)) if printing else ()))
                 times[printing].append(time.perf_counter() - began)
-                state = replace(before, params=tuple(piece[0] for piece in made), moments=tuple(piece[1] for piece in made))
+                state = replace(
+                    before, params=tuple(piece[0] for piece in made), moments=tuple(piece[1] for piece in made)
+                )
         return statistics.median(one - other for one, other in zip(times[True][1:], times[False][1:], strict=True))
 
     def record() -> float:
         def each() -> None:
             batch_digest(np.arange(BATCH), tokens)
             assert outcome is not None
-            step_fingerprint(outcome)
+            fingerprint_of(outcome)
 
-        rare = median(lambda: describe(state, train.layout, names).digest, 5) + appended(recipe.trainer.steps_per_segment)
+        rare = median(lambda: describe(state, train.layout, names).digest, 5) + appended(
+            recipe.trainer.steps_per_segment
+        )
         parts = fingerprints(), median(each, 7), rare / recipe.trainer.steps_per_segment
-        sys.stderr.write(f"recording, ms: fingerprints {parts[0] * 1e3:.2f}, digests of the step {parts[1] * 1e3:.2f}, "
-                         f"state digest and events {parts[2] * 1e3:.2f}\n")
+        sys.stderr.write(
+            f"recording, ms: fingerprints {parts[0] * 1e3:.2f}, digests of the step {parts[1] * 1e3:.2f}, "
+            f"state digest and events {parts[2] * 1e3:.2f}\n"
+        )
         return sum(parts)
 
     del first
@@ -161,12 +180,21 @@ def ours(size: str, devices: int) -> Served:
 def appended(steps: int) -> float:
     """Seconds to append the two events that end a segment, each durable before the next."""
     from ledger import Draft, digest_bytes
-    from marin.events import CHECKPOINT_SAVED, TRAIN_SEGMENT, CheckpointSaved, TrainSegment, write
-    from marin.root import create_root
+    from marin.record.events import CHECKPOINT_SAVED, TRAIN_SEGMENT, CheckpointSaved, TrainSegment, write
+    from marin.record.root import create_root
 
     digest = digest_bytes(b"")
-    segment = TrainSegment(run="r", start=0, end=steps, losses=[(1 / 3).hex()] * steps, batches=[digest] * steps,
-                           fingerprints=[digest] * steps, start_state=digest, end_state=digest, trace=digest)
+    segment = TrainSegment(
+        run="r",
+        start=0,
+        end=steps,
+        losses=[(1 / 3).hex()] * steps,
+        batches=[digest] * steps,
+        fingerprints=[digest] * steps,
+        start_state=digest,
+        end_state=digest,
+        trace=digest,
+    )
     saved = CheckpointSaved(run="r", step=steps, state=digest, artifact=digest, manifest=digest, size=1)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CONFIG_HOME"] = folder
@@ -199,27 +227,55 @@ def levanters(size: str, devices: int, *, sharded: bool) -> Served:
 
     model, chosen = recipe.model, recipe.optimizer
     config = LlamaConfig(
-        max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, intermediate_dim=model.intermediate_dim,
-        num_layers=model.num_layers, num_heads=model.num_heads, num_kv_heads=model.num_kv_heads,
-        gradient_checkpointing=model.gradient_checkpointing)
+        max_seq_len=model.seq_len,
+        hidden_dim=model.hidden_dim,
+        intermediate_dim=model.intermediate_dim,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        num_kv_heads=model.num_kv_heads,
+        gradient_checkpointing=model.gradient_checkpointing,
+    )
     optimizer = AdamConfig(
-        learning_rate=chosen.learning_rate, weight_decay=chosen.weight_decay, beta1=chosen.beta1, beta2=chosen.beta2,
-        epsilon=chosen.epsilon, warmup=chosen.warmup_steps, max_grad_norm=chosen.max_grad_norm).build(recipe.trainer.num_steps)
+        learning_rate=chosen.learning_rate,
+        weight_decay=chosen.weight_decay,
+        beta1=chosen.beta1,
+        beta2=chosen.beta2,
+        epsilon=chosen.epsilon,
+        warmup=chosen.warmup_steps,
+        max_grad_norm=chosen.max_grad_norm,
+    ).build(recipe.trainer.num_steps)
     folder = tempfile.mkdtemp(prefix="bench-")
-    trainer = LevanterTrainer(TrainerConfig(
-        id="bench", require_accelerator=False, distributed=DistributedConfig(initialize_jax_distributed=False),
-        tracker=NoopConfig(), train_batch_size=BATCH, num_train_steps=recipe.trainer.num_steps, log_jaxprs=False,
-        log_xla_hlo=False, load_checkpoint=False, checkpointer=CheckpointerConfig(base_path=folder), log_dir=Path(folder),
-        mesh=MeshConfig() if sharded else MeshConfig(param_mapping={})),
-        optimizer, lambda model, example, key=None: model.compute_next_token_loss(example, key=key), add_default_hooks=False)
+    trainer = LevanterTrainer(
+        TrainerConfig(
+            id="bench",
+            require_accelerator=False,
+            distributed=DistributedConfig(initialize_jax_distributed=False),
+            tracker=NoopConfig(),
+            train_batch_size=BATCH,
+            num_train_steps=recipe.trainer.num_steps,
+            log_jaxprs=False,
+            log_xla_hlo=False,
+            load_checkpoint=False,
+            checkpointer=CheckpointerConfig(base_path=folder),
+            log_dir=Path(folder),
+            mesh=MeshConfig() if sharded else MeshConfig(param_mapping={}),
+        ),
+        optimizer,
+        lambda model, example, key=None: model.compute_next_token_loss(example, key=key),
+        add_default_hooks=False,
+    )
     trainer.__enter__()
     Vocab = hax.Axis("vocab", VOCABULARY)
-    state = trainer.initial_state(jax.random.PRNGKey(0), model_init=lambda: config.build(Vocab, key=jax.random.PRNGKey(1)))
+    state = trainer.initial_state(
+        jax.random.PRNGKey(0), model_init=lambda: config.build(Vocab, key=jax.random.PRNGKey(1))
+    )
     parameters = sum(x.size for x in jax.tree.leaves(state.trainable_model))
     tokens, weights = numbers(recipe)
     axes = (hax.Axis("batch", BATCH), hax.Axis("position", model.seq_len))
-    example = hax.shard(LmExample(hax.named(tokens, axes), hax.named(weights, axes), AttentionMask.causal()),
-                        trainer.compute_axis_mapping)
+    example = hax.shard(
+        LmExample(hax.named(tokens, axes), hax.named(weights, axes), AttentionMask.causal()),
+        trainer.compute_axis_mapping,
+    )
 
     def step() -> None:
         nonlocal state
@@ -256,9 +312,13 @@ class Peer:
     def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
         large = pages_of == "both" or (pages_of == "product" and what == "ours")
         pages = hugepages.wanted(["train"], os.environ) if large else None
-        self._process = subprocess.Popen([sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                         env=os.environ | ({hugepages.VARIABLE: pages} if pages else {}))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | ({hugepages.VARIABLE: pages} if pages else {}),
+        )
         self.parameters = 0
 
     def ready(self) -> None:
@@ -300,8 +360,8 @@ def both(peer: str, size: str, devices: int, pages: Pages) -> Iterator[tuple[Pee
 
 
 def compare(peer: str, size: str, devices: int, pages: Pages, pairs: int, seconds: float) -> dict[str, Any]:
-    """Pairs of one row (seconds of ours and of the other), page faults of a step, peaks of memory in MiB, what recording takes,
-    parameters."""
+    """Pairs of one row (seconds of ours and of the other), page faults of a step, peaks of memory in MiB, what
+    recording takes, parameters."""
     with both(peer, size, devices, pages) as (mine, theirs):
         began, times = time.monotonic(), list[tuple[float, float]]()
         faults = list[tuple[int, int]]()
@@ -310,15 +370,24 @@ def compare(peer: str, size: str, devices: int, pages: Pages, pairs: int, second
             times.append((took[mine]["seconds"], took[theirs]["seconds"]))
             faults.append((took[mine]["faults"], took[theirs]["faults"]))
         peaks = [mine.ask("peak")["mib"], theirs.ask("peak")["mib"]]
-        return {"row": f"{size} {devices} {peer} {pages}", "pairs": times, "faults": faults, "peaks": peaks,
-                "recording": mine.ask("record")["seconds"], "parameters": mine.parameters}
+        return {
+            "row": f"{size} {devices} {peer} {pages}",
+            "pairs": times,
+            "faults": faults,
+            "peaks": peaks,
+            "recording": mine.ask("record")["seconds"],
+            "parameters": mine.parameters,
+        }
 
 
 def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
     """``found``, and what the file has of the same row and the same code; ``found`` is added to it."""
     if file is None:
         return [found]
-    found = {"code": files_digest(Path(__file__).resolve().parents[1], ("marin/training", "bench/train_step.py")), **found}
+    found = {
+        "code": files_digest(Path(__file__).resolve().parents[1], ("marin/training", "bench/train_step.py")),
+        **found,
+    }
     with file.open("a+", encoding="utf-8") as lines:
         lines.seek(0)
         known = [json.loads(line) for line in lines]
@@ -336,11 +405,21 @@ def row_of(slices: list[dict[str, Any]]) -> str:
     recording = statistics.median(item["recording"] for item in slices)
     peaks = [max(item["peaks"][i] for item in slices) for i in (0, 1)]
     faults = [statistics.median(pair[i] for item in slices for pair in item["faults"]) for i in (0, 1)]
-    return ROW.format(size=size, parameters=slices[0]["parameters"], devices=devices, peer=peer, pages=pages, pairs=len(times),
-                      faults=f"{faults[0]:.0f}/{faults[1]:.0f}",
-                      theirs=f"{statistics.median(other for _, other in times) * 1e3:.0f}", ours=f"{ours_median * 1e3:.0f}",
-                      ratio=f"{statistics.median(ratios):.3f}", noise=f"{(high - low) / 2:.3f}", peak=f"{peaks[0]}/{peaks[1]}",
-                      recording=f"{recording / ours_median:.2%}")
+    return ROW.format(
+        size=size,
+        parameters=slices[0]["parameters"],
+        devices=devices,
+        peer=peer,
+        pages=pages,
+        pairs=len(times),
+        faults=f"{faults[0]:.0f}/{faults[1]:.0f}",
+        theirs=f"{statistics.median(other for _, other in times) * 1e3:.0f}",
+        ours=f"{ours_median * 1e3:.0f}",
+        ratio=f"{statistics.median(ratios):.3f}",
+        noise=f"{(high - low) / 2:.3f}",
+        peak=f"{peaks[0]}/{peaks[1]}",
+        recording=f"{recording / ours_median:.2%}",
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -349,10 +428,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sizes", default="1M,25M")
     parser.add_argument("--devices", default="1,2")
     parser.add_argument("--peers", default="stock,sharded")
-    parser.add_argument("--pages", choices=["product", "both", "neither"], default="product", help="who gets huge pages")
+    parser.add_argument(
+        "--pages", choices=["product", "both", "neither"], default="product", help="who gets huge pages"
+    )
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=3600, help="of stepping, for each row")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="add the pairs to this file, and print the rows of all in it")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="add the pairs to this file, and print the rows of all in it"
+    )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     unknown = set(options.peers.split(",")) - {"stock", "sharded"}
@@ -362,9 +445,24 @@ def main(arguments: list[str] | None = None) -> int:
         what, size, devices = options.serve.split(":")
         serve(what, size, int(devices))
         return 0
-    sys.stdout.write(ROW.format(size="size", parameters="parameters", devices="devices", peer="peer", pages="pages",
-                                pairs="pairs", theirs="peer ms", ours="ours ms", ratio="ratio", noise="noise",
-                                peak="peak MiB o/p", faults="page faults o/p", recording="recording") + "\n")
+    sys.stdout.write(
+        ROW.format(
+            size="size",
+            parameters="parameters",
+            devices="devices",
+            peer="peer",
+            pages="pages",
+            pairs="pairs",
+            theirs="peer ms",
+            ours="ours ms",
+            ratio="ratio",
+            noise="noise",
+            peak="peak MiB o/p",
+            faults="page faults o/p",
+            recording="recording",
+        )
+        + "\n"
+    )
     for size in options.sizes.split(","):
         for devices in map(int, options.devices.split(",")):
             for peer in options.peers.split(","):

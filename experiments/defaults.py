@@ -5,17 +5,24 @@
     model = default_train("nano-seed1", tokens, model=NANO, trainer=Trainer(num_steps=60), seed=1)
     numbers = default_eval(model)
 
-The first argument is the last part of the address (``tokens/grammar-bpe512``): for people, never part of an identity. What is
-not said has the recipe's default. The steps are those of `dvc repro`: a result of either is a hit for the other.
+The first argument is the last part of the address (``tokens/grammar-bpe512``): for people, never part of an identity.
+What is not said has the recipe's default. The steps are those of `dvc repro`: a result of either is a hit for the
+other.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from marin.execution.phases import PREVIOUS, successor
 from marin.graph import Ref, Resources, Step
-from marin.phases import PREVIOUS, successor
-from marin.recipe import (
+from marin.pipeline.corpus import CORPUS
+from marin.pipeline.evaluate import EVALUATE
+from marin.pipeline.export import EXPORT
+from marin.pipeline.tokenizer import TOKENIZER
+from marin.pipeline.tokens import TOKENS
+from marin.pipeline.train import TRAIN
+from marin.recipe.schema import (
     Arithmetic,
     Dataset,
     Evaluation,
@@ -30,12 +37,6 @@ from marin.recipe import (
     Trainer,
     check,
 )
-from marin.steps.corpus import CORPUS
-from marin.steps.evaluate import EVALUATE
-from marin.steps.export import EXPORT
-from marin.steps.tokenizer import TOKENIZER
-from marin.steps.tokens import TOKENS
-from marin.steps.train import TRAIN
 
 
 def default_corpus(name: str, dataset: Dataset) -> Step:
@@ -43,42 +44,82 @@ def default_corpus(name: str, dataset: Dataset) -> Step:
     return Step(f"corpus/{name}", CORPUS, Recipe(dataset=dataset))
 
 
-def default_tokenize(name: str, corpus: Step, *, vocab_size: int = 2048, min_frequency: int = 2,
-                     append_eos: bool = True) -> Step:
+def default_tokenize(
+    name: str, corpus: Step, *, vocab_size: int = 2048, min_frequency: int = 2, append_eos: bool = True
+) -> Step:
     """A byte-level BPE trained on the corpus, and both splits as token caches."""
-    recipe = replace(corpus.config, tokenizer=Tokenizer(vocab_size=vocab_size, min_frequency=min_frequency),
-                     tokens=Tokens(append_eos=append_eos))
+    recipe = replace(
+        corpus.config,
+        tokenizer=Tokenizer(vocab_size=vocab_size, min_frequency=min_frequency),
+        tokens=Tokens(append_eos=append_eos),
+    )
     tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, {"corpus": corpus})
     return Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer})
 
 
-def default_train(name: str, tokens: Step, *, model: Model, seed: int, trainer: Trainer | None = None,
-                  optimizer: Optimizer | None = None, arithmetic: Arithmetic | None = None, mixture: Mixture | None = None,
-                  resources: Resources | None = None, apart: str = "") -> Step:
-    """A training, recorded segment by segment. ``mixture`` are the shares of a data set that has parts; ``apart`` makes it an
-    execution of its own although an equal one may be recorded.
+def default_train(
+    name: str,
+    tokens: Step,
+    *,
+    model: Model,
+    seed: int,
+    trainer: Trainer | None = None,
+    optimizer: Optimizer | None = None,
+    arithmetic: Arithmetic | None = None,
+    mixture: Mixture | None = None,
+    resources: Resources | None = None,
+    apart: str = "",
+) -> Step:
+    """A training, recorded segment by segment. ``mixture`` are the shares of a data set that has parts; ``apart`` makes
+    it an execution of its own although an equal one may be recorded.
 
     Raises:
         UsageError: sizes that do not fit each other.
     """
-    recipe = replace(tokens.config, model=model, seed=seed, trainer=trainer or Trainer(), optimizer=optimizer or Optimizer(),
-                     arithmetic=arithmetic or Arithmetic(), mixture=mixture)
+    recipe = replace(
+        tokens.config,
+        model=model,
+        seed=seed,
+        trainer=trainer or Trainer(),
+        optimizer=optimizer or Optimizer(),
+        arithmetic=arithmetic or Arithmetic(),
+        mixture=mixture,
+    )
     check(recipe, where=f"step train/{name}")
-    return Step(f"train/{name}", TRAIN, recipe, {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]},
-                resources or Resources(cpus=recipe.arithmetic.threads), apart=apart)
+    return Step(
+        f"train/{name}",
+        TRAIN,
+        recipe,
+        {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]},
+        resources or Resources(cpus=recipe.arithmetic.threads),
+        apart=apart,
+    )
 
 
-def default_sft(name: str, base: Step, *, globs: tuple[str, ...], trainer: Trainer | None = None,
-                optimizer: Optimizer | None = None, resources: Resources | None = None) -> Step:
-    """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, in which only what the
-    assistant says is learned. Otherwise it is training, with another data set and another configuration.
+def default_sft(
+    name: str,
+    base: Step,
+    *,
+    globs: tuple[str, ...],
+    trainer: Trainer | None = None,
+    optimizer: Optimizer | None = None,
+    resources: Resources | None = None,
+) -> Step:
+    """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, in which only what
+    the assistant says is learned. Otherwise it is training, with another data set and another configuration.
 
     Raises:
         UsageError: a change that the state does not survive.
     """
     chat = FilesDataset(name="chat", globs=globs, chat=True)
-    return default_continue(name, base, dataset=chat, trainer=trainer,
-                            optimizer=optimizer or Optimizer(learning_rate=1e-3, warmup_steps=2), resources=resources)
+    return default_continue(
+        name,
+        base,
+        dataset=chat,
+        trainer=trainer,
+        optimizer=optimizer or Optimizer(learning_rate=1e-3, warmup_steps=2),
+        resources=resources,
+    )
 
 
 def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
@@ -86,9 +127,20 @@ def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
     recipe = replace(train.config, evaluation=evaluation or Evaluation())
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
-    inputs = {"train": train, "tokens": tokens, "tokenizer": train.inputs["tokenizer"], "corpus": tokens.inputs["corpus"]}
-    return Step(f"evaluate/{_last(train)}", EVALUATE, recipe, inputs | _previous(train),
-                Resources(cpus=recipe.arithmetic.threads), apart=train.apart)
+    inputs = {
+        "train": train,
+        "tokens": tokens,
+        "tokenizer": train.inputs["tokenizer"],
+        "corpus": tokens.inputs["corpus"],
+    }
+    return Step(
+        f"evaluate/{_last(train)}",
+        EVALUATE,
+        recipe,
+        inputs | _previous(train),
+        Resources(cpus=recipe.arithmetic.threads),
+        apart=train.apart,
+    )
 
 
 def default_export(train: Step, export: Export | None = None) -> Step:
@@ -98,18 +150,31 @@ def default_export(train: Step, export: Export | None = None) -> Step:
     return Step(f"export/{_last(train)}", EXPORT, recipe, inputs | _previous(train), apart=train.apart)
 
 
-def default_continue(name: str, train: Step, *, dataset: Dataset | None = None, mixture: Mixture | None = None,
-                     trainer: Trainer | None = None, optimizer: Optimizer | None = None,
-                     resources: Resources | None = None) -> Step:
-    """A phase: the training goes on from the last state of ``train`` with what is given changed, the rest as it was. The
-    tokenizer is kept, and what was consumed of data that stays is not seen again.
+def default_continue(
+    name: str,
+    train: Step,
+    *,
+    dataset: Dataset | None = None,
+    mixture: Mixture | None = None,
+    trainer: Trainer | None = None,
+    optimizer: Optimizer | None = None,
+    resources: Resources | None = None,
+) -> Step:
+    """A phase: the training goes on from the last state of ``train`` with what is given changed, the rest as it was.
+    The tokenizer is kept, and what was consumed of data that stays is not seen again.
 
     Raises:
         UsageError: a change that the state does not survive.
     """
     before: Recipe = train.config
-    changed = replace(before, phase=None, dataset=dataset or before.dataset, mixture=mixture or before.mixture,
-                      trainer=trainer or before.trainer, optimizer=optimizer or before.optimizer)
+    changed = replace(
+        before,
+        phase=None,
+        dataset=dataset or before.dataset,
+        mixture=mixture or before.mixture,
+        trainer=trainer or before.trainer,
+        optimizer=optimizer or before.optimizer,
+    )
     recipe = successor(before, changed)
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
@@ -117,8 +182,14 @@ def default_continue(name: str, train: Step, *, dataset: Dataset | None = None, 
     corpus = Step(f"corpus/{name}", CORPUS, recipe, previous)
     tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, {"corpus": corpus} | previous)
     continued = Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer} | previous)
-    return Step(f"train/{name}", TRAIN, recipe, {"tokens": continued, "tokenizer": tokenizer} | previous,
-                resources or Resources(cpus=recipe.arithmetic.threads), apart=train.apart)
+    return Step(
+        f"train/{name}",
+        TRAIN,
+        recipe,
+        {"tokens": continued, "tokenizer": tokenizer} | previous,
+        resources or Resources(cpus=recipe.arithmetic.threads),
+        apart=train.apart,
+    )
 
 
 def _previous(step: Step) -> dict[str, Step | Ref]:

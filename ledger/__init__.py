@@ -2,21 +2,17 @@
 
 This is the only door. It knows nothing of machine learning; whoever uses it imports names from here and from nowhere
 deeper. SPEC.md has the bytes. A name's module is imported when the name is first asked for (PEP 562), so that a command
-which only prints its help does not wait for cryptography. A new name goes into all three lists below; a test holds them equal.
+which only prints its help does not wait for cryptography. A new name goes into all three lists below; a test holds them
+equal.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ledger.batch import Receipt
-    from ledger.canonical import canonical_bytes, parse_canonical
-    from ledger.checkout import CheckedOut
-    from ledger.checkpoint import LogCheckpoint
-    from ledger.client import LogClient, Spool
-    from ledger.cosigner import Cosigner
-    from ledger.database import DoesNotFit, FoldedDatabase
-    from ledger.digest import canonical_digest, digest_bytes, parse_digest
+    from ledger.audit.finding import Finding
+    from ledger.audit.fsck import check
+    from ledger.budgets import BUDGETS, exceeded
     from ledger.errors import (
         AlreadyExists,
         Conflict,
@@ -31,29 +27,41 @@ if TYPE_CHECKING:
         Unavailable,
         Unverified,
     )
-    from ledger.event import Draft, Event, EventTypes, format_time, parse_time
-    from ledger.finding import Finding
-    from ledger.fsck import check
-    from ledger.gc import Collected, Swept, collect_garbage, named_digests
-    from ledger.keyring import retire_key, rotate_key
-    from ledger.keys import create_key, default_key_path, load_signer
-    from ledger.leases import Lease, lease, list_leases
-    from ledger.log import Log
-    from ledger.manifest import PART_SIZE, Manifest, ManifestEntry
-    from ledger.mirror import Mirrored, mirror_log
-    from ledger.note import Signer, VerifierKey, add_signatures
-    from ledger.pins import Pin, list_pins, pin, unpin
-    from ledger.policy import PolicyWitness, WitnessPolicy
-    from ledger.projection import Projection
-    from ledger.proof import LogProof, ProvenEntry, make_proof, verify_proof
-    from ledger.reader import LogReader
-    from ledger.scrub import Scrubbed, scrub_store
-    from ledger.service import GroupCommit, LogService
-    from ledger.shards import PartialTensor, hash_shards, merge_shards
-    from ledger.statepack import is_state, load_state, packed_size, put_state, read_state
+    from ledger.format.canonical import canonical_bytes, parse_canonical
+    from ledger.format.checkpoint import LogCheckpoint
+    from ledger.format.cosigner import Cosigner
+    from ledger.format.digest import canonical_digest, digest_bytes, parse_digest
+    from ledger.format.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
+    from ledger.format.note import Signer, VerifierKey, add_signatures
+    from ledger.format.proof import LogProof, ProvenEntry, make_proof, verify_proof
+    from ledger.format.tlog import root_of
+    from ledger.log.batch import Receipt
+    from ledger.log.database import DoesNotFit, FoldedDatabase
+    from ledger.log.keyring import retire_key, rotate_key
+    from ledger.log.keys import create_key, default_key_path, load_signer, public_keys
+    from ledger.log.mirror import Mirrored, mirror_log
+    from ledger.log.projection import Projection
+    from ledger.log.reader import LogReader
+    from ledger.log.trust import follow_keys
+    from ledger.log.writer import Log
+    from ledger.service.client import LogClient, Spool
+    from ledger.service.server import GroupCommit, LogService
     from ledger.storage import MemoryStorage, PosixStorage, Storage, open_storage
-    from ledger.store import Artifact, Store
-    from ledger.tensors import (
+    from ledger.storage.brokered import BROKER_VARIABLE, serving
+    from ledger.storage.ownership import check_own
+    from ledger.storage.plain import open_plain
+    from ledger.store.collect.gc import Collected, Swept, collect_garbage, named_digests
+    from ledger.store.collect.leases import Lease, lease, list_leases
+    from ledger.store.collect.pins import Pin, list_pins, pin, unpin
+    from ledger.store.collect.scrub import Scrubbed, scrub_store
+    from ledger.store.store import Artifact, Store
+    from ledger.store.transfer import Copied, Cut, Progress, copy_artifacts
+    from ledger.store.trees.checkout import CheckedOut
+    from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
+    from ledger.store.trees.scan import describe_tree
+    from ledger.tensors.shards import PartialTensor, hash_shards, merge_shards
+    from ledger.tensors.statepack import is_state, load_state, packed_size, put_state, read_state
+    from ledger.tensors.tensors import (
         StateManifest,
         TensorHasher,
         TensorInfo,
@@ -62,13 +70,15 @@ if TYPE_CHECKING:
         tensor_digest,
         tensor_info,
     )
-    from ledger.timestamp import Stamped, check_stamp, load_authorities, pem_bytes, stamp_checkpoint
-    from ledger.transfer import Copied, Cut, Progress, copy_artifacts
-    from ledger.treescan import describe_tree
-    from ledger.trust import follow_keys
-    from ledger.witness import Witness, WitnessServer, ask_witness, check_witnessed
+    from ledger.witness.policy import PolicyWitness, WitnessPolicy
+    from ledger.witness.server import WitnessServer
+    from ledger.witness.timestamp import Stamped, check_stamp, load_authorities, pem_bytes, stamp_checkpoint
+    from ledger.witness.witness import Witness, ask_witness, check_witnessed
 
 __all__ = [
+    "BROKER_VARIABLE",
+    "BUDGETS",
+    "KEY_TYPES",
     "PART_SIZE",
     "AlreadyExists",
     "Artifact",
@@ -133,6 +143,7 @@ __all__ = [
     "canonical_bytes",
     "canonical_digest",
     "check",
+    "check_own",
     "check_stamp",
     "check_witnessed",
     "collect_garbage",
@@ -142,6 +153,7 @@ __all__ = [
     "describe_state",
     "describe_tree",
     "digest_bytes",
+    "exceeded",
     "follow_keys",
     "format_time",
     "hash_shards",
@@ -156,6 +168,7 @@ __all__ = [
     "merge_shards",
     "mirror_log",
     "named_digests",
+    "open_plain",
     "open_storage",
     "packed_size",
     "parse_canonical",
@@ -163,11 +176,14 @@ __all__ = [
     "parse_time",
     "pem_bytes",
     "pin",
+    "public_keys",
     "put_state",
     "read_state",
     "retire_key",
+    "root_of",
     "rotate_key",
     "scrub_store",
+    "serving",
     "stamp_checkpoint",
     "state_digest",
     "tensor_digest",
@@ -177,44 +193,50 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "canonical": "canonical_bytes parse_canonical",
-    "checkout": "CheckedOut",
-    "checkpoint": "LogCheckpoint",
-    "client": "LogClient Spool",
-    "cosigner": "Cosigner",
-    "database": "DoesNotFit FoldedDatabase",
-    "digest": "canonical_digest digest_bytes parse_digest",
+    "format.canonical": "canonical_bytes parse_canonical",
+    "store.trees.checkout": "CheckedOut",
+    "format.checkpoint": "LogCheckpoint",
+    "service.client": "LogClient Spool",
+    "format.cosigner": "Cosigner",
+    "log.database": "DoesNotFit FoldedDatabase",
+    "format.digest": "canonical_digest digest_bytes parse_digest",
     "errors": "AlreadyExists Conflict Fenced LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
-    "event": "Draft Event EventTypes format_time parse_time",
-    "finding": "Finding",
-    "fsck": "check",
-    "keys": "create_key default_key_path load_signer",
-    "batch": "Receipt",
-    "log": "Log",
-    "manifest": "Manifest ManifestEntry PART_SIZE",
-    "note": "Signer VerifierKey add_signatures",
-    "projection": "Projection",
-    "proof": "LogProof ProvenEntry make_proof verify_proof",
-    "reader": "LogReader",
-    "service": "GroupCommit LogService",
+    "format.event": "Draft Event EventTypes KEY_TYPES format_time parse_time",
+    "audit.finding": "Finding",
+    "audit.fsck": "check",
+    "log.keys": "create_key default_key_path load_signer public_keys",
+    "log.batch": "Receipt",
+    "log.writer": "Log",
+    "store.trees.manifest": "Manifest ManifestEntry PART_SIZE",
+    "format.note": "Signer VerifierKey add_signatures",
+    "log.projection": "Projection",
+    "format.proof": "LogProof ProvenEntry make_proof verify_proof",
+    "log.reader": "LogReader",
+    "service.server": "GroupCommit LogService",
+    "storage.ownership": "check_own",
+    "budgets": "BUDGETS exceeded",
+    "storage.brokered": "BROKER_VARIABLE serving",
+    "storage.plain": "open_plain",
     "storage": "MemoryStorage PosixStorage Storage open_storage",
-    "store": "Artifact Store",
-    "shards": "PartialTensor hash_shards merge_shards",
-    "statepack": "is_state load_state packed_size put_state read_state",
-    "pins": "Pin list_pins pin unpin",
-    "tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
-    "treescan": "describe_tree",
-    "gc": "Collected Swept collect_garbage named_digests",
-    "leases": "Lease lease list_leases",
-    "scrub": "Scrubbed scrub_store",
-    "transfer": "Copied Cut Progress copy_artifacts",
-    "keyring": "retire_key rotate_key",
-    "policy": "PolicyWitness WitnessPolicy",
-    "timestamp": "Stamped check_stamp load_authorities pem_bytes stamp_checkpoint",
-    "trust": "follow_keys",
-    "mirror": "Mirrored mirror_log",
-    "witness": "Witness WitnessServer ask_witness check_witnessed",
+    "store.store": "Artifact Store",
+    "tensors.shards": "PartialTensor hash_shards merge_shards",
+    "tensors.statepack": "is_state load_state packed_size put_state read_state",
+    "store.collect.pins": "Pin list_pins pin unpin",
+    "tensors.tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
+    "store.trees.scan": "describe_tree",
+    "store.collect.gc": "Collected Swept collect_garbage named_digests",
+    "store.collect.leases": "Lease lease list_leases",
+    "store.collect.scrub": "Scrubbed scrub_store",
+    "store.transfer": "Copied Cut Progress copy_artifacts",
+    "log.keyring": "retire_key rotate_key",
+    "witness.policy": "PolicyWitness WitnessPolicy",
+    "witness.timestamp": "Stamped check_stamp load_authorities pem_bytes stamp_checkpoint",
+    "log.trust": "follow_keys",
+    "format.tlog": "root_of",
+    "log.mirror": "Mirrored mirror_log",
+    "witness.server": "WitnessServer",
+    "witness.witness": "Witness ask_witness check_witnessed",
 }
 _HOME = {name: f"ledger.{room}" for room, names in _ROOMS.items() for name in names.split()}
 

@@ -28,9 +28,7 @@ class LedgerError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(
-        self, what: str, *, where: str = "", expected: str = "", found: str = "", cure: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, where: str = "", expected: str = "", found: str = "", cure: str = "") -> None:
         super().__init__(what, where, expected, found, cure)
         self.what = what
         self.where = where
@@ -45,9 +43,7 @@ class LedgerError(Exception):
     def __str__(self) -> str:
         head = ": ".join(part for part in (self.what, self.where) if part)
         contrast = ", ".join(
-            f"{label} {value}"
-            for label, value in (("expected", self.expected), ("found", self.found))
-            if value
+            f"{label} {value}" for label, value in (("expected", self.expected), ("found", self.found)) if value
         )
         line = f"{head}: {contrast}" if contrast else head
         if self.cure:
@@ -55,9 +51,7 @@ class LedgerError(Exception):
         return " ".join(line.split())
 
 
-def _rebuild(
-    kind: type[LedgerError], what: str, where: str, expected: str, found: str, cure: str
-) -> LedgerError:
+def _rebuild(kind: type[LedgerError], what: str, where: str, expected: str, found: str, cure: str) -> LedgerError:
     return kind(what, where=where, expected=expected, found=found, cure=cure)
 
 

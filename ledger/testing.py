@@ -19,20 +19,7 @@ from pathlib import Path
 from ledger.errors import AlreadyExists, Conflict, LedgerError, Locked, NotFound, Refused
 from ledger.storage.port import Storage
 
-_UNSAFE_NAMES = (
-    "",
-    "/a",
-    "a/",
-    "a//b",
-    "../a",
-    "a/../b",
-    "./a",
-    "a\\b",
-    "a\x00b",
-    "a\nb",
-    ".tmp-a",
-    "a/.tmp-b",
-)
+_UNSAFE_NAMES = ("", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a\\b", "a\x00b", "a\nb", ".tmp-a", "a/.tmp-b")
 
 
 def what_is_created_is_read(storage: Storage) -> None:

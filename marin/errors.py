@@ -1,16 +1,16 @@
 """Errors of the product, hung below the ledger's tree so that one ``except LedgerError`` sees them all.
 
-    LedgerError                 (ledger.errors; fields what, where, expected, found, cure; exit status 1)
-    └── MarinError              anything Marin itself refuses or finds
-        ├── UsageError          the command or a parameter is wrong                          exit status 2
-        ├── DataError           input data is empty, corrupt or not what it was declared to be
-        │   └── DataMissing     input data is not there, or cannot be read or fetched now
-        ├── StepFailed          a step stopped before it had a result
-        ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
-        ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
-        ├── MissingEvidence     something that the answer needs is not here                  exit status 3
-        └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
-            └── Paused          training reached the train step at which it was to pause     exit status 0
+LedgerError                 (ledger.errors; fields what, where, expected, found, cure; exit status 1)
+└── MarinError              anything Marin itself refuses or finds
+    ├── UsageError          the command or a parameter is wrong                          exit status 2
+    ├── DataError           input data is empty, corrupt or not what it was declared to be
+    │   └── DataMissing     input data is not there, or cannot be read or fetched now
+    ├── StepFailed          a step stopped before it had a result
+    ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
+    ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
+    ├── MissingEvidence     something that the answer needs is not here                  exit status 3
+    └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
+        └── Paused          training reached the train step at which it was to pause     exit status 0
 """
 
 from __future__ import annotations

@@ -13,13 +13,17 @@ import yaml
 PROJECT = Path(__file__).resolve().parent.parent
 LINES = re.sub(r"\\\n", " ", (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")).splitlines()
 STEPS = [line.split(maxsplit=1) for line in LINES if line and not line.startswith("#")]
-COPIED = [source for word, rest in STEPS if word == "COPY" for source in rest.split()[:-1] if not source.startswith("--")]
+COPIED = [
+    source for word, rest in STEPS if word == "COPY" for source in rest.split()[:-1] if not source.startswith("--")
+]
 ACCELERATORS = ("gpu", "tpu")
 
 
 def pins(lock: str) -> dict[str, str]:
     """Package to version, as a lock pins them."""
-    return dict(re.findall(r"^([a-z0-9_.-]+)(?:\[[a-z0-9,-]+\])?==(\S+)", (PROJECT / lock).read_text(encoding="utf-8"), re.M))
+    return dict(
+        re.findall(r"^([a-z0-9_.-]+)(?:\[[a-z0-9,-]+\])?==(\S+)", (PROJECT / lock).read_text(encoding="utf-8"), re.M)
+    )
 
 
 def test_everything_that_is_copied_is_in_the_repository() -> None:

@@ -48,8 +48,13 @@ def test_the_overview_says_what_the_command_says(name: str) -> None:
 
 
 WITHOUT_DATA = {
-    "marin ledger proof": "prints a tlog-proof, a format of its own", "marin store get": "writes the bytes themselves",
-    "marin store pin": "prints nothing", "marin store unpin": "prints nothing", "marin ui": "prints its address",
+    "marin ledger proof": "prints a tlog-proof, a format of its own",
+    "marin store get": "writes the bytes themselves",
+    "marin store pin": "prints nothing",
+    "marin store unpin": "prints nothing",
+    "marin trust add": "prints nothing",
+    "marin trust rm": "prints nothing",
+    "marin ui": "prints its address",
     "marin completion": "prints a script",
 }
 
@@ -57,6 +62,21 @@ WITHOUT_DATA = {
 def test_every_command_that_prints_data_prints_json_too() -> None:
     without = {path for path, command in WORKING.items() if not any("--json" in param.opts for param in command.params)}
     assert without == WITHOUT_DATA.keys()
+
+
+@pytest.mark.parametrize("door", ["marin stage", "marin train", "marin run"])
+def test_every_door_says_on_what_in_the_same_words(door: str) -> None:
+    own = {
+        name: option.help for option in WORKING[door].params for name in option.opts if isinstance(option, click.Option)
+    }
+    for name in ("--devices", "--processes", "--topology", "--accelerator-type", "--runner", "--address", "--pause-at"):
+        stage = {
+            key: option.help
+            for option in WORKING["marin stage"].params
+            for key in option.opts
+            if isinstance(option, click.Option)
+        }
+        assert own[name] == stage[name]
 
 
 def test_every_command_takes_root() -> None:
@@ -80,11 +100,28 @@ def test_the_readme_names_the_commands_and_only_those() -> None:
     assert set(re.findall(r"(?:^    |`)make ([a-z]+)", text, re.M)) <= targets
 
 
-@pytest.mark.parametrize("page_name", ["README.md", "CHANGELOG.md", "docs/commands.md"])
+@pytest.mark.parametrize(
+    "page_name",
+    [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        *(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")),
+    ],
+)
 def test_links_between_files_lead_somewhere(page_name: str) -> None:
     file = PROJECT / page_name
     links = re.findall(r"\]\((?!https?://)([^)#]+)", file.read_text("utf-8"))
     assert [link for link in links if not (file.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page_name", ["docs/architecture.md", "CONTRIBUTING.md", "docs/threat-model.md"])
+def test_files_that_a_page_names_are_there(page_name: str) -> None:
+    """A path in backticks with a folder, and a file beside one that was named before it in the same paragraph."""
+    text = re.sub(r"```.*?```", "", (PROJECT / page_name).read_text("utf-8"), flags=re.S)
+    named = re.findall(r"`((?:ledger|marin|conf|docs|bench|tests)/[\w/.-]*)`", text)
+    assert [name for name in named if not (PROJECT / name).exists()] == []
+    assert len(named) > 3 or page_name == "docs/threat-model.md"
 
 
 def test_the_root_command_has_an_example() -> None:

@@ -16,13 +16,13 @@ PYTHON = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
 OTHER_PYTHON = '#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.10.2" && exit 0\nexit 1\n'
 
 # An installer that keeps a diary instead of installing.
-UV = '''#!/bin/sh
+UV = """#!/bin/sh
 case "$1 $2" in
   "python find") exit 1 ;;
   "venv "*) mkdir -p .venv/bin && ln -s "{python}" .venv/bin/python ;;
 esac
 echo "$@" >> diary
-'''
+"""
 
 
 class Folder:
@@ -35,7 +35,9 @@ class Folder:
         (self.path / ".ci").mkdir(parents=True)
         shutil.copy(PROJECT / ".ci" / "environment", self.path / ".ci")
         (self.path / "pyproject.toml").write_text("[project]\n")
-        (self.path / "requirements.lock").write_text("pip==1 \\\n    --hash=sha256:00\nsetuptools==2 \\\n    --hash=sha256:11\n")
+        (self.path / "requirements.lock").write_text(
+            "pip==1 \\\n    --hash=sha256:00\nsetuptools==2 \\\n    --hash=sha256:11\n"
+        )
         for tool in TOOLS:
             (self.programs / tool).symlink_to(shutil.which(tool) or tool)
         for tool in ("mkdir", "ln"):
@@ -47,8 +49,9 @@ class Folder:
 
     def make(self) -> subprocess.CompletedProcess[str]:
         variables = {"PATH": str(self.programs), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
-        return subprocess.run([str(self.path / ".ci" / "environment")], env=variables, capture_output=True,
-                              text=True, check=False)
+        return subprocess.run(
+            [str(self.path / ".ci" / "environment")], env=variables, capture_output=True, text=True, check=False
+        )
 
     @property
     def diary(self) -> list[str]:
@@ -111,7 +114,9 @@ def test_an_interrupted_install_is_repeated(folder: Folder) -> None:
     # uv failed and there is no pip in this environment either: nothing is stamped as done
     (folder.path / ".venv").mkdir()
     (folder.path / ".venv" / "bin").mkdir()
-    folder.program("../a project/.venv/bin/python", f'#!/bin/sh\n[ "$1" = -m ] && exit 1\nexec "{sys.executable}" "$@"\n')
+    folder.program(
+        "../a project/.venv/bin/python", f'#!/bin/sh\n[ "$1" = -m ] && exit 1\nexec "{sys.executable}" "$@"\n'
+    )
     assert folder.make().returncode != 0
     assert list((folder.path / ".venv").glob(".installed-*")) == []
     (folder.path / "again").touch()

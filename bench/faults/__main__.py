@@ -4,7 +4,8 @@
     python -m bench.faults --seed 1 --row 37                                one row again
     python -m bench.faults --per-kind 1 --kinds 'event,forged loss'         some kinds only
 
-A row is a function of seed and number. Exit status 1 when a fault was not found, was located elsewhere, or a clean run failed.
+A row is a function of seed and number. Exit status 1 when a fault was not found, was located elsewhere, or a clean run
+failed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.faults.params import EXECUTION, recipe
-from marin.arithmetic import apply
-from marin.replay.verdict import NAMES, Report
+from marin.process.arithmetic import apply
+from marin.verify.verdict import NAMES, Report
 
 if TYPE_CHECKING:
     from bench.faults.kinds import Fault
@@ -36,7 +37,8 @@ CLEAN = "clean run"
 
 @dataclass(frozen=True)
 class Row:
-    """One fault: what was done, whether verification failed, whether it said where, what it said, and how long it took."""
+    """One fault: what was done, whether verification failed, whether it said where, what it said, and how long it
+    took."""
 
     row: int
     kind: str
@@ -54,14 +56,17 @@ class Row:
 
 def main() -> int:
     """Parse, run, print; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench.faults", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--per-kind", type=int, default=8, help="faults of each kind, and clean runs")
     parser.add_argument("--row", type=int, help="this row only")
     parser.add_argument("--kinds", help="some kinds, by commas")
     parser.add_argument("--folder", type=Path, help="keep the honest run here, and take it from here again")
-    parser.add_argument("--rows", type=Path, help="keep rows here as JSON lines; those there and good are not executed again")
+    parser.add_argument(
+        "--rows", type=Path, help="keep rows here as JSON lines; those there and good are not executed again"
+    )
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
@@ -72,16 +77,26 @@ def main() -> int:
     known = earlier(options.rows) if options.rows else {}
     rows = list(known.values())
     try:
-        wanted = [item for item in plan(options.per_kind) if item[0] not in known and options.row in (None, item[0])
-                  and (options.kinds is None or item[1] in options.kinds.split(","))]
+        wanted = [
+            item
+            for item in plan(options.per_kind)
+            if item[0] not in known
+            and options.row in (None, item[0])
+            and (options.kinds is None or item[1] in options.kinds.split(","))
+        ]
         wanted.sort(key=lambda item: item[2])  # one of each kind first: whoever breaks it off has seen all kinds
         for row in run(base, options.seed, wanted):
             rows.append(row)
             if options.rows:
                 with options.rows.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
-            said = json.dumps(asdict(row)) if options.json else (
-                f"{row.row:4} {row.kind:18} {'ok  ' if row.good else 'BAD '} {row.seconds:5.1f} s  {row.what} | {row.said}")
+            said = (
+                json.dumps(asdict(row))
+                if options.json
+                else (
+                    f"{row.row:4} {row.kind:18} {'ok  ' if row.good else 'BAD '} {row.seconds:5.1f} s  {row.what} | {row.said}"
+                )
+            )
             sys.stdout.write(said + "\n")
             sys.stdout.flush()
     finally:
@@ -136,7 +151,11 @@ def generator(seed: int, kind: str, within: int) -> random.Random:
 def judge(fault: Fault, report: Report) -> tuple[bool, bool, str]:
     """(found, located, what verification said) of one fault."""
     failed = [name for name in NAMES if report.verdicts[name].outcome == "FAIL"]
-    other = [f"{name} {report.verdicts[name].outcome}" for name in NAMES if report.verdicts[name].outcome not in ("PASS", "FAIL")]
+    other = [
+        f"{name} {report.verdicts[name].outcome}"
+        for name in NAMES
+        if report.verdicts[name].outcome not in ("PASS", "FAIL")
+    ]
     divergence = report.divergence
     lines = [line for name in failed for line in report.verdicts[name].lines]
     said = " ".join(["FAIL " + ",".join(failed)] * bool(failed) + other)
@@ -158,21 +177,28 @@ def judge(fault: Fault, report: Report) -> tuple[bool, bool, str]:
 def table(rows: Sequence[Row], seed: int, per_kind: int) -> str:
     """The summary by kind, as Markdown, with one example of each."""
     kinds = list(dict.fromkeys(row.kind for row in rows))
-    lines = ["| kind | rows | faults | found | located | an example, and what was said of it |",
-             "| --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| kind | rows | faults | found | located | an example, and what was said of it |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for kind in kinds:
         mine = [row for row in rows if row.kind == kind]
         shown = f"{mine[0].what}: {mine[0].said}".replace("|", "/").replace("<", "&lt;")
         span = f"{mine[0].row} to {mine[-1].row}"
         located = "" if kind == CLEAN else str(sum(row.located for row in mine))
-        lines.append(f"| {kind} | {span} | {0 if kind == CLEAN else len(mine)} | {sum(row.found for row in mine)} of {len(mine)} "
-                     f"| {located} | {shown} |")
+        lines.append(
+            f"| {kind} | {span} | {0 if kind == CLEAN else len(mine)} | {sum(row.found for row in mine)} of {len(mine)} "
+            f"| {located} | {shown} |"
+        )
     faults = [row for row in rows if row.kind != CLEAN]
     clean = [row for row in rows if row.kind == CLEAN]
-    lines += ["", f"{len(faults)} faults with seed {seed}: {sum(row.found for row in faults)} found, "
-              f"{sum(row.found and row.located for row in faults)} located; {len(clean)} clean runs: "
-              f"{sum(row.found for row in clean)} reported. {sum(row.seconds for row in rows) / 60:.0f} minutes. A row again: "
-              f"`python -m bench.faults --seed {seed} --per-kind {per_kind} --row N`."]
+    lines += [
+        "",
+        f"{len(faults)} faults with seed {seed}: {sum(row.found for row in faults)} found, "
+        f"{sum(row.found and row.located for row in faults)} located; {len(clean)} clean runs: "
+        f"{sum(row.found for row in clean)} reported. {sum(row.seconds for row in rows) / 60:.0f} minutes. A row again: "
+        f"`python -m bench.faults --seed {seed} --per-kind {per_kind} --row N`.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,5 @@
-"""Training under another compiler flag than the recipe has, in a process of its own: the part of the operator that a process
-under the honest flags can not play. ``python -m bench.faults.flagged FLAG WORLD ROOT RUN SINCE TARGET``.
+"""Training under another compiler flag than the recipe has, in a process of its own: the part of the operator that a
+process under the honest flags can not play. ``python -m bench.faults.flagged FLAG WORLD ROOT RUN SINCE TARGET``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bench.faults.params import EXECUTION, recipe
-from marin.arithmetic import APPLIED, settings
+from marin.process.arithmetic import APPLIED, settings
 
 
 def main(flag: str, folder: str, location: str, run: str, since: str, target: str) -> None:
@@ -20,22 +20,33 @@ def main(flag: str, folder: str, location: str, run: str, since: str, target: st
     from bench.faults.kinds import Flagged
     from bench.faults.operator import Claims
     from bench.faults.world import World
-    from marin.root import open_root
-    from marin.training import canary, step
+    from marin.record.root import open_root
+    from marin.training import step
+    from marin.training.runtime import canary
 
     canary.check = lambda arithmetic: None  # type: ignore[assignment]  # both would refuse, and rightly
     step.TrainStep.foreign_products = lambda self: []  # type: ignore[method-assign]
-    world = World(Path(folder), recipe(), run, (), {name: Path(folder) / "outputs" / name for name in ("tokens", "tokenizer")})
+    world = World(
+        Path(folder), recipe(), run, (), {name: Path(folder) / "outputs" / name for name in ("tokens", "tokenizer")}
+    )
     claims = Claims()
-    operator.train(world, open_root(location), claims, world.outputs["tokens"], world.outputs["tokenizer"], since=int(since))
+    operator.train(
+        world, open_root(location), claims, world.outputs["tokens"], world.outputs["tokenizer"], since=int(since)
+    )
     made = claims.made["train"]
-    flagged = Flagged({str(k): v for k, v in claims.segments.items()}, {str(k): v for k, v in claims.checkpoints.items()},
-                      made.output, dict(made.metrics), dict(made.tables))
+    flagged = Flagged(
+        {str(k): v for k, v in claims.segments.items()},
+        {str(k): v for k, v in claims.checkpoints.items()},
+        made.output,
+        dict(made.metrics),
+        dict(made.tables),
+    )
     (Path(target) / "claims.json").write_bytes(msgspec.json.encode(flagged))
 
 
 def put_in_force(flag: str) -> None:
-    """The recipe's variables with one flag in the place of the recipe's own of that name, told as if they were applied."""
+    """The recipe's variables with one flag in the place of the recipe's own of that name, told as if they were
+    applied."""
     values = settings(recipe().arithmetic, EXECUTION)
     name = flag.partition("=")[0]
     kept = [part for part in values["XLA_FLAGS"].split() if part.partition("=")[0] != name]

@@ -1,5 +1,6 @@
-"""One bit of one parameter, flipped in memory during training by an operator who signs what follows from it: for a run of any
-recipe. ``python -m bench.faults.forged FOLDER STEP`` takes the run below FOLDER/honest and prints where the false copy is.
+"""One bit of one parameter, flipped in memory during training by an operator who signs what follows from it: for a run
+of any recipe. ``python -m bench.faults.forged FOLDER STEP`` takes the run below FOLDER/honest and prints where the
+false copy is.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import sys
 from pathlib import Path
 
 from bench.faults.params import EXECUTION
-from marin.arithmetic import apply
-from marin.root import open_root
-from marin.runs import load, resolve
+from marin.history.runs import load, resolve
+from marin.process.arithmetic import apply
+from marin.record.root import open_root
 
 
 def main(folder: Path, step: int) -> None:

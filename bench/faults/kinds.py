@@ -1,5 +1,5 @@
-"""The fourteen kinds of fault. Each draws one fault with a seeded generator, puts it into a copy of the honest run, and says
-where full verification must find it.
+"""The fourteen kinds of fault. Each draws one fault with a seeded generator, puts it into a copy of the honest run, and
+says where full verification must find it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from bench.faults.operator import Claims, Hopeless, Made
 from bench.faults.params import EXECUTION
 from bench.faults.world import World
 from ledger import Draft
-from marin import events as kinds
-from marin.events import Output
-from marin.recipe import Recipe
-from marin.replay.ordering import by_execution
-from marin.root import Root
+from marin.recipe.schema import Recipe
+from marin.record import events as kinds
+from marin.record.events import Output
+from marin.record.root import Root
+from marin.tensors.token_caches import tokens_content
 from marin.training.data import Batch
-from marin.training.replay import prepared
 from marin.training.state import TrainState, leaves, manifest_of
-from marin.training.token_cache import content_digest, digest_cache, read_tokens, write_cache
+from marin.training.tokens.cache import read_tokens, write_cache
+from marin.verify.jax.replay import prepared
+from marin.verify.segments.ordering import by_execution
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done, and where it has to be found: verdict, train step and tensors (None: not looked at), or the stage or
-    event that a detail of the verdict has to name."""
+    """What was done, and where it has to be found: verdict, train step and tensors (None: not looked at), or the stage
+    or event that a detail of the verdict has to name."""
 
     what: str
     verdict: str
@@ -58,8 +59,11 @@ def _flip_in_state(rng: random.Random, world: World, root: Root, group: str) -> 
     if group in ("key", "cursor"):
         paths = [group]
     else:
-        paths = [name for name, value in leaves(state) if name.startswith(group) and np.asarray(value).dtype.kind == "f"
-                 and np.asarray(value).ndim]
+        paths = [
+            name
+            for name, value in leaves(state)
+            if name.startswith(group) and np.asarray(value).dtype.kind == "f" and np.asarray(value).ndim
+        ]
     for _ in range(20):
         number = rng.randrange(STEPS)
         path = rng.choice(paths)
@@ -67,17 +71,29 @@ def _flip_in_state(rng: random.Random, world: World, root: Root, group: str) -> 
         element, bit = rng.randrange(max(1, tensor.size)), rng.randrange(8 * tensor.dtype.itemsize)
         claims = Claims()
 
-        def tamper(at: int, after: TrainState, number: int = number, path: str = path, element: int = element,
-                   bit: int = bit) -> TrainState | None:
+        def tamper(
+            at: int, after: TrainState, number: int = number, path: str = path, element: int = element, bit: int = bit
+        ) -> TrainState | None:
             return operator.edited(after, path, element, bit) if at == number else None
 
         try:
-            operator.train(world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"],
-                           since=number // 4 * 4, tamper=tamper)
+            operator.train(
+                world,
+                root,
+                claims,
+                world.outputs["tokens"],
+                world.outputs["tokenizer"],
+                since=number // 4 * 4,
+                tamper=tamper,
+            )
         except Hopeless:
             continue
-        return _publish(world, root, claims, Fault(f"bit {bit} of element {element} of {path} in train step {number}",
-                                                   "training", number, (path,)))
+        return _publish(
+            world,
+            root,
+            claims,
+            Fault(f"bit {bit} of element {element} of {path} in train step {number}", "training", number, (path,)),
+        )
     raise AssertionError("no bit that training survives")
 
 
@@ -117,11 +133,19 @@ def token(rng: random.Random, world: World, root: Root, row: int) -> Fault:
             batch = honest(step)
             if step != number:
                 return batch
-            return operator.with_token(batch, at, column, int(np.asarray(batch.tokens)[at, column]) ^ 1 << bit, training)
+            return operator.with_token(
+                batch, at, column, int(np.asarray(batch.tokens)[at, column]) ^ 1 << bit, training
+            )
 
-        operator.train(world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"], since=number // 4 * 4, feed=feed)
-        return _publish(world, root, claims, Fault(f"bit {bit} of token {column} of sequence {at} in train step {number}",
-                                                   "training", number, ()))
+        operator.train(
+            world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"], since=number // 4 * 4, feed=feed
+        )
+        return _publish(
+            world,
+            root,
+            claims,
+            Fault(f"bit {bit} of token {column} of sequence {at} in train step {number}", "training", number, ()),
+        )
     stream, offsets = read_tokens(world.outputs["tokens"] / "train")
     at = rng.randrange(len(stream))
     stream[at] ^= 1 << rng.randrange(8)
@@ -129,12 +153,14 @@ def token(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     write_cache(folder / "train", iter(stream[a:b] for a, b in pairwise(offsets.tolist())))
     shutil.copytree(world.outputs["tokens"] / "validation", folder / "validation")
     honest = world.view().steps["tokens"]
-    size = sum(digest_cache(folder / split).nbytes for split in ("train", "validation"))
-    output = Output(kind="tokens", digest=content_digest(folder), size=size, artifact=root.store().put_tree(folder).digest)
+    digest, size = tokens_content(folder)
+    output = Output(kind="tokens", digest=digest, size=size, artifact=root.store().put_tree(folder).digest)
     claims.made["tokens"] = Made(output, dict(honest.metrics), dict(honest.tables))
     operator.train(world, root, claims, folder, world.outputs["tokenizer"])
     operator.finish(world, root, claims, {**world.outputs, "tokens": folder})
-    return _publish(world, root, claims, Fault(f"token {at} of the token cache", "data", names="tokens"), honest_end=False)
+    return _publish(
+        world, root, claims, Fault(f"token {at} of the token cache", "data", names="tokens"), honest_end=False
+    )
 
 
 def document(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -154,8 +180,11 @@ def document(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     path.chmod(0o644)
     path.write_text("\n".join(lines) + "\n", "utf-8")
     honest, artifact = world.view().steps["corpus"], root.store().put_tree(folder)
-    claims.made["corpus"] = Made(Output(kind="corpus", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
-                                 dict(honest.metrics), dict(honest.tables))
+    claims.made["corpus"] = Made(
+        Output(kind="corpus", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
+        dict(honest.metrics),
+        dict(honest.tables),
+    )
     inputs = dict(world.outputs) | {"corpus": folder}
     for name in ("tokenizer", "tokens"):
         inputs[name] = operator.execute(world, root, claims, name, inputs)
@@ -178,8 +207,11 @@ def tokenizer(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     path.chmod(0o644)
     path.write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
     honest, artifact = world.view().steps["tokenizer"], root.store().put_tree(folder)
-    claims.made["tokenizer"] = Made(Output(kind="tokenizer", digest=artifact.digest, size=artifact.size,
-                                           artifact=artifact.digest), dict(honest.metrics), dict(honest.tables))
+    claims.made["tokenizer"] = Made(
+        Output(kind="tokenizer", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
+        dict(honest.metrics),
+        dict(honest.tables),
+    )
     inputs = dict(world.outputs) | {"tokenizer": folder}
     inputs["tokens"] = operator.execute(world, root, claims, "tokens", inputs)
     operator.train(world, root, claims, inputs["tokens"], folder)
@@ -199,9 +231,9 @@ PROVEN = {
     kinds.MODEL_EXPORTED: ("format", "model", "output"),
     kinds.RUN_COMPLETED: ("outputs", "metrics"),
 }
-"""Fields that are drawn here. The others are names, which decide what an event is about at all; claims that nothing depends on
-(times, attempts, devices, the description of the machine and of the commit, measurements, the digests of the compiled program,
-which a replay compares and tells without judging); and the recipe, which is a kind of its own."""
+"""Fields that are drawn here. The others are names, which decide what an event is about at all; claims that nothing
+depends on (times, attempts, devices, the description of the machine and of the commit, measurements, the digests of the
+compiled program, which a replay compares and tells without judging); and the recipe, which is a kind of its own."""
 
 
 def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -216,8 +248,12 @@ def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
         relative = path.relative_to(root.local).as_posix()
         return Fault(f"bit {bit} of {relative}", "ledger", names=relative)
     drafts = operator.rebuild(world, Claims())
-    places = [(i, path) for i, draft in enumerate(drafts)
-              for path in _leaves(draft.body) if path and path[0] in PROVEN.get(draft.type, ())]
+    places = [
+        (i, path)
+        for i, draft in enumerate(drafts)
+        for path in _leaves(draft.body)
+        if path and path[0] in PROVEN.get(draft.type, ())
+    ]
     at, path = places[rng.randrange(len(places))]
     kind = drafts[at].type
     body = json.loads(json.dumps(drafts[at].body))
@@ -235,9 +271,14 @@ def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
 
 
 def _stage(kind: str, body: Mapping[str, Any], at: int) -> str:
-    return {kinds.TRAIN_STARTED: "train", kinds.CHECKPOINT_SAVED: "train", kinds.EVAL_COMPLETED: "evaluate",
-            kinds.MODEL_EXPORTED: "export", kinds.RUN_STARTED: f"event {at}", kinds.RUN_COMPLETED: f"event {at}"}.get(
-                kind, str(body.get("step", "")))
+    return {
+        kinds.TRAIN_STARTED: "train",
+        kinds.CHECKPOINT_SAVED: "train",
+        kinds.EVAL_COMPLETED: "evaluate",
+        kinds.MODEL_EXPORTED: "export",
+        kinds.RUN_STARTED: f"event {at}",
+        kinds.RUN_COMPLETED: f"event {at}",
+    }.get(kind, str(body.get("step", "")))
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -258,7 +299,9 @@ def _altered(rng: random.Random, value: Any, root: Root, path: tuple[Any, ...]) 
         if path[-1] in ("artifact", "trace", "manifest") or path[0] == "tables":
             store = root.store()
             if store.kind(value) == "tree":
-                return rng.choice(sorted(digest for digest, kind in store.digests() if kind == "tree" and digest != value))
+                return rng.choice(
+                    sorted(digest for digest, kind in store.digests() if kind == "tree" and digest != value)
+                )
             if store.kind(value) == "blob":
                 data = bytearray(store.read(value))
                 data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -293,20 +336,36 @@ def checkpoint(rng: random.Random, world: World, root: Root, row: int) -> Fault:
             claims.segments[body.start] = msgspec.structs.replace(body, end_state=digest)
         if body.start == number:
             claims.segments[body.start] = msgspec.structs.replace(body, start_state=digest)
-    return _publish(world, root, claims, Fault(f"bit {bit} of element {element} of {path} in the state after step {number - 1}",
-                                               "training", number - 1, (path,)))
+    return _publish(
+        world,
+        root,
+        claims,
+        Fault(
+            f"bit {bit} of element {element} of {path} in the state after step {number - 1}",
+            "training",
+            number - 1,
+            (path,),
+        ),
+    )
 
 
 def _at_rest(rng: random.Random, world: World, root: Root, tree: str, what: str) -> Fault:
     """One bit of a file that only this tree has."""
     store, view = root.store(), world.view()
-    others = {entry.digest for artifact in {f.body.artifact for f in view.checkpoints} | {
-        s.output.artifact for s in view.steps.values()} if artifact != tree for entry in store.manifest(artifact).entries}
+    others = {
+        entry.digest
+        for artifact in {f.body.artifact for f in view.checkpoints} | {s.output.artifact for s in view.steps.values()}
+        if artifact != tree
+        for entry in store.manifest(artifact).entries
+    }
     files = {e.digest for e in store.manifest(tree).entries if e.size}
     digest = rng.choice(sorted(files - others or files))  # the tokenizer's files are all in the export too
     name = digest.removeprefix("sha256:")
-    (path,) = (path for path in (root.local / "store").rglob("*") if path.is_file() and
-               "".join(path.relative_to(root.local / "store").parts).endswith(name))
+    (path,) = (
+        path
+        for path in (root.local / "store").rglob("*")
+        if path.is_file() and "".join(path.relative_to(root.local / "store").parts).endswith(name)
+    )
     data = bytearray(path.read_bytes())
     bit = rng.randrange(8 * len(data))
     data[bit // 8] ^= 1 << bit % 8
@@ -315,11 +374,21 @@ def _at_rest(rng: random.Random, world: World, root: Root, tree: str, what: str)
 
 
 CHANGES: tuple[tuple[str, str, Any], ...] = (
-    ("optimizer", "learning_rate", 0.00625), ("optimizer", "beta1", 0.91), ("optimizer", "beta2", 0.951),
-    ("optimizer", "epsilon", 2e-8), ("optimizer", "weight_decay", 0.11), ("optimizer", "max_grad_norm", 0.5),
-    ("optimizer", "warmup_steps", 3), ("optimizer", "min_lr_ratio", 0.125), ("optimizer", "schedule", "linear"),
-    ("optimizer", "learning_rate", 0.0059), ("model", "layer_norm_epsilon", 1e-4), ("", "seed", 4),
-    ("dataset", "seed", 1), ("dataset", "train_bytes", 62_000), ("tokenizer", "vocab_size", 401),
+    ("optimizer", "learning_rate", 0.00625),
+    ("optimizer", "beta1", 0.91),
+    ("optimizer", "beta2", 0.951),
+    ("optimizer", "epsilon", 2e-8),
+    ("optimizer", "weight_decay", 0.11),
+    ("optimizer", "max_grad_norm", 0.5),
+    ("optimizer", "warmup_steps", 3),
+    ("optimizer", "min_lr_ratio", 0.125),
+    ("optimizer", "schedule", "linear"),
+    ("optimizer", "learning_rate", 0.0059),
+    ("model", "layer_norm_epsilon", 1e-4),
+    ("", "seed", 4),
+    ("dataset", "seed", 1),
+    ("dataset", "train_bytes", 62_000),
+    ("tokenizer", "vocab_size", 401),
     ("evaluation", "max_sequences", 7),
 )
 
@@ -341,12 +410,14 @@ def recipe_field(rng: random.Random, world: World, root: Root, row: int) -> Faul
 def _changed(recipe: Recipe, section: str, name: str, value: Any) -> Recipe:
     if not section:
         return msgspec.structs.replace(recipe, **{name: value})
-    return msgspec.structs.replace(recipe, **{section: msgspec.structs.replace(getattr(recipe, section), **{name: value})})
+    return msgspec.structs.replace(
+        recipe, **{section: msgspec.structs.replace(getattr(recipe, section), **{name: value})}
+    )
 
 
 def _first_difference(world: World, claimed: Recipe, what: str) -> Fault:
-    """The first train step, and its tensors, in which a true execution of ``claimed`` differs from the honest run's record:
-    found here from the traces, not by the code under test."""
+    """The first train step, and its tensors, in which a true execution of ``claimed`` differs from the honest run's
+    record: found here from the traces, not by the code under test."""
     training = prepared(claimed, world.outputs["tokens"], world.outputs["tokenizer"], EXECUTION)
     state, manifest = training.start()
     view, store = world.view(), world.root.store()
@@ -367,8 +438,12 @@ def _first_difference(world: World, claimed: Recipe, what: str) -> Fault:
     raise AssertionError(f"{what}: no bit of this run depends on it")
 
 
-FLAGS = ("--xla_cpu_max_isa=SSE4_2", "--xla_cpu_max_isa=AVX", "--xla_cpu_enable_fast_math=true",
-         "--xla_disable_hlo_passes=algsimp")
+FLAGS = (
+    "--xla_cpu_max_isa=SSE4_2",
+    "--xla_cpu_max_isa=AVX",
+    "--xla_cpu_enable_fast_math=true",
+    "--xla_disable_hlo_passes=algsimp",
+)
 
 
 def xla_flag(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -377,10 +452,22 @@ def xla_flag(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     store = root.store()
     target = _fresh(world, "flagged")
     done = subprocess.run(
-        [sys.executable, "-m", "bench.faults.flagged", flag, str(world.folder), str(root.local), world.run, str(since),
-         str(target)],
+        [
+            sys.executable,
+            "-m",
+            "bench.faults.flagged",
+            flag,
+            str(world.folder),
+            str(root.local),
+            world.run,
+            str(since),
+            str(target),
+        ],
         env={k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_")) and k != "MARIN_ARITHMETIC"},
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     claims = msgspec.json.decode((target / "claims.json").read_bytes(), type=Flagged).claims()
     shutil.rmtree(world.folder / "trained", ignore_errors=True)
@@ -392,9 +479,13 @@ def xla_flag(rng: random.Random, world: World, root: Root, row: int) -> Fault:
         other = claims.segments.get(fact.body.start)
         if other is None or other.fingerprints == fact.body.fingerprints:
             continue
-        offset = next(i for i, (a, b) in enumerate(zip(fact.body.fingerprints, other.fingerprints, strict=True)) if a != b)
-        rows = [np.frombuffer(store.read(t), "<u4").reshape(-1, len(training.names), 2)[offset]
-                for t in (fact.body.trace, other.trace)]
+        offset = next(
+            i for i, (a, b) in enumerate(zip(fact.body.fingerprints, other.fingerprints, strict=True)) if a != b
+        )
+        rows = [
+            np.frombuffer(store.read(t), "<u4").reshape(-1, len(training.names), 2)[offset]
+            for t in (fact.body.trace, other.trace)
+        ]
         differing = by_execution(training.names[i] for i in np.flatnonzero((rows[0] != rows[1]).any(axis=1)))
         return Fault(fault.what, "training", fact.body.start + offset, differing)
     raise AssertionError(f"{flag} changes no bit of this run")
@@ -411,9 +502,11 @@ class Flagged(msgspec.Struct):
 
     def claims(self) -> Claims:
         """As the operator claims it."""
-        return Claims(made={"train": Made(self.output, self.metrics, self.tables)},
-                      segments={int(k): v for k, v in self.segments.items()},
-                      checkpoints={int(k): v for k, v in self.checkpoints.items()})
+        return Claims(
+            made={"train": Made(self.output, self.metrics, self.tables)},
+            segments={int(k): v for k, v in self.segments.items()},
+            checkpoints={int(k): v for k, v in self.checkpoints.items()},
+        )
 
 
 def dropped_step(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -421,9 +514,18 @@ def dropped_step(rng: random.Random, world: World, root: Root, row: int) -> Faul
     number = rng.randrange(STEPS)
     claims, tokens, words = Claims(), world.outputs["tokens"], world.outputs["tokenizer"]
     if row % 3 == 0:
-        operator.train(world, root, claims, tokens, words, since=number // 4 * 4,
-                       feed=lambda step, honest: honest(step if step < number else step + 1))
-        return _publish(world, root, claims, Fault(f"the batch of train step {number} passed over", "training", number, ()))
+        operator.train(
+            world,
+            root,
+            claims,
+            tokens,
+            words,
+            since=number // 4 * 4,
+            feed=lambda step, honest: honest(step if step < number else step + 1),
+        )
+        return _publish(
+            world, root, claims, Fault(f"the batch of train step {number} passed over", "training", number, ())
+        )
     if row % 3 == 1:
         before: dict[int, TrainState] = {number // 4 * 4 - 1: world.state(number // 4 * 4)}
 
@@ -437,8 +539,10 @@ def dropped_step(rng: random.Random, world: World, root: Root, row: int) -> Faul
         operator.train(world, root, claims, tokens, words, since=number // 4 * 4, tamper=unmade)
         return _publish(world, root, claims, Fault(f"the update of train step {number} not made", "training", number))
     fact = next(f.body for f in world.view().segments if f.body.start <= number < f.body.end)
-    cut = {name: [x for i, x in enumerate(getattr(fact, name)) if i != number - fact.start]
-           for name in ("losses", "batches", "fingerprints")}
+    cut = {
+        name: [x for i, x in enumerate(getattr(fact, name)) if i != number - fact.start]
+        for name in ("losses", "batches", "fingerprints")
+    }
     claims.segments[fact.start] = msgspec.structs.replace(fact, **cut)
     return _publish(world, root, claims, Fault(f"the record of train step {number} left out", "training", fact.start))
 
@@ -449,10 +553,21 @@ def swapped_steps(rng: random.Random, world: World, root: Root, row: int) -> Fau
     if row % 2 == 0:
         number = rng.randrange(STEPS - 1)
         other = {number: number + 1, number + 1: number}
-        operator.train(world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"], since=number // 4 * 4,
-                       feed=lambda step, honest: honest(other.get(step, step)))
-        return _publish(world, root, claims, Fault(f"train steps {number} and {number + 1} executed in the other order",
-                                                   "training", number, ()))
+        operator.train(
+            world,
+            root,
+            claims,
+            world.outputs["tokens"],
+            world.outputs["tokenizer"],
+            since=number // 4 * 4,
+            feed=lambda step, honest: honest(other.get(step, step)),
+        )
+        return _publish(
+            world,
+            root,
+            claims,
+            Fault(f"train steps {number} and {number + 1} executed in the other order", "training", number, ()),
+        )
     fact = rng.choice(world.view().segments).body
     offset = rng.randrange(fact.end - fact.start - 1)
     changes = {}
@@ -462,8 +577,18 @@ def swapped_steps(rng: random.Random, world: World, root: Root, row: int) -> Fau
         changes[name] = values
     claims.segments[fact.start] = msgspec.structs.replace(fact, **changes)
     claims.made["train"] = operator.trained_of(world, root, claims, world.view().output("train"))
-    return _publish(world, root, claims, Fault(f"the records of train steps {fact.start + offset} and {fact.start + offset + 1} "
-                                               "exchanged", "training", fact.start + offset, ()), honest_end=False)
+    return _publish(
+        world,
+        root,
+        claims,
+        Fault(
+            f"the records of train steps {fact.start + offset} and {fact.start + offset + 1} exchanged",
+            "training",
+            fact.start + offset,
+            (),
+        ),
+        honest_end=False,
+    )
 
 
 def loss(rng: random.Random, world: World, root: Root, row: int) -> Fault:
@@ -475,23 +600,41 @@ def loss(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     losses[offset] = operator.forged_loss(losses[offset], bit)
     claims.segments[fact.start] = msgspec.structs.replace(fact, losses=losses)
     claims.made["train"] = operator.trained_of(world, root, claims, world.view().output("train"))
-    return _publish(world, root, claims, Fault(f"bit {bit} of the loss of train step {fact.start + offset}", "training",
-                                               fact.start + offset, ()), honest_end=False)
+    return _publish(
+        world,
+        root,
+        claims,
+        Fault(f"bit {bit} of the loss of train step {fact.start + offset}", "training", fact.start + offset, ()),
+        honest_end=False,
+    )
 
 
 KINDS: Mapping[str, Draw] = {
-    "parameter": parameter, "optimizer moment": moment, "key": key, "data cursor": cursor, "training token": token,
-    "document": document, "tokenizer": tokenizer, "event": event, "stored checkpoint": checkpoint,
-    "recipe field": recipe_field, "XLA flag": xla_flag, "dropped step": dropped_step, "swapped steps": swapped_steps,
+    "parameter": parameter,
+    "optimizer moment": moment,
+    "key": key,
+    "data cursor": cursor,
+    "training token": token,
+    "document": document,
+    "tokenizer": tokenizer,
+    "event": event,
+    "stored checkpoint": checkpoint,
+    "recipe field": recipe_field,
+    "XLA flag": xla_flag,
+    "dropped step": dropped_step,
+    "swapped steps": swapped_steps,
     "forged loss": loss,
 }
 
 
 def clean(rng: random.Random, world: World, root: Root, row: int) -> Fault:
-    """No fault. Even rows: the honest log signed again. Odd rows: training executed and recorded again by the operator."""
+    """No fault. Even rows: the honest log signed again. Odd rows: training executed and recorded again by the
+    operator."""
     claims = Claims()
     if row % 2:
-        operator.train(world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"], since=4 * rng.randrange(3))
+        operator.train(
+            world, root, claims, world.outputs["tokens"], world.outputs["tokenizer"], since=4 * rng.randrange(3)
+        )
     return _publish(world, root, claims, Fault("nothing", ""))
 
 
@@ -505,4 +648,3 @@ def _replace(path: Path, data: bytes) -> None:
     path.parent.chmod(0o755)
     path.unlink()
     path.write_bytes(data)
-

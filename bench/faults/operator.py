@@ -1,8 +1,8 @@
-"""The dishonest operator: holds the key, the code and the machine, and records whatever he likes, without a contradiction
-that he could have avoided.
+"""The dishonest operator: holds the key, the code and the machine, and records whatever he likes, without a
+contradiction that he could have avoided.
 
-He trains with one thing changed and records the rest of his run truly, or executes the truth and records another recipe.
-:func:`rebuild` writes his events: digests, identities, inputs and metrics follow from what he claims.
+He trains with one thing changed and records the rest of his run truly, or executes the truth and records another
+recipe. :func:`rebuild` writes his events: digests, identities, inputs and metrics follow from what he claims.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from haliax.jax_utils import is_jax_array_like
 from bench.faults.params import EXECUTION
 from bench.faults.world import World, manifest_blob
 from ledger import Draft, Store, canonical_digest
-from marin import events as kinds
-from marin.code import code_folder
-from marin.events import CheckpointSaved, Output, TrainSegment, write
-from marin.pipeline import PIPELINE
-from marin.plan import code_identity, identity_of, plan_digest, step_config
-from marin.recipe import Recipe, digest, plain
-from marin.replay.sandbox import MemoryJournal
-from marin.root import Root
-from marin.steps import StepResult, Task
+from marin.execution.plan import code_identity, identity_of, plan_digest, step_config
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.step import StepResult, Task
+from marin.provenance.code import code_folder
+from marin.recipe.schema import Recipe, digest, plain
+from marin.record import events as kinds
+from marin.record.events import CheckpointSaved, Output, TrainSegment, write
+from marin.record.root import Root
 from marin.training import fingerprint
 from marin.training.data import Batch, batch_digest, batches
-from marin.training.loop import SegmentRecord, Training, step_fingerprint
-from marin.training.replay import prepared
+from marin.training.loop import SegmentRecord, Training, fingerprint_of
 from marin.training.run import segment_event
 from marin.training.state import TrainState, leaves, local, manifest_of, save
 from marin.training.step import StepOutcome
+from marin.verify.jax.replay import prepared
+from marin.verify.rehearsal import MemoryJournal
 
 Tamper = Callable[[int, TrainState], TrainState | None]
 """(train step, state after it) -> another state to record and go on from, or None to leave it."""
@@ -70,8 +70,17 @@ class Claims:
     evaluation: Mapping[str, float] | None = None
 
 
-def train(world: World, root: Root, claims: Claims, tokens: Path, tokenizer: Path, *, since: int = 0,
-          tamper: Tamper | None = None, feed: Feed | None = None) -> TrainState:
+def train(
+    world: World,
+    root: Root,
+    claims: Claims,
+    tokens: Path,
+    tokenizer: Path,
+    *,
+    since: int = 0,
+    tamper: Tamper | None = None,
+    feed: Feed | None = None,
+) -> TrainState:
     """Train from the honest state before ``since`` (the first step of a segment), and claim what comes out.
 
     Raises:
@@ -81,13 +90,24 @@ def train(world: World, root: Root, claims: Claims, tokens: Path, tokenizer: Pat
     state = world.state(since)
     for fact in world.view().segments:
         if fact.body.end > since:
-            state = _segment(world, root, claims, training, tokens, state, (fact.body.start, fact.body.end), tamper, feed)
+            state = _segment(
+                world, root, claims, training, tokens, state, (fact.body.start, fact.body.end), tamper, feed
+            )
     claims.made["train"] = _trained(world, root, claims, state)
     return state
 
 
-def _segment(world: World, root: Root, claims: Claims, training: Training, tokens: Path, state: TrainState,
-             span: tuple[int, int], tamper: Tamper | None, feed: Feed | None) -> TrainState:
+def _segment(
+    world: World,
+    root: Root,
+    claims: Claims,
+    training: Training,
+    tokens: Path,
+    state: TrainState,
+    span: tuple[int, int],
+    tamper: Tamper | None,
+    feed: Feed | None,
+) -> TrainState:
     before = manifest_of(state)
     record, traces = SegmentRecord(span[0], span[1], before, before), []
     placed = training.step.place(state)
@@ -106,7 +126,7 @@ def _segment(world: World, root: Root, claims: Claims, training: Training, token
             outcome = StepOutcome(outcome.loss, outcome.grad_norm, prints_of(other))
         record.losses.append(float(outcome.loss))
         record.batches.append(batch.digest)
-        record.fingerprints.append(step_fingerprint(outcome))
+        record.fingerprints.append(fingerprint_of(outcome))
         traces.append(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
     record.trace = b"".join(traces)
     after = training.step.collect(placed)
@@ -123,8 +143,14 @@ def stored_state(world: World, store: Store, state: TrainState, number: int) -> 
     shutil.rmtree(folder, ignore_errors=True)
     save(state, folder)
     manifest, artifact = manifest_of(state), store.put_tree(folder)
-    return CheckpointSaved(run=world.run, step=number, state=manifest.digest, artifact=artifact.digest,
-                           manifest=manifest_blob(store, manifest), size=artifact.size)
+    return CheckpointSaved(
+        run=world.run,
+        step=number,
+        state=manifest.digest,
+        artifact=artifact.digest,
+        manifest=manifest_blob(store, manifest),
+        size=artifact.size,
+    )
 
 
 def _trained(world: World, root: Root, claims: Claims, state: TrainState) -> Made:
@@ -135,7 +161,9 @@ def _trained(world: World, root: Root, claims: Claims, state: TrainState) -> Mad
     manifest = manifest_of(state)
     (folder / "state.json").write_bytes(manifest.encode())
     artifact = root.store().put_tree(folder)
-    output = Output(kind="state", digest=manifest.digest, size=sum(t.nbytes for t in manifest.tensors), artifact=artifact.digest)
+    output = Output(
+        kind="state", digest=manifest.digest, size=sum(t.nbytes for t in manifest.tensors), artifact=artifact.digest
+    )
     return trained_of(world, root, claims, output)
 
 
@@ -145,9 +173,15 @@ def trained_of(world: World, root: Root, claims: Claims, output: Output) -> Made
     losses = [float.fromhex(loss) for start in sorted(segments) for loss in segments[start].losses]
     table = "step,loss\n" + "".join(f"{step},{loss!r}\n" for step, loss in enumerate(losses))
     trainer = world.recipe.trainer
-    return Made(output, {"loss_first": losses[0], "loss_last": losses[-1],
-                         "tokens": float(trainer.num_steps * trainer.batch_size * world.recipe.model.seq_len)},
-                {"loss": root.store().put_bytes(table.encode()).digest})
+    return Made(
+        output,
+        {
+            "loss_first": losses[0],
+            "loss_last": losses[-1],
+            "tokens": float(trainer.num_steps * trainer.batch_size * world.recipe.model.seq_len),
+        },
+        {"loss": root.store().put_bytes(table.encode()).digest},
+    )
 
 
 def execute(world: World, root: Root, claims: Claims, name: str, inputs: Mapping[str, Path]) -> Path:
@@ -156,8 +190,18 @@ def execute(world: World, root: Root, claims: Claims, name: str, inputs: Mapping
     (folder / "out").mkdir()
     (folder / "scratch").mkdir()
     step, journal = PIPELINE.step(name), MemoryJournal()
-    result = step.run(Task(run=world.run, recipe=world.recipe, inputs={key: inputs[key] for key in step.inputs},
-                           out=folder / "out", work=folder / "scratch", store=root.store(), journal=journal, execution=EXECUTION))
+    result = step.run(
+        Task(
+            run=world.run,
+            recipe=world.recipe,
+            inputs={key: inputs[key] for key in step.inputs},
+            out=folder / "out",
+            work=folder / "scratch",
+            store=root.store(),
+            journal=journal,
+            execution=EXECUTION,
+        )
+    )
     claims.made[name] = made_of(root.store(), folder / "out", result)
     return folder / "out"
 
@@ -170,8 +214,12 @@ def never_used(world: World, name: str) -> Path:
 def made_of(store: Store, folder: Path, result: StepResult) -> Made:
     """The claim about any step: what it says of the folder that it filled."""
     artifact = store.put_tree(folder)
-    output = Output(kind=result.kind, digest=result.digest or artifact.digest, size=result.size or artifact.size,
-                    artifact=artifact.digest)
+    output = Output(
+        kind=result.kind,
+        digest=result.digest or artifact.digest,
+        size=result.size or artifact.size,
+        artifact=artifact.digest,
+    )
     return Made(output, dict(result.metrics), {k: store.put_bytes(v.encode()).digest for k, v in result.tables.items()})
 
 
@@ -185,14 +233,18 @@ def finish(world: World, root: Root, claims: Claims, inputs: Mapping[str, Path])
 def rebuild(world: World, claims: Claims) -> list[Draft]:
     """The events of the honest run as the operator claims them."""
     view, claimed = world.view(), claims.recipe or world.recipe
-    made = {name: claims.made.get(name) or Made(step.output, dict(step.metrics), dict(step.tables))
-            for name, step in view.steps.items()}
+    made = {
+        name: claims.made.get(name) or Made(step.output, dict(step.metrics), dict(step.tables))
+        for name, step in view.steps.items()
+    }
     code = code_identity(PIPELINE, code_folder())
     digests = {name: item.output.digest for name, item in made.items()}
     identities: dict[str, str] = {}
     for step in PIPELINE.steps:
         inputs = {name: digests[name] for name in step.inputs}
-        identities[step.name] = identity_of(step.name, step_config(step, claimed), inputs, code.steps[step.name], code.lock)
+        identities[step.name] = identity_of(
+            step.name, step_config(step, claimed), inputs, code.steps[step.name], code.lock
+        )
     drafts = []
     for draft in world.drafts:
         body: dict[str, Any] = dict(draft.body)  # type: ignore[arg-type]
@@ -201,20 +253,36 @@ def rebuild(world: World, claims: Claims) -> list[Draft]:
     return drafts
 
 
-def _claim(kind: str, body: dict[str, Any], claims: Claims, recipe: Recipe, made: Mapping[str, Made],
-           digests: Mapping[str, str], identities: Mapping[str, str], code: Any) -> None:
+def _claim(
+    kind: str,
+    body: dict[str, Any],
+    claims: Claims,
+    recipe: Recipe,
+    made: Mapping[str, Made],
+    digests: Mapping[str, str],
+    identities: Mapping[str, str],
+    code: Any,
+) -> None:
     if kind == kinds.RUN_STARTED:
         body |= {"recipe": plain(recipe), "recipe_digest": digest(recipe), "plan": plan_digest(PIPELINE, recipe, code)}
     elif kind == kinds.STEP_STARTED:
         step = PIPELINE.step(body["step"])
         config = step_config(step, recipe)
-        body |= {"identity": identities[step.name], "config": config, "config_digest": canonical_digest(config),
-                 "inputs": {name: digests[name] for name in step.inputs}}
+        body |= {
+            "identity": identities[step.name],
+            "config": config,
+            "config_digest": canonical_digest(config),
+            "inputs": {name: digests[name] for name in step.inputs},
+        }
     elif kind == kinds.STEP_COMPLETED:
         name = body["step"]
-        body |= {"identity": identities[name], "inputs": {i: digests[i] for i in PIPELINE.step(name).inputs},
-                 "output": write(made[name].output), "metrics": {k: v.hex() for k, v in made[name].metrics.items()},
-                 "tables": dict(made[name].tables)}
+        body |= {
+            "identity": identities[name],
+            "inputs": {i: digests[i] for i in PIPELINE.step(name).inputs},
+            "output": write(made[name].output),
+            "metrics": {k: v.hex() for k, v in made[name].metrics.items()},
+            "tables": dict(made[name].tables),
+        }
     elif kind == kinds.TRAIN_STARTED:
         body["seeds"] = body["seeds"] | {"root": str(recipe.seed)}
         if claims.initial is not None:
@@ -228,8 +296,10 @@ def _claim(kind: str, body: dict[str, Any], claims: Claims, recipe: Recipe, made
     elif kind == kinds.MODEL_EXPORTED:
         body |= {"model": digests["train"], "output": write(made["export"].output)}
     elif kind == kinds.RUN_COMPLETED:
-        body |= {"outputs": {name: write(item.output) for name, item in made.items()},
-                 "metrics": {f"{n}.{k}": v.hex() for n, item in made.items() for k, v in item.metrics.items()}}
+        body |= {
+            "outputs": {name: write(item.output) for name, item in made.items()},
+            "metrics": {f"{n}.{k}": v.hex() for n, item in made.items() for k, v in item.metrics.items()},
+        }
 
 
 def prints_of(state: TrainState) -> np.ndarray:
@@ -255,14 +325,15 @@ def with_token(batch: Batch, row: int, column: int, token: int, training: Traini
     """``batch`` with one token replaced, digested truly."""
     tokens = np.array(batch.tokens)
     tokens[row, column] = token
-    return Batch(batch.step, batch.indices, training.step.batch(tokens), batch.weights, batch_digest(batch.indices, tokens))
+    return Batch(
+        batch.step, batch.indices, training.step.batch(tokens), batch.weights, batch_digest(batch.indices, tokens)
+    )
 
 
 def forged_loss(loss: str, bit: int) -> str:
     """A recorded loss with one bit of its float32 changed."""
     word = np.float32(float.fromhex(loss)).view(np.uint32) ^ np.uint32(1 << bit)
     return float(np.uint32(word).view(np.float32)).hex()
-
 
 
 def unmoved(before: TrainState, after: TrainState) -> TrainState:

@@ -1,7 +1,7 @@
 """One small honest run, executed once, and copies of its root for a fault to be put into.
 
-Everything happens in this process, so that jax is imported and the programs are compiled once for all faults. Copies are
-hard links: whoever damages a file replaces it.
+Everything happens in this process, so that jax is imported and the programs are compiled once for all faults. Copies
+are hard links: whoever damages a file replaces it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import jax
 
 from bench.faults.params import EXECUTION, recipe
 from ledger import Draft, Log, StateManifest, Store
-from marin.executor import run_stage
-from marin.pipeline import PIPELINE
-from marin.recipe import Recipe
-from marin.replay.verdict import Report
-from marin.replay.verify import Verification
-from marin.root import Root, create_root, open_root
-from marin.runs import RunView, load, resolve
+from marin.execution.executor import run_stage
+from marin.history.runs import RunView, load, resolve
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Recipe
+from marin.record.root import Root, create_root, open_root
 from marin.training.model import vocabulary_size
-from marin.training.replay import prepared
 from marin.training.state import TrainState
 from marin.training.state import load as load_state
+from marin.verify.jax.replay import prepared
+from marin.verify.verdict import Report
+from marin.verify.verification import Options, Verification
 
 
 @dataclass
 class World:
-    """The honest run in ``folder``: its root, its outputs checked out, its events as drafts, its states by train step."""
+    """The honest run in ``folder``: its root, its outputs checked out, its events as drafts, its states by train
+    step."""
 
     folder: Path
     recipe: Recipe
@@ -59,8 +60,10 @@ class World:
         root = open_root(str(folder / "honest" / ".marin"))
         history = root.history()
         name = resolve(history, "latest")
-        drafts = [Draft(event.type, event.stream, dict(event.body), id=event.id, actor=event.actor, time=event.time)
-                  for _, event in root.reader().events()]
+        drafts = [
+            Draft(event.type, event.stream, dict(event.body), id=event.id, actor=event.actor, time=event.time)
+            for _, event in root.reader().events()
+        ]
         view, store, outputs = load(history, name), root.store(), folder / "outputs"
         if outputs.exists():
             shutil.rmtree(outputs)
@@ -98,12 +101,14 @@ class World:
         target = self.folder / "forks" / str(self.copies) / ".marin"
         self.copies += 1
         shutil.rmtree(target.parent, ignore_errors=True)
-        shutil.copytree(self.root.location, target, copy_function=os.link,
-                        ignore=shutil.ignore_patterns("projections", "work"))
+        shutil.copytree(
+            self.root.location, target, copy_function=os.link, ignore=shutil.ignore_patterns("projections", "work")
+        )
         return open_root(str(target))
 
     def publish(self, root: Root, drafts: Sequence[Draft]) -> None:
-        """Replace the log of ``root`` by one of ``drafts``, signed by the operator's own key as if it had always been so."""
+        """Replace the log of ``root`` by one of ``drafts``, signed by the operator's own key as if it had always been
+        so."""
         signer = root.signer()
         shutil.rmtree(Path(root.location) / "log")
         shutil.rmtree(Path(root.location) / "projections", ignore_errors=True)
@@ -113,11 +118,11 @@ class World:
 
     def verify(self, root: Root) -> Report:
         """Full verification by somebody who sees this log for the first time."""
-        return Verification(open_root(root.location), self.run, execution=EXECUTION).report()
+        return Verification(open_root(root.location), self.run, Options(execution=EXECUTION)).report()
 
     def discard(self, root: Root) -> None:
-        """Remove a copy, and what was compiled for it: jax keeps that, and after a hundred verifications in one process the
-        system allows it no further mapping of memory (vm.max_map_count)."""
+        """Remove a copy, and what was compiled for it: jax keeps that, and after a hundred verifications in one process
+        the system allows it no further mapping of memory (vm.max_map_count)."""
         jax.clear_caches()
         for path in [root.local, *root.local.rglob("*")]:
             if path.is_dir():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ledger.errors import Refused, Unavailable
+from ledger.storage.brokered import BROKER_VARIABLE, BrokeredStorage
 from ledger.storage.memory import MemoryStorage
 from ledger.storage.port import Storage
 from ledger.storage.posix import PosixStorage
@@ -18,6 +20,8 @@ def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
     scheme, separator, _ = text.partition("://")
     if not separator:
         return PosixStorage(Path(location), readonly=readonly)
+    if scheme != "file" and (broker := os.environ.get(BROKER_VARIABLE)):
+        return BrokeredStorage(broker, text)
     if scheme in ("http", "https"):
         # Imported here: the client libraries of http take longer than all the rest of the ledger.
         from ledger.storage.https import HttpsStorage
@@ -41,7 +45,5 @@ def _open_bucket(address: str, readonly: bool) -> Storage:
         # Imported here: not everybody has a bucket, and obstore may be left out of an installation that only verifies.
         from ledger.storage.objects import open_objects
     except ImportError as error:
-        raise Unavailable(
-            "buckets need obstore", where=address, found=str(error), cure="install obstore"
-        ) from error
+        raise Unavailable("buckets need obstore", where=address, found=str(error), cure="install obstore") from error
     return open_objects(address, readonly=readonly)

@@ -13,22 +13,23 @@ import io
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import IO, BinaryIO, NoReturn
+from collections.abc import Callable, Iterator
+from typing import IO, BinaryIO
 from urllib.parse import quote, urlsplit
 
+from ledger.budgets import BUDGETS, exceeded
 from ledger.errors import NotFound, Refused, StorageFailed, Unavailable
-from ledger.storage.port import Detail, Storage, check_name
+from ledger.storage.port import Detail, check_name
+from ledger.storage.readonly import ReadOnly
 
 _TIMEOUT_SECONDS = 30.0
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
 _MISSING = {404, 410}
+_CHUNK = 1 << 20
 
 
-class HttpsStorage:
+class HttpsStorage(ReadOnly):
     """The files below an address. Plain http is taken from the loopback interface only."""
 
     def __init__(self, address: str) -> None:
@@ -36,29 +37,12 @@ class HttpsStorage:
         local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme != "https" and not local:
             raise Refused(
-                "not an address to read from",
-                where=address,
-                expected="https://",
-                cure="publish it over https",
+                "not an address to read from", where=address, expected="https://", cure="publish it over https"
             )
-        self._address = address.rstrip("/")
-
-    @property
-    def writable(self) -> bool:
-        return False
-
-    def guard(self, names: Sequence[str]) -> Storage:
-        return self
-
-    def describe(self) -> str:
-        return self._address
-
-    def local_path(self, name: str) -> Path | None:
-        check_name(name)
-        return None
+        self.address = address.rstrip("/")
 
     def read(self, name: str) -> bytes:
-        return self._request(name, lambda reply: reply.read())
+        return self._request(name, lambda reply: _body(reply, name, BUDGETS.of_file(name)))
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
         if length <= 0:
@@ -66,7 +50,11 @@ class HttpsStorage:
         try:
             return self._request(
                 name,
-                lambda reply: reply.read() if reply.status == 206 else reply.read()[start : start + length],
+                lambda reply: (
+                    _body(reply, name, length)
+                    if reply.status == 206
+                    else _body(reply, name, BUDGETS.of_file(name))[start : start + length]
+                ),
                 {"Range": f"bytes={start}-{start + length - 1}"},
             )
         except _BeyondTheEnd:
@@ -89,49 +77,12 @@ class HttpsStorage:
     def list(self, prefix: str = "") -> Iterator[str]:
         raise Unavailable(
             "a published root cannot be listed",
-            where=f"{self._address}/{prefix}",
+            where=f"{self.address}/{prefix}",
             cure="read it by name, or copy it first",
         )
 
     def details(self, prefix: str = "") -> Iterator[Detail]:
         yield from (Detail(name, self.size(name), 0.0) for name in self.list(prefix))
-
-    def create(self, name: str, data: bytes) -> None:
-        self._refuse(name)
-
-    def ensure(self, name: str, data: bytes) -> None:
-        self._refuse(name)
-
-    def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
-        self._refuse("")
-
-    def replace(self, name: str, data: bytes) -> None:
-        self._refuse(name)
-
-    def write_at(self, name: str, offset: int, data: bytes) -> None:
-        self._refuse(name)
-
-    def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
-        self._refuse(name)
-
-    def arrived(self, name: str, content: bytes | Path) -> bool:
-        return False
-
-    def rename(self, name: str, to: str) -> None:
-        self._refuse(name)
-
-    def remove(self, *names: str) -> None:
-        self._refuse(" ".join(names))
-
-    def lock(self, name: str, holder: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
-        self._refuse(name)
-
-    def _refuse(self, name: str) -> NoReturn:
-        raise Refused(
-            "a published root can only be read",
-            where=f"{self._address}/{name}",
-            cure="write to the root it is published from",
-        )
 
     def _request[T](
         self,
@@ -140,7 +91,7 @@ class HttpsStorage:
         headers: dict[str, str] | None = None,
         method: str = "GET",
     ) -> T:
-        address = f"{self._address}/{quote(check_name(name))}"
+        address = f"{self.address}/{quote(check_name(name))}"
         request = urllib.request.Request(address, headers=headers or {}, method=method)  # noqa: S310 - checked above
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -159,6 +110,22 @@ class HttpsStorage:
                     raise _failed(address, str(error)) from error
             time.sleep(_PAUSE_SECONDS * attempt)
         raise AssertionError("unreachable")
+
+
+def _body(reply: http.client.HTTPResponse, name: str, most: int) -> bytes:
+    """What a server sends, as far as it may: no more than ``most`` bytes, and not for ever."""
+    began, parts, size = time.monotonic(), [], 0
+    while part := reply.read1(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise exceeded("a server sends more than a file has", name, f"{most} bytes", f"more than {size - 1}")
+        seconds = time.monotonic() - began
+        if seconds > BUDGETS.stall_seconds + size / BUDGETS.bytes_per_second:
+            raise _failed(name, f"{size} bytes in {seconds:.0f} s")
+    if reply.length:
+        raise http.client.IncompleteRead(b"", reply.length)
+    return b"".join(parts)
 
 
 class _BeyondTheEnd(StorageFailed):

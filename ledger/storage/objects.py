@@ -11,7 +11,8 @@ read or written last. Of two sequencers on one bucket the later one takes over, 
 next commit fails with `Conflict`, and nothing of it is in the log. A guarded name is never deleted, because
 an absence has no version: `remove` leaves a unique tombstone instead.
 
-obstore repeats requests that fail on the way for up to a minute, so a put whose answer was lost may report a conflict with
+obstore repeats requests that fail on the way for up to a minute, so a put whose answer was lost may report a conflict
+with
 itself: as with every failed write, the outcome is unknown until the log is loaded anew.
 """
 
@@ -33,16 +34,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import from_url
 
-from ledger.errors import (
-    AlreadyExists,
-    Conflict,
-    Fenced,
-    LedgerError,
-    Locked,
-    NotFound,
-    Refused,
-    StorageFailed,
-)
+from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Locked, NotFound, Refused, StorageFailed
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
 _LOG = logging.getLogger(__name__)
@@ -187,9 +179,7 @@ class ObjectStorage:
             elif not self._is_there(name, path, size):
                 self._check_writable(name)
                 with self._explained("write", name):
-                    result = obstore.put(
-                        self._store, name, path, chunk_size=_PIECE, max_concurrency=_PIECES_AT_ONCE
-                    )
+                    result = obstore.put(self._store, name, path, chunk_size=_PIECE, max_concurrency=_PIECES_AT_ONCE)
                 self._tagged(name, result)
         except OSError as error:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
@@ -197,8 +187,9 @@ class ObjectStorage:
     def arrived(self, name: str, content: bytes | Path) -> bool:
         """By the entity tag of the answer to the write, where that is the MD5 of what arrived.
 
-        It is for objects that were sent in one request, in S3 unless encrypted by a key of the customer's and in the XML
-        interface of GCS; for an object sent in parts S3 gives the MD5 of the parts' MD5s. A tag of another kind says nothing.
+        It is for objects that were sent in one request, in S3 unless encrypted by a key of the customer's and in the
+        XML interface of GCS; for an object sent in parts S3 gives the MD5 of the parts' MD5s. A tag of another kind
+        says nothing.
         """
         tag = self._tags.pop(name, "")
         return bool(tag) and tag == (_md5(content) if isinstance(content, bytes) else _md5_of_parts(content))
@@ -254,9 +245,7 @@ class ObjectStorage:
         return True
 
     def _other_bytes(self, name: str) -> Conflict:
-        return Conflict(
-            "other bytes are there already", where=f"{self._address}/{name}", cure="find out who wrote it"
-        )
+        return Conflict("other bytes are there already", where=f"{self._address}/{name}", cure="find out who wrote it")
 
     def _remove(self, name: str) -> None:
         if name in self._guarded:
@@ -375,7 +364,9 @@ def _md5(data: bytes) -> str:
 def _md5_of_parts(path: Path) -> str:
     """S3's tag of an object that was sent in parts, here of 8 MiB."""
     with open(path, "rb") as stream:
-        hashes = [hashlib.md5(piece, usedforsecurity=False).digest() for piece in iter(lambda: stream.read(_PIECE), b"")]
+        hashes = [
+            hashlib.md5(piece, usedforsecurity=False).digest() for piece in iter(lambda: stream.read(_PIECE), b"")
+        ]
     return f"{_md5(b''.join(hashes))}-{len(hashes)}"
 
 

@@ -101,7 +101,8 @@ class Storage(Protocol):
         """Whether the storage says, by a hash of its own making, that `name` holds what was just written there."""
 
     def rename(self, name: str, to: str) -> None:
-        """Give bytes another name, whatever had it before; `NotFound` where there are none. A kill may leave both names."""
+        """Give bytes another name, whatever had it before; `NotFound` where there are none. A kill may leave both
+        names."""
 
     def remove(self, *names: str) -> None:
         """Forget these names. Fine where one is not there."""

@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +25,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from ledger.budgets import BUDGETS, exceeded
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
+from ledger.storage.plain import DEEPEST, FLAGS, PlainFiles, open_plain, too_deep
 from ledger.storage.port import TEMPORARY, Detail, Storage, check_name, check_prefix
 
 _CHUNK = 1 << 20
@@ -44,6 +47,7 @@ class PosixStorage:
     def __init__(self, root: Path, *, readonly: bool = False) -> None:
         self._root = Path(os.path.abspath(root))
         self._readonly = readonly
+        self._plain = PlainFiles(self._root)
         # Journals that the holder of a lock writes to stay open as long as it has the lock.
         self._locks = 0
         self._journals: dict[str, tuple[int, int, int]] = {}  # descriptor, device, inode
@@ -64,28 +68,34 @@ class PosixStorage:
     # Reading
 
     def read(self, name: str) -> bytes:
-        with _explained("read", name):
-            return self._path(name).read_bytes()
+        with _explained("read", name), self._opened(name) as stream:
+            size, most = os.fstat(stream.fileno()).st_size, BUDGETS.of_file(name)
+            if size > most:
+                raise exceeded("a file is too large to be read", name, f"{most} bytes", size)
+            return stream.read()
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        with _explained("read", name), open(self._path(name), "rb") as stream:
+        with _explained("read", name), self._opened(name) as stream:
             stream.seek(start)
             return stream.read(length)
 
     def open(self, name: str) -> BinaryIO:
         with _explained("open", name):
-            return open(self._path(name), "rb")
+            return self._opened(name)
 
     def size(self, name: str) -> int:
         with _explained("size", name):
-            path = self._path(name)
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-            return path.stat().st_size
+            status = self._plain.look(check_name(name))
+            if status is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            return status.st_size
 
     def exists(self, name: str) -> bool:
         with _explained("look for", name):
-            return self._path(name).is_file()
+            try:
+                return self._plain.look(check_name(name)) is not None
+            except IsADirectoryError:
+                return False
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, _ = check_prefix(prefix).rpartition("/")
@@ -96,8 +106,9 @@ class PosixStorage:
         for name in self.list(prefix):
             with suppress(NotFound):  # gone since it was listed
                 with _explained("look at", name):
-                    status = os.stat(self._path(name))
-                yield Detail(name, status.st_size, status.st_mtime)
+                    status = os.lstat(self._path(name))
+                if stat.S_ISREG(status.st_mode):
+                    yield Detail(name, status.st_size, status.st_mtime)
 
     # Writing
 
@@ -109,12 +120,12 @@ class PosixStorage:
     def ensure(self, name: str, data: bytes) -> None:
         with _explained("write", name):
             path = self._path(name)
-            if not path.is_file():  # saves writing a temporary file when it is there; the link decides
+            if not self.exists(name):  # saves writing a temporary file when it is there; the link decides
                 with suppress(FileExistsError), self._temporary(name, data) as temporary:
                     _link(temporary, path)
                     _sync_folder(path.parent)
                     return
-            found = path.read_bytes()
+            found = self.read(name)
             if found != data:
                 raise _differs(name, len(data), len(found))
             _sync_file(path)
@@ -129,9 +140,7 @@ class PosixStorage:
             with _explained("write", pending[0][0]):
                 folder = self._path(pending[0][0].split("/")[0])
                 base = f"{self._root}/"
-                differing = group.write_group(
-                    folder, [(base + check_name(name), data) for name, data in pending]
-                )
+                differing = group.write_group(folder, [(base + check_name(name), data) for name, data in pending])
             for path in differing:
                 name = path.removeprefix(base)
                 raise _differs(name, len(dict(pending)[name]), self.size(name))
@@ -222,7 +231,7 @@ class PosixStorage:
         path = self._path(name)
         with _explained("lock", name):
             self._make_folder(path.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             self._acquire(descriptor, name, wait)
             self._check_excludes(path)
@@ -245,6 +254,9 @@ class PosixStorage:
 
     def _path(self, name: str) -> Path:
         return self._root / check_name(name)
+
+    def _opened(self, name: str) -> BinaryIO:
+        return os.fdopen(self._plain.open(check_name(name)), "rb")
 
     def _check_writable(self, name: str) -> None:
         if self._readonly:
@@ -299,11 +311,11 @@ class PosixStorage:
                     return descriptor, False, status.st_size
             self._close_journals(name)  # somebody put another file there, or took it away
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             return descriptor, False, os.fstat(descriptor).st_size
         except FileNotFoundError:
             self._make_folder(Path(path).parent)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), True, 0
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), True, 0
 
     def _close_journals(self, *names: str) -> None:
         for name in names:
@@ -336,12 +348,14 @@ class PosixStorage:
                 time.sleep(_LOCK_POLL_SECONDS)
             except OSError as error:
                 if error.errno in _NO_LOCKS:
-                    raise _lacks("locks (flock), which keep a second writer out", self._root, error.strerror or "") from error
+                    raise _lacks(
+                        "locks (flock), which keep a second writer out", self._root, error.strerror or ""
+                    ) from error
                 raise
 
     def _check_excludes(self, path: Path) -> None:
         """A lock that is held must keep another descriptor out: some network file systems only pretend."""
-        other = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -370,7 +384,7 @@ class PosixStorage:
             leftovers = [entry.path for entry in found if entry.name.startswith(TEMPORARY)]
         for path in leftovers:
             with suppress(OSError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, FLAGS)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
@@ -384,9 +398,7 @@ def _explained(verb: str, name: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise NotFound(
-            "no such file", where=name or "the root", cure="check the root and the name"
-        ) from error
+        raise NotFound("no such file", where=name or "the root", cure="check the root and the name") from error
     except FileExistsError as error:
         raise AlreadyExists("the name is taken", where=name) from error
     except OSError as error:
@@ -405,10 +417,15 @@ def _differs(name: str, expected: int, found: int) -> Conflict:
 
 def _walk(folder: Path, base: str, prefix: str) -> Iterator[str]:
     """Names below `folder` in the order of their strings: a folder sorts as if its name ended in '/'."""
+    if base.count("/") > DEEPEST:
+        raise too_deep(base)
     try:
         with os.scandir(folder) as found:
+            # Only the topmost folders may be links to another disk.
             entries = [
-                (entry.name, entry.is_dir()) for entry in found if not entry.name.startswith(TEMPORARY)
+                (entry.name, entry.is_dir(follow_symlinks=not base))
+                for entry in found
+                if not entry.name.startswith(TEMPORARY)
             ]
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -487,7 +504,7 @@ def _sync_folder(path: Path) -> None:
 def _same_bytes(first: Path, second: Path) -> bool:
     if first.stat().st_size != second.stat().st_size:
         return False
-    with open(first, "rb") as one, open(second, "rb") as two:
+    with os.fdopen(open_plain(str(first)), "rb") as one, open(second, "rb") as two:
         while chunk := one.read(_CHUNK):
             if chunk != two.read(_CHUNK):
                 return False

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError
-from marin.cli.output import print_json, print_table
+from marin.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from marin.replay.difference import Comparison
+    from marin.verify.segments.difference import Comparison
 
 
 @click.command()
@@ -31,9 +31,9 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
       marin diff 3f9c latest
       marin diff 3f9c 81aa --json
     """
-    from marin.replay.difference import compare_runs  # reads the whole root: not for --help
-    from marin.root import open_root
-    from marin.runs import RunView, load, resolve
+    from marin.history.runs import RunView, load, resolve
+    from marin.record.root import open_root
+    from marin.verify.segments.difference import compare_runs  # reads the whole root: not for --help
 
     root = open_root()
     history, store = root.history(), root.store()
@@ -46,7 +46,7 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
             return None
 
     def names(run: RunView) -> list[str]:
-        from marin.training.tensors import trace_names
+        from marin.verify.jax.tensors import trace_names
 
         return trace_names(run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"]))
 
@@ -61,7 +61,7 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
 def print_comparison(found: Comparison) -> None:
     """A row for each line of each answer, then the first difference in one line."""
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     rows = []
     for answer in found.answers:
         lines = answer.lines or ("",)
@@ -69,4 +69,4 @@ def print_comparison(found: Comparison) -> None:
         rows += [["", "", line] for line in lines[1:]]
     print_table(("", f"{found.one} against {found.other}", ""), rows, empty="")
     if found.first is not None:
-        click.echo(f"first difference: {found.first.question}: {found.first.lines[0]}")
+        say(f"first difference: {found.first.question}: {found.first.lines[0]}")

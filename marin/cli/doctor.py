@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from marin.cli.output import print_json
-from marin.code import code_folder
-from marin.diagnosis import Check, Health, diagnose
-from marin.root import root_location
+from marin.cli.output import print_json, say
+from marin.provenance.code import code_folder
+from marin.provenance.diagnosis import Check, Health, diagnose
+from marin.record.root import root_location
 
 MARKS = {Health.OK: ("ok  ", "green"), Health.NOTE: ("note", "yellow"), Health.BAD: ("NO  ", "red")}
 
@@ -35,14 +35,14 @@ def doctor(as_json: bool) -> None:
         for check in diagnosis.checks:
             _print(check)
         verdict = "yes" if diagnosis.able else "no; what is marked NO says why"
-        click.echo(f"\nSame bits on this machine (portable-cpu): {verdict}")
+        say()
+        say(f"Same bits on this machine (portable-cpu): {verdict}")
     if not diagnosis.able:
         click.get_current_context().exit(3)
 
 
 def _print(check: Check) -> None:
     mark, colour = MARKS[check.health]
-    click.secho(mark, fg=colour, nl=False)
-    click.echo(f"  {check.name:<10} {check.found}")
+    say(f"  {check.name:<10} {check.found}", mark=(mark, colour))
     if check.cure:
-        click.echo(f"      {'':<10} {check.cure}")
+        say(f"      {'':<10} {check.cure}")

@@ -2,44 +2,116 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from marin.provenance.code import NO_DIFF_VARIABLE
+
 if TYPE_CHECKING:
-    from marin.recipe import Execution
+    from marin.recipe.schema import Execution
+
+
+def _keep_no_diff(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        os.environ[NO_DIFF_VARIABLE] = "1"
+
+
+no_diff = click.option(
+    "--no-diff",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_no_diff,
+    help="Do not keep what you changed since the commit: that you did is recorded.  [env: MARIN_NO_DIFF]",
+)
 
 
 def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     """Give a command --devices, --runner and what goes with a runner; it gets them as one ``execution``."""
 
-    @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N",
-                  help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]")
-    @click.option("--runner", type=click.Choice(["local", "ray"]), default="local",
-                  help="Where training is executed: in this process, or in a Ray Train job.  [default: local]")
-    @click.option("--processes", type=click.IntRange(min=1), default=1, metavar="P",
-                  help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]")
-    @click.option("--address", metavar="HOST:PORT", help="The Ray cluster to work on; without it a Ray of this machine, "
-                  "started and ended by itself.")
-    @click.option("--accelerator-type", default="", metavar="TYPE", help="Only machines with this accelerator (H100, TPU-V6E).")
+    @click.option(
+        "--devices",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]",
+    )
+    @click.option(
+        "--runner",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        help="Where training is executed: in this process, or in a Ray Train job.  [default: local]",
+    )
+    @click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="P",
+        help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]",
+    )
+    @click.option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The Ray cluster to work on; without it a Ray of this machine, started and ended by itself.",
+    )
+    @click.option(
+        "--accelerator-type", default="", metavar="TYPE", help="Only machines with this accelerator (H100, TPU-V6E)."
+    )
     @click.option("--topology", default="", metavar="T", help="Topology of one TPU slice (4x4).")
-    @click.option("--retries", type=click.IntRange(min=0), default=5, metavar="N",
-                  help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]")
-    @click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
-                  help="Stop before this train step with the state recorded; without it the same command goes on from there.")
-    @click.option("--pack-checkpoints", is_flag=True,
-                  help="Keep training checkpoints as what changed since the one before: exact, smaller, slower to read.")
-    @click.option("--self-check", metavar="every=N", callback=every_n,
-                  help="Execute every N-th train step twice and stop where the bits differ.")
+    @click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        default=5,
+        metavar="N",
+        help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]",
+    )
+    @click.option(
+        "--pause-at",
+        type=click.IntRange(min=1),
+        metavar="STEP",
+        help="Stop before this train step with the state recorded; without it the same command goes on from there.",
+    )
+    @click.option(
+        "--pack-checkpoints",
+        is_flag=True,
+        help="Keep training checkpoints as what changed since the one before: exact, smaller, slower to read.",
+    )
+    @click.option(
+        "--self-check",
+        metavar="every=N",
+        callback=every_n,
+        help="Execute every N-th train step twice and stop where the bits differ.",
+    )
     @wraps(command)
-    def called(*args: Any, devices: int, runner: str, processes: int, address: str | None, accelerator_type: str,
-               topology: str, retries: int, pause_at: int | None, pack_checkpoints: bool, self_check: int,
-               **options: Any) -> R:
-        execution = execution_of(devices=devices, runner=runner, processes=processes, address=address,
-                               accelerator_type=accelerator_type, topology=topology, retries=retries, pause_at=pause_at,
-                               self_check_every=self_check, pack_checkpoints=pack_checkpoints)
+    def called(
+        *args: Any,
+        devices: int,
+        runner: str,
+        processes: int,
+        address: str | None,
+        accelerator_type: str,
+        topology: str,
+        retries: int,
+        pause_at: int | None,
+        pack_checkpoints: bool,
+        self_check: int,
+        **options: Any,
+    ) -> R:
+        execution = execution_of(
+            devices=devices,
+            runner=runner,
+            processes=processes,
+            address=address,
+            accelerator_type=accelerator_type,
+            topology=topology,
+            retries=retries,
+            pause_at=pause_at,
+            self_check_every=self_check,
+            pack_checkpoints=pack_checkpoints,
+        )
         return command(*args, **options, execution=execution)  # type: ignore[arg-type]
 
     return called
@@ -56,20 +128,29 @@ def every_n(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 
 def execution_of(**values: Any) -> Execution:
-    """The checked :class:`marin.recipe.Execution` of a command line.
+    """The checked :class:`marin.recipe.schema.Execution` of a command line.
 
     Raises:
         UsageError: the values contradict each other.
     """
     from marin.errors import UsageError
-    from marin.recipe import Execution
+    from marin.recipe.schema import Execution
 
     if values["devices"] % values["processes"]:
-        raise UsageError("devices do not divide over the processes", where="--devices",
-                         expected=f"a multiple of --processes ({values['processes']})", found=str(values["devices"]),
-                         cure="--devices counts all of them: for two processes with four each write --processes 2 --devices 8")
+        raise UsageError(
+            "devices do not divide over the processes",
+            where="--devices",
+            expected=f"a multiple of --processes ({values['processes']})",
+            found=str(values["devices"]),
+            cure="--devices counts all of them: for two processes with four each write --processes 2 --devices 8",
+        )
     if values["runner"] == "local" and (values["processes"] > 1 or values["address"]):
         given = "--address" if values["address"] else "--processes"
-        raise UsageError("only a Ray has more than one process", where=given, expected="--runner ray", found="--runner local",
-                         cure="add --runner ray, or leave it out")
+        raise UsageError(
+            "only a Ray has more than one process",
+            where=given,
+            expected="--runner ray",
+            found="--runner local",
+            cure="add --runner ray, or leave it out",
+        )
     return Execution(**values)

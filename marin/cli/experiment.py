@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import Draft, digest_bytes
-from marin import events
-from marin.cli.output import print_fields, print_json, print_table
+from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
-from marin.files import write_whole
-from marin.root import Root, open_root
-from marin.runs import History
+from marin.history.runs import History
+from marin.process.files import write_whole
+from marin.record import events
+from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
-    from marin.experiment.analysis import Findings
-    from marin.experiment.registration import Registration
+    from marin.preregistration.analysis import Findings
+    from marin.preregistration.registration import Registration
 
 NAME = "experiment"
 
@@ -34,16 +34,16 @@ def experiment() -> None:
 def register(file: Path, dry_run: bool, as_json: bool) -> None:
     """Append hypothesis, primary metric, arms, seeds, test, stopping rule and cost cap of FILE, before any run.
 
-    FILE is an experiment file with `experiment = Registration(...)` at its top level. Runs of its arms and seeds cite the
-    registration from then on, however they are started. A changed registration is appended beside the old one; the same
-    again is not appended twice.
+    FILE is an experiment file with `experiment = Registration(...)` at its top level. Runs of its arms and seeds cite
+    the registration from then on, however they are started. A changed registration is appended beside the old one; the
+    same again is not appended twice.
 
     \b
     Examples:
       marin experiment register experiments/exp001_grammar_scaling.py
       marin experiment register experiments/exp001_grammar_scaling.py --dry-run
     """
-    from marin.experiment.registration import checked, registered, registrations
+    from marin.preregistration.registration import checked, registered, registrations
 
     root = open_root()
     history = root.history()
@@ -57,38 +57,49 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
         index, action = None, "dry run"
     else:
         root.store().put_bytes(registration.document())
-        (receipt,) = root.append([Draft(events.EXPERIMENT_REGISTERED, f"experiment/{registration.name}", events.write(body))])
+        (receipt,) = root.append(
+            [Draft(events.EXPERIMENT_REGISTERED, f"experiment/{registration.name}", events.write(body))]
+        )
         index, action = receipt.index, "registered" if not known else "registered again"
     if as_json:
         print_json({"action": action, "event": index, "warnings": said, **events.write(body)})
         return
     for line in said:
-        click.echo(f"note: {line}", err=True)
-    print_fields([
-        ("experiment", registration.name),
-        ("hypothesis", registration.hypothesis),
-        ("primary", f"{registration.primary.name}, {registration.primary.direction} is better"),
-        ("arms", ", ".join(f"{arm}{' (baseline)' if arm == registration.baseline else ''}" for arm in registration.arms)),
-        ("seeds", ", ".join(map(str, registration.seeds))),
-        ("test", f"{registration.test}, {registration.alternative}, alpha {registration.alpha:g}"),
-        ("stopping", registration.stopping_rule),
-        ("registration", body.registration),
-        ("event", {"present": f"{index} has it already", "dry run": "none: a dry run"}.get(action, str(index))),
-    ])
+        say(f"note: {line}", err=True)
+    print_fields(
+        [
+            ("experiment", registration.name),
+            ("hypothesis", registration.hypothesis),
+            ("primary", f"{registration.primary.name}, {registration.primary.direction} is better"),
+            (
+                "arms",
+                ", ".join(f"{arm}{' (baseline)' if arm == registration.baseline else ''}" for arm in registration.arms),
+            ),
+            ("seeds", ", ".join(map(str, registration.seeds))),
+            ("test", f"{registration.test}, {registration.alternative}, alpha {registration.alpha:g}"),
+            ("stopping", registration.stopping_rule),
+            ("registration", body.registration),
+            ("event", {"present": f"{index} has it already", "dry run": "none: a dry run"}.get(action, str(index))),
+        ]
+    )
 
 
 @experiment.command()
 @click.argument("name")
-@click.option("--html", "target", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write the self-contained page to this file as well.")
+@click.option(
+    "--html",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the self-contained page to this file as well.",
+)
 @click.option("--no-record", is_flag=True, help="Do not put the report into the store and the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> None:
     """Analyse the runs of the experiment NAME, and say whether what they show is confirmatory.
 
     Confirmatory means that the registration precedes every result, and that arms and seeds are those registered; what
-    deviates is listed. All arms are shown, whatever came out. The report (text, page, table, plot) becomes an artifact of
-    the store. NAME is a registered experiment, a beginning of its name, or its file.
+    deviates is listed. All arms are shown, whatever came out. The report (text, page, table, plot) becomes an artifact
+    of the store. NAME is a registered experiment, a beginning of its name, or its file.
 
     Exit status: 0 when every arm has every seed, 3 when the experiment is incomplete.
 
@@ -98,9 +109,9 @@ def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> No
       marin experiment report exp001 --html report.html
       marin experiment report exp001 --json
     """
-    from marin.experiment import report as reports
-    from marin.experiment.analysis import examine
-    from marin.experiment.registration import find
+    from marin.preregistration import report as reports
+    from marin.preregistration.analysis import examine
+    from marin.preregistration.registration import find
 
     root = open_root()
     history = root.history()
@@ -132,48 +143,74 @@ def list_experiments(as_json: bool) -> None:
 
 def print_experiments(root: Root, *, as_json: bool) -> None:
     """Every registered experiment, the newest registration of each."""
-    from marin.experiment.registration import registrations
+    from marin.preregistration.registration import registrations
 
     history = root.history()
     newest = {fact.body.experiment: fact for fact in registrations(history)}
-    reported = {str(event.body.get("experiment")): (index, event.body)
-                for index, event in history.events(type=events.EXPERIMENT_REPORTED)}
+    reported = {
+        str(event.body.get("experiment")): (index, event.body)
+        for index, event in history.events(type=events.EXPERIMENT_REPORTED)
+    }
     rows = []
     for name, fact in newest.items():
         index, last = reported.get(name, (None, {}))
-        rows.append({"experiment": name, "registered": fact.time, "event": fact.index, "registration": fact.body.registration,
-                     "hypothesis": fact.body.hypothesis, "arms": list(fact.body.arms), "seeds": fact.body.seeds,
-                     "verdict": last.get("verdict"), "supported": last.get("supported"), "report": last.get("artifact"),
-                     "reported_at": index})
+        rows.append(
+            {
+                "experiment": name,
+                "registered": fact.time,
+                "event": fact.index,
+                "registration": fact.body.registration,
+                "hypothesis": fact.body.hypothesis,
+                "arms": list(fact.body.arms),
+                "seeds": fact.body.seeds,
+                "verdict": last.get("verdict"),
+                "supported": last.get("supported"),
+                "report": last.get("artifact"),
+                "reported_at": index,
+            }
+        )
     if as_json:
         print_json(rows)
         return
-    print_table(("experiment", "registered", "arms", "seeds", "verdict", "hypothesis"),
-                [(name, fact.time[:19] + "Z", str(len(fact.body.arms)), str(len(fact.body.seeds)),
-                  str(reported[name][1].get("verdict")) if name in reported else "", fact.body.hypothesis)
-                 for name, fact in newest.items()],
-                empty="no experiment is registered: `marin experiment register FILE`")
+    print_table(
+        ("experiment", "registered", "arms", "seeds", "verdict", "hypothesis"),
+        [
+            (
+                name,
+                fact.time[:19] + "Z",
+                str(len(fact.body.arms)),
+                str(len(fact.body.seeds)),
+                str(reported[name][1].get("verdict")) if name in reported else "",
+                fact.body.hypothesis,
+            )
+            for name, fact in newest.items()
+        ],
+        empty="no experiment is registered: `marin experiment register FILE`",
+    )
 
 
 def _stated(file: Path) -> Registration:
     """The registration that the file states; it is the user's own code, named on the command line."""
-    from marin.experiment.registration import Registration
     from marin.graph.files import load_experiment
+    from marin.preregistration.registration import Registration
 
     stated = getattr(load_experiment(file), NAME, None)
     if not isinstance(stated, Registration):
-        raise UsageError("the file states no registration", where=str(file),
-                         expected=f"{NAME} = Registration(...) at its top level",
-                         found="nothing of that name" if stated is None else type(stated).__name__,
-                         cure="see docs/statistics.md for what one holds")
+        raise UsageError(
+            "the file states no registration",
+            where=str(file),
+            expected=f"{NAME} = Registration(...) at its top level",
+            found="nothing of that name" if stated is None else type(stated).__name__,
+            cure="see docs/statistics.md for what one holds",
+        )
     return stated
 
 
 def _known_results(history: History, registration: Registration) -> list[str]:
     """Runs of these arms and seeds that are there already: their results cannot confirm anything."""
-    from marin.experiment.registration import arm_digest
-    from marin.recipe import from_plain
-    from marin.runs import started_runs
+    from marin.history.runs import started_runs
+    from marin.preregistration.registration import arm_digest
+    from marin.recipe.schema import from_plain
 
     arms = {arm_digest(recipe) for recipe in registration.arms.values()}
     known = 0
@@ -183,30 +220,45 @@ def _known_results(history: History, registration: Registration) -> list[str]:
         except UsageError:
             continue
         known += recipe.seed in registration.seeds and arm_digest(recipe) in arms
-    return [f"{known} runs of these arms and seeds are in the ledger already: what they show is exploratory"] if known else []
+    return (
+        [f"{known} runs of these arms and seeds are in the ledger already: what they show is exploratory"]
+        if known
+        else []
+    )
 
 
 def _cost(history: History, registration: Registration) -> list[str]:
     """What it is estimated to cost, and whether the cap allows it."""
-    from marin.composition import PRICES, conf_folder
-    from marin.cost import duration, estimate, load_prices, totals, work_of
-    from marin.measured import measurements
-    from marin.pipeline import PIPELINE
+    from marin.execution.cost import duration, estimate, load_prices, totals, work_of
+    from marin.history.measured import measurements
+    from marin.pipeline.stages import PIPELINE
+    from marin.recipe.composition import PRICES, conf_folder
 
     measured, cap = measurements(history), registration.cost_cap
     prices = load_prices(conf_folder() / PRICES)
-    one = totals(estimate(step.name, work_of(step.name, recipe), prices, cap.device, measured)
-                 for recipe in registration.arms.values() for step in PIPELINE.steps)
+    one = totals(
+        estimate(step.name, work_of(step.name, recipe), prices, cap.device, measured)
+        for recipe in registration.arms.values()
+        for step in PIPELINE.steps
+    )
     count = len(registration.seeds)
     seconds, price = (one.seconds or 0.0) * count, (one.price or 0.0) * count
     said = [f"about {duration(seconds)} on {cap.device}, {one.flops * count:.2g} FLOPs, {price:.2f} {one.currency}"]
-    over = [name for name, limit, value in (("seconds", cap.seconds, seconds), ("flops", cap.flops, one.flops * count),
-                                            ("price", cap.price, price)) if limit is not None and value > limit]
+    over = [
+        name
+        for name, limit, value in (
+            ("seconds", cap.seconds, seconds),
+            ("flops", cap.flops, one.flops * count),
+            ("price", cap.price, price),
+        )
+        if limit is not None and value > limit
+    ]
     return said + [f"the estimate is above the cost cap in {', '.join(over)}"] * bool(over)
 
 
 def _record(root: Root, history: History, findings: Findings, made: dict[str, bytes]) -> str:
-    """Put the report into the store, and its name into the ledger unless the newest report of the experiment is the same."""
+    """Put the report into the store, and its name into the ledger unless the newest report of the experiment is the
+    same."""
     import tempfile
 
     body = findings.registration.body
@@ -218,25 +270,45 @@ def _record(root: Root, history: History, findings: Findings, made: dict[str, by
     for _, event in history.events(stream=f"experiment/{body.experiment}", type=events.EXPERIMENT_REPORTED):
         newest = event.body.get("artifact")
     if newest != artifact:
-        root.append([Draft(events.EXPERIMENT_REPORTED, f"experiment/{body.experiment}", events.write(events.ExperimentReported(
-            experiment=body.experiment, registration=body.registration, verdict=findings.verdict, supported=findings.supported,
-            deviations=[line[:500] for line in findings.deviations[:50]], artifact=artifact,
-            runs=[result.run for result in findings.results[:1000]])))])
+        root.append(
+            [
+                Draft(
+                    events.EXPERIMENT_REPORTED,
+                    f"experiment/{body.experiment}",
+                    events.write(
+                        events.ExperimentReported(
+                            experiment=body.experiment,
+                            registration=body.registration,
+                            verdict=findings.verdict,
+                            supported=findings.supported,
+                            deviations=[line[:500] for line in findings.deviations[:50]],
+                            artifact=artifact,
+                            runs=[result.run for result in findings.results[:1000]],
+                        )
+                    ),
+                )
+            ]
+        )
     return artifact
 
 
 def _print(findings: Findings, artifact: str | None) -> None:
-    from marin.experiment import report as reports
+    from marin.preregistration import report as reports
 
     print_fields(reports.heading(findings))
-    click.echo()
+    say()
     print_table(reports.ARMS, reports.arm_rows(findings), empty="no arms")
-    click.echo()
-    print_table(reports.COMPARISONS, reports.comparison_rows([*findings.primary, *findings.secondary]),
-                empty="nothing to compare yet")
+    say()
+    print_table(
+        reports.COMPARISONS,
+        reports.comparison_rows([*findings.primary, *findings.secondary]),
+        empty="nothing to compare yet",
+    )
     for title, lines in (("deviations", findings.deviations), ("notes", findings.notes)):
-        click.echo(f"\n{title}: {'none' if not lines else ''}".rstrip())
+        say()
+        say(f"{title}: {'none' if not lines else ''}".rstrip())
         for line in lines:
-            click.echo(f"  {line}")
+            say(f"  {line}")
     if artifact is not None:
-        click.echo(f"\nreport  {artifact}")
+        say()
+        say(f"report  {artifact}")

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from ledger import Store, digest_bytes
-from marin.cli.output import print_json
+from marin.cli.output import print_json, say
 from marin.errors import UsageError
-from marin.root import open_root
-from marin.runs import RunView, load, resolve
+from marin.history.runs import RunView, load, resolve
+from marin.record import outputs
+from marin.record.root import open_root
 
 MODEL = "export"
 """The step whose output is the model."""
@@ -24,16 +25,42 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.option("--hf", type=Folder, metavar="DEST", help="The model as a Hugging Face folder.")
 @click.option("--dvc", type=Folder, metavar="DEST", help="All outputs: a DVC remote in DEST/remote, and .dvc files.")
 @click.option("--oci", type=Folder, metavar="DEST", help="The model as an OCI image layout.")
-@click.option("--model-signing", "signature", type=File, metavar="FILE",
-              help="An OpenSSF signature of the model, with --signing-key.")
-@click.option("--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521).")
-@click.option("--wandb", "weights", type=Folder, metavar="DEST",
-              help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.")
-@click.option("--in-toto", "statements", type=File, metavar="FILE",
-              help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.")
+@click.option(
+    "--model-signing",
+    "signature",
+    type=File,
+    metavar="FILE",
+    help="An OpenSSF signature of the model, with --signing-key.",
+)
+@click.option(
+    "--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521)."
+)
+@click.option(
+    "--wandb",
+    "weights",
+    type=Folder,
+    metavar="DEST",
+    help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.",
+)
+@click.option(
+    "--in-toto",
+    "statements",
+    type=File,
+    metavar="FILE",
+    help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signature: Path | None,
-           signing_key: Path | None, weights: Path | None, statements: Path | None, as_json: bool) -> None:
+def export(
+    run: str,
+    hf: Path | None,
+    dvc: Path | None,
+    oci: Path | None,
+    signature: Path | None,
+    signing_key: Path | None,
+    weights: Path | None,
+    statements: Path | None,
+    as_json: bool,
+) -> None:
     """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
@@ -47,36 +74,46 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
     """
     if not any((hf, dvc, oci, signature, weights, statements)):
-        raise UsageError("nothing to export", where="marin export", found="none", cure="say which",
-                         expected="--hf, --dvc, --oci, --model-signing, --wandb or --in-toto")
+        raise UsageError(
+            "nothing to export",
+            where="marin export",
+            found="none",
+            cure="say which",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb or --in-toto",
+        )
     if signature is not None and signing_key is None:
-        raise UsageError("a signature needs a key", where="--model-signing", expected="--signing-key KEY.pem", found="none",
-                         cure="make one: openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem")
+        raise UsageError(
+            "a signature needs a key",
+            where="--model-signing",
+            expected="--signing-key KEY.pem",
+            found="none",
+            cure="make one: openssl ecparam -name prime256v1 -genkey -noout -out KEY.pem",
+        )
     root = open_root()
     history = root.history()
     view = load(history, resolve(history, run))
     store = root.store()
     # The writers of each shape are imported where they are asked for: some bring libraries that take a second.
     if hf is not None:
-        store.checkout(view.output(MODEL).artifact, hf, how="copy")
-        _say("hf", hf, view.output(MODEL).artifact, as_json)
+        outputs.checkout(store, view.output(MODEL), hf, kind="model", how="copy")
+        _say("hf", hf, view.output(MODEL).digest, as_json)
     if dvc is not None:
         _export_dvc(view, store, dvc, as_json)
     if oci is not None:
-        from marin.interchange.oci import write_oci
+        from marin.export.oci import write_oci
 
         _say("oci", oci, write_oci(store, view.output(MODEL), oci, reference=view.run), as_json)
     if signature is not None and signing_key is not None:
-        from marin.interchange.model_signing import sign_model
+        from marin.export.model_signing import sign_model
 
         sign_model(store, view.output(MODEL), signing_key, signature)
-        _say("model-signing", signature, view.output(MODEL).artifact, as_json)
+        _say("model-signing", signature, view.output(MODEL).digest, as_json)
     if weights is not None:
-        from marin.tracking.wandb_export import export_wandb
+        from marin.tracking.wandb.export import export_wandb
 
         _say("wandb", export_wandb(root, view.run, weights), view.started.body.recipe_digest, as_json)
     if statements is not None:
-        from marin.replay.attestation import bundle
+        from marin.export.in_toto import bundle
 
         text = bundle(view, root.signer())
         statements.write_text(text, "utf-8")
@@ -84,15 +121,15 @@ def export(run: str, hf: Path | None, dvc: Path | None, oci: Path | None, signat
 
 
 def _export_dvc(view: RunView, store: Store, dest: Path, as_json: bool) -> None:
-    from marin.interchange.dvc import write_dvc
+    from marin.export.dvc import write_dvc
 
-    outputs = {name: step.output for name, step in view.steps.items()}
-    for path in write_dvc(store, outputs, dest):
-        _say("dvc", path, outputs[path.stem].artifact, as_json)
+    made = {name: step.output for name, step in view.steps.items()}
+    for path in write_dvc(store, made, dest):
+        _say("dvc", path, outputs.bytes_of(made[path.stem]), as_json)
 
 
 def _say(what: str, path: Path, digest: str, as_json: bool) -> None:
     if as_json:
         print_json({"export": what, "path": str(path), "digest": digest})
     else:
-        click.echo(f"{path}  {digest}")
+        say(f"{path}  {digest}")

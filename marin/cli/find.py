@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import click
-
 from ledger import LedgerError, NotFound, parse_digest
-from marin import runs
-from marin.catalog import Catalog, Made, open_catalog
-from marin.cli.output import human_size, print_fields, print_json, print_table
+from marin.cli.output import human_size, print_fields, print_json, print_table, say
 from marin.errors import UsageError
+from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
-from marin.pointer import read_pointer
-from marin.quoted import Answer, answer, parse
-from marin.root import Root
-from marin.steadiness import MARK, unsteady
+from marin.history import runs
+from marin.history.catalog import Catalog, Made, open_catalog
+from marin.history.metric_query import Answer, answer, parse
+from marin.history.nondeterminism import MARK, unsteady
+from marin.record.root import Root
 
 SHOWN = 20
 
 
 def show_digest(root: Root, digest: str, *, as_json: bool) -> None:
-    """Stored bytes, the content of an output, a state, or the identity of a step: whatever the ledger calls by this digest."""
+    """Stored bytes, the content of an output, a state, or the identity of a step: whatever the ledger calls by this
+    digest."""
     parse_digest(digest)
     with open_catalog(root) as catalog:
         made, saved, executed = catalog.made(digest), catalog.checkpoints(digest), catalog.by_identity(digest)
@@ -30,11 +29,23 @@ def show_digest(root: Root, digest: str, *, as_json: bool) -> None:
         _print_results(root, executed, as_json=as_json)
         return
     artifact = next(iter((*(item.artifact for item in made), *(item.artifact for item in saved), digest)))
-    _show_artifact(root, artifact, [
-        *({"run": item.run, "step": item.step, "event": item.index, "made_at": item.completed_at} for item in made),
-        *({"run": item.run, "step": f"train, state before train step {item.step}", "event": item.index, "made_at": item.index}
-          for item in saved),
-    ], as_json=as_json)
+    _show_artifact(
+        root,
+        artifact,
+        [
+            *({"run": item.run, "step": item.step, "event": item.index, "made_at": item.completed_at} for item in made),
+            *(
+                {
+                    "run": item.run,
+                    "step": f"train, state before train step {item.step}",
+                    "event": item.index,
+                    "made_at": item.index,
+                }
+                for item in saved
+            ),
+        ],
+        as_json=as_json,
+    )
 
 
 def show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
@@ -58,8 +69,13 @@ def run_of_pointer(root: Root, path: Path) -> str:
 
 
 def _nobody_made(path: Path, digest: str) -> NotFound:
-    return NotFound("no run of this root made what the pointer names", where=str(path), expected=digest, found="no such output",
-                    cure="make it with `dvc repro`")
+    return NotFound(
+        "no run of this root made what the pointer names",
+        where=str(path),
+        expected=digest,
+        found="no such output",
+        cure="make it with `dvc repro`",
+    )
 
 
 def show_step(root: Root, name: str, *, as_json: bool) -> None:
@@ -83,8 +99,13 @@ def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
     results = catalog.results(runs.pick(catalog.run_ids(), run))
     found = [item for item in results if item.step == step]
     if not found:
-        raise UsageError("the run has no such step", where=name, expected=", ".join(item.step for item in results) or "a result",
-                         found=step, cure=f"see `marin show {run}`")
+        raise UsageError(
+            "the run has no such step",
+            where=name,
+            expected=", ".join(item.step for item in results) or "a result",
+            found=step,
+            cure=f"see `marin show {run}`",
+        )
     return found
 
 
@@ -95,28 +116,53 @@ def _print_results(root: Root, found: list[Made], *, as_json: bool) -> None:
         return
     newest = found[0]
     taken = "" if newest.index == newest.completed_at else f", taken over from event {newest.completed_at}"
-    print_fields([("step", newest.step), ("run", newest.run), ("event", f"{newest.index}{taken}"), ("identity", newest.identity),
-                  ("kind", newest.kind), ("size", human_size(newest.size)), ("content", newest.digest),
-                  ("artifact", newest.artifact)])
+    print_fields(
+        [
+            ("step", newest.step),
+            ("run", newest.run),
+            ("event", f"{newest.index}{taken}"),
+            ("identity", newest.identity),
+            ("kind", newest.kind),
+            ("size", human_size(newest.size)),
+            ("content", newest.digest),
+            ("artifact", newest.artifact),
+        ]
+    )
     if newest.identity in differed:
-        click.echo(f"{MARK}: event {differed[newest.identity]} recorded other content for the same identity")
+        say(f"{MARK}: event {differed[newest.identity]} recorded other content for the same identity")
     if found[1:]:
-        click.echo()
-        print_table(("run", "step", "event", "content"),
-                    [(item.run, item.step, str(item.index), item.digest) for item in found[1:SHOWN]], empty="")
+        say()
+        print_table(
+            ("run", "step", "event", "content"),
+            [(item.run, item.step, str(item.index), item.digest) for item in found[1:SHOWN]],
+            empty="",
+        )
 
 
 def print_results_of_graph(root: Root, graph: str, found: list[Made], *, as_json: bool) -> None:
-    """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their own."""
+    """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their
+    own."""
     differed = unsteady(root.history())
     if as_json:
         print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
     print_fields([("graph", graph), ("events", f"{found[0].index} to {found[-1].index}")])
-    click.echo()
-    print_table(("step", "kind", "size", "event", "artifact", ""),
-                [(item.step, item.kind, human_size(item.size), str(item.index), item.artifact,
-                  MARK if item.identity in differed else "") for item in found], empty="")
+    say()
+    print_table(
+        ("step", "kind", "size", "event", "artifact", ""),
+        [
+            (
+                item.step,
+                item.kind,
+                human_size(item.size),
+                str(item.index),
+                item.artifact,
+                MARK if item.identity in differed else "",
+            )
+            for item in found
+        ],
+        empty="",
+    )
 
 
 def show_number(root: Root, text: str, *, as_json: bool) -> None:
@@ -126,20 +172,40 @@ def show_number(root: Root, text: str, *, as_json: bool) -> None:
         answers = answer(catalog, quoted)
         started = {item.run: catalog.runs(item.run) for found in answers for item in found.found}
     if as_json:
-        print_json([{"metric": found.quoted.name, "value": quoted.value, "tolerance": quoted.tolerance, "exact": found.exact,
-                     "runs": [{"run": item.run, "value": item.value, "event": item.index, "made_at": item.completed_at}
-                              for item in found.found]} for found in answers])
+        print_json(
+            [
+                {
+                    "metric": found.quoted.name,
+                    "value": quoted.value,
+                    "tolerance": quoted.tolerance,
+                    "exact": found.exact,
+                    "runs": [
+                        {"run": item.run, "value": item.value, "event": item.index, "made_at": item.completed_at}
+                        for item in found.found
+                    ],
+                }
+                for found in answers
+            ]
+        )
         return
     for found in answers:
-        click.echo(_heading(found))
+        say(_heading(found))
         rows = []
         for item in found.found[:SHOWN]:
             run = next(iter(started[item.run]), None)
-            rows.append((item.run, f"{item.value:.10g}", str(item.index), run.started[:19] + "Z" if run else "",
-                         run.dataset if run else "", run.model if run else ""))
+            rows.append(
+                (
+                    item.run,
+                    f"{item.value:.10g}",
+                    str(item.index),
+                    run.started[:19] + "Z" if run else "",
+                    run.dataset if run else "",
+                    run.model if run else "",
+                )
+            )
         print_table(("run", found.quoted.name, "event", "started", "dataset", "model"), rows, empty="no run has it")
         if len(found.found) > SHOWN:
-            click.echo(f"and {len(found.found) - SHOWN} more; --json lists them", err=True)
+            say(f"and {len(found.found) - SHOWN} more; --json lists them", err=True)
 
 
 def _heading(found: Answer) -> str:
@@ -161,19 +227,30 @@ def _show_artifact(root: Root, digest: str, made_by: list[dict[str, object]], *,
             _print_makers(made_by)  # the bytes are gone, and who made them is still known
         raise
     if as_json:
-        print_json({"artifact": digest, "kind": artifact.kind, "size": artifact.size,
-                    "files": [{"path": f.path, "size": f.size, "digest": f.digest, "executable": f.executable}
-                              for f in files], "made_by": made_by})
+        print_json(
+            {
+                "artifact": digest,
+                "kind": artifact.kind,
+                "size": artifact.size,
+                "files": [
+                    {"path": f.path, "size": f.size, "digest": f.digest, "executable": f.executable} for f in files
+                ],
+                "made_by": made_by,
+            }
+        )
         return
     print_fields([("artifact", digest), ("kind", artifact.kind), ("size", human_size(artifact.size))])
-    click.echo()
+    say()
     _print_makers(made_by)
     if files:
-        click.echo()
+        say()
         print_table(("path", "size", "digest"), [(f.path, human_size(f.size), f.digest) for f in files], empty="")
 
 
 def _print_makers(made_by: list[dict[str, object]]) -> None:
     if made_by:
-        print_table(("run", "step", "event", "made at"),
-                    [tuple(str(item[key]) for key in ("run", "step", "event", "made_at")) for item in made_by[:SHOWN]], empty="")
+        print_table(
+            ("run", "step", "event", "made at"),
+            [tuple(str(item[key]) for key in ("run", "step", "event", "made_at")) for item in made_by[:SHOWN]],
+            empty="",
+        )

@@ -7,13 +7,18 @@ import os
 import click
 
 from marin.cli.output import print_fields, print_json
-from marin.root import Root, create_root, key_path
+from marin.record.root import Root, create_root, key_path
 
 
 @click.command()
-@click.option("--origin", metavar="NAME",
-              help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]")
-@click.option("--passphrase", is_flag=True, help="Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]")
+@click.option(
+    "--origin",
+    metavar="NAME",
+    help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]",
+)
+@click.option(
+    "--passphrase", is_flag=True, help="Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]"
+)
 @click.option("--hybrid", is_flag=True, help="Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
 @click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -33,11 +38,19 @@ def init(origin: str | None, passphrase: bool, hybrid: bool, quiet: bool, as_jso
     """
     if passphrase:
         # Also for the rest of this process, which signs the empty log with the key.
-        os.environ["MARIN_KEY_PASSPHRASE"] = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)
+        os.environ["MARIN_KEY_PASSPHRASE"] = click.prompt(
+            "Passphrase", hide_input=True, confirmation_prompt=True, err=True
+        )
     root = create_root(origin=origin, hybrid=hybrid)
     if as_json:
-        print_json({"root": root.location, "origin": root.verifier.name, "vkey": str(root.verifier),
-                    "key": str(key_path(root.verifier.name))})
+        print_json(
+            {
+                "root": root.location,
+                "origin": root.verifier.name,
+                "vkey": str(root.verifier),
+                "key": str(key_path(root.verifier.name)),
+            }
+        )
     elif not quiet:
         print_fields(_described(root))
 
@@ -45,4 +58,9 @@ def init(origin: str | None, passphrase: bool, hybrid: bool, quiet: bool, as_jso
 def _described(root: Root) -> list[tuple[str, str]]:
     key = key_path(root.verifier.name)
     state = "" if os.access(key, os.R_OK) else "  (not on this machine: this root can be read, not written)"
-    return [("root", root.location), ("log", root.verifier.name), ("key", f"{key}{state}"), ("vkey", str(root.verifier))]
+    return [
+        ("root", root.location),
+        ("log", root.verifier.name),
+        ("key", f"{key}{state}"),
+        ("vkey", str(root.verifier)),
+    ]

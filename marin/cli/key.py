@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import click
 
 from ledger import Locked, follow_keys
-from marin.cli.output import print_fields, print_json, print_table
-from marin.keys import retire as retire_key
-from marin.keys import rotate as rotate_key
-from marin.root import Root, open_root
+from marin.cli.output import print_fields, print_json, print_table, say
+from marin.record.keys import retire as retire_key
+from marin.record.keys import rotate as rotate_key
+from marin.record.root import Root, open_root
 
 
 @contextmanager
@@ -22,9 +22,13 @@ def _no_service(root: Root) -> Iterator[None]:
     except Locked as error:
         if not root.endpoint.exists():
             raise
-        raise Locked("the append service signs this log with the present key", where=error.where, found=error.found,
-                     expected="no service while keys change",
-                     cure="stop `marin ledger serve` (SIGINT), run this again, then start it anew") from error
+        raise Locked(
+            "the append service signs this log with the present key",
+            where=error.where,
+            found=error.found,
+            expected="no service while keys change",
+            cure="stop `marin ledger serve` (SIGINT), run this again, then start it anew",
+        ) from error
 
 
 @click.group()
@@ -50,9 +54,11 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json([{"id": f"{k.key_id:08x}", "vkey": str(k), "until": k.until} for k in keys])
     else:
-        print_table(("id", "counts", "vkey"),
-                    [(f"{k.key_id:08x}", "always" if k.until is None else f"up to size {k.until}", str(k)[:100]) for k in keys],
-                    empty="no keys")
+        print_table(
+            ("id", "counts", "vkey"),
+            [(f"{k.key_id:08x}", "always" if k.until is None else f"up to size {k.until}", str(k)[:100]) for k in keys],
+            empty="no keys",
+        )
 
 
 @key.command()
@@ -74,8 +80,10 @@ def rotate(hybrid: bool, as_json: bool) -> None:
     if as_json:
         print_json({"vkey": str(done.new), "old": str(done.old), "key": str(done.key), "kept": str(done.kept)})
     else:
-        print_fields([("vkey", str(done.new)), ("key", str(done.key)), ("old vkey", str(done.old)), ("kept", str(done.kept))])
-        click.echo(f"`marin ledger key retire {done.old.key_id:08x}` ends what the old key may sign", err=True)
+        print_fields(
+            [("vkey", str(done.new)), ("key", str(done.key)), ("old vkey", str(done.old)), ("kept", str(done.kept))]
+        )
+        say(f"`marin ledger key retire {done.old.key_id:08x}` ends what the old key may sign", err=True)
 
 
 @key.command()
@@ -94,4 +102,4 @@ def retire(name: str, as_json: bool) -> None:
     if as_json:
         print_json({"vkey": str(retired), "until": until})
     else:
-        click.echo(f"{retired.name}+{retired.key_id:08x} counts up to size {until}, and no further")
+        say(f"{retired.name}+{retired.key_id:08x} counts up to size {until}, and no further")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,26 +10,18 @@ from typing import Any, BinaryIO
 
 import click
 
-from ledger import (
-    Draft,
-    LogCheckpoint,
-    LogProof,
-    Receipt,
-    Refused,
-    Spool,
-    digest_bytes,
-    make_proof,
-    verify_proof,
-)
-from marin.audit import audit_log, is_foreign
+from ledger import Draft, LogCheckpoint, LogProof, Receipt, Refused, Spool, digest_bytes, make_proof, verify_proof
 from marin.cli.anchor import anchor
 from marin.cli.key import key
-from marin.cli.output import describe_finding, print_json
+from marin.cli.output import describe_finding, print_bytes, print_json, say
 from marin.cli.service import publish, serve
+from marin.cli.trust import CLAIMED, git_option, policy_option
 from marin.cli.witness import parse_vkey, witness
 from marin.errors import UsageError
-from marin.files import write_whole
-from marin.root import open_root
+from marin.process.files import write_whole
+from marin.record.audit import audit_log, is_foreign
+from marin.record.evidence import sources
+from marin.record.root import open_root
 
 DRAFT_FIELDS = {"type": str, "stream": str, "body": dict, "id": str, "expect_seq": int, "actor": str, "time": str}
 REQUIRED = ("type", "stream", "body")
@@ -54,13 +45,31 @@ for member in (serve, publish, witness, anchor, key):
 @click.option("--body", type=click.File("rb"), metavar="FILE", help="The body, a JSON object; - is stdin.")
 @click.option("--id", "id_", metavar="ID", help="Idempotency key: appending it again returns the same index.")
 @click.option("--expect-seq", type=click.IntRange(min=0), metavar="N", help="Refuse unless the event gets this number.")
-@click.option("--batch", type=click.File("rb"), metavar="FILE",
-              help="Many events, one JSON object a line with type, stream, body and optional id; all or none.")
-@click.option("--spool", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Make the batch durable in this folder first, then send all that lies there until acknowledged.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object an event: index, leaf_hash, seq, tree_size.")
-def append(type_: str | None, stream: str | None, body: Any, id_: str | None, expect_seq: int | None, batch: Any,
-           spool: Path | None, as_json: bool) -> None:
+@click.option(
+    "--batch",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Many events, one JSON object a line with type, stream, body and optional id; all or none.",
+)
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Make the batch durable in this folder first, then send all that lies there until acknowledged.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object an event: index, leaf_hash, seq, tree_size."
+)
+def append(
+    type_: str | None,
+    stream: str | None,
+    body: Any,
+    id_: str | None,
+    expect_seq: int | None,
+    batch: Any,
+    spool: Path | None,
+    as_json: bool,
+) -> None:
     """Append an event, or a batch of them, and return when they are durable under a signed checkpoint.
 
     Goes through the append service (`marin ledger serve`) while one runs for this root, else to the log itself. With
@@ -73,18 +82,24 @@ def append(type_: str | None, stream: str | None, body: Any, id_: str | None, ex
     """
     if batch is not None:
         if any(value is not None for value in (type_, stream, body, id_, expect_seq)):
-            raise UsageError("--batch stands alone", expected="type, stream, body and id on each line of the batch",
-                             cure="leave the other options out")
+            raise UsageError(
+                "--batch stands alone",
+                expected="type, stream, body and id on each line of the batch",
+                cure="leave the other options out",
+            )
         drafts = list(drafts_of_batch(batch, where=batch.name))
     else:
         if type_ is None or stream is None or body is None:
-            raise UsageError("an event needs a type, a stream and a body", expected="--type, --stream and --body, or --batch",
-                             cure="see `marin ledger append --help`")
+            raise UsageError(
+                "an event needs a type, a stream and a body",
+                expected="--type, --stream and --body, or --batch",
+                cure="see `marin ledger append --help`",
+            )
         value = parse_object(body.read(), where=f"--body {body.name}")
         drafts = [Draft(type_, stream, value, id=id_, expect_seq=expect_seq)]
     root = open_root()
     if not drafts:
-        click.echo(f"{batch.name} holds no events: nothing was appended", err=True)
+        say(f"{batch.name} holds no events: nothing was appended", err=True)
     elif spool is None:
         for receipt in root.append(drafts):
             _print_receipt(receipt, as_json=as_json)
@@ -97,10 +112,11 @@ def append(type_: str | None, stream: str | None, body: Any, id_: str | None, ex
 
 def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
     if as_json:
-        print_json({"index": receipt.index, "leaf_hash": receipt.leaf_hash, "seq": receipt.seq,
-                    "tree_size": receipt.tree_size})
+        print_json(
+            {"index": receipt.index, "leaf_hash": receipt.leaf_hash, "seq": receipt.seq, "tree_size": receipt.tree_size}
+        )
     else:
-        click.echo(f"event {receipt.index}, number {receipt.seq} of its stream, leaf {receipt.leaf_hash}")
+        say(f"event {receipt.index}, number {receipt.seq} of its stream, leaf {receipt.leaf_hash}")
 
 
 def drafts_of_batch(lines: Iterable[bytes], *, where: str) -> Iterator[Draft]:
@@ -114,14 +130,23 @@ def _draft(value: dict[str, Any], *, where: str) -> Draft:
     unknown = sorted(set(value) - set(DRAFT_FIELDS))
     missing = [name for name in REQUIRED if name not in value]
     if unknown or missing:
-        raise Refused("a line is no event", where=where, expected=f"the fields {', '.join(REQUIRED)} and optional id",
-                      found=f"unknown {', '.join(unknown)}" if unknown else f"no {', '.join(missing)}",
-                      cure="correct the line; nothing of the batch was appended")
+        raise Refused(
+            "a line is no event",
+            where=where,
+            expected=f"the fields {', '.join(REQUIRED)} and optional id",
+            found=f"unknown {', '.join(unknown)}" if unknown else f"no {', '.join(missing)}",
+            cure="correct the line; nothing of the batch was appended",
+        )
     for name, item in value.items():
         kind = DRAFT_FIELDS[name]
         if not isinstance(item, kind) or isinstance(item, bool):
-            raise Refused("a line is no event", where=f"{where}: {name}", expected=_JSON_NAMES[kind],
-                          found=json.dumps(item)[:80], cure="correct the line; nothing of the batch was appended")
+            raise Refused(
+                "a line is no event",
+                where=f"{where}: {name}",
+                expected=_JSON_NAMES[kind],
+                found=json.dumps(item)[:80],
+                cure="correct the line; nothing of the batch was appended",
+            )
     return Draft(**value)
 
 
@@ -133,11 +158,21 @@ def parse_object(data: bytes, *, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Refused("not JSON", where=where, expected="a JSON object in UTF-8", found=str(error),
-                      cure="correct it; nothing was appended") from None
+        raise Refused(
+            "not JSON",
+            where=where,
+            expected="a JSON object in UTF-8",
+            found=str(error),
+            cure="correct it; nothing was appended",
+        ) from None
     if not isinstance(value, dict):
-        raise Refused("not an object", where=where, expected="a JSON object", found=type(value).__name__,
-                      cure="wrap it in an object; nothing was appended")
+        raise Refused(
+            "not an object",
+            where=where,
+            expected="a JSON object",
+            found=type(value).__name__,
+            cure="wrap it in an object; nothing was appended",
+        )
     return value
 
 
@@ -169,22 +204,47 @@ def checkpoint(as_json: bool) -> None:
     if as_json:
         print_json(_describe_checkpoint(newest))
     else:
-        sys.stdout.buffer.write(reader.note())
-        sys.stdout.buffer.flush()
+        print_bytes([reader.note()])
 
 
 @ledger.command()
-@click.option("--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own.")
-@click.option("--deep/--log-only", "deep", default=True, show_default=True,
-              help="Hash every artifact of the store; or see only that those which events name are there.")
-@click.option("--ca", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-              help="Certificates (PEM) of time stamp authorities to trust.  [default: the root's, the system's]")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N",
-              help="Processes that look into entries.  [default: all cores]")
-@click.option("--foreign", is_flag=True,
-              help="The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]")
+@click.option(
+    "--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own."
+)
+@click.option(
+    "--deep/--log-only",
+    "deep",
+    default=True,
+    show_default=True,
+    help="Hash every artifact of the store; or see only that those which events name are there.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates (PEM) of time stamp authorities to trust.  [default: `marin trust`, the system's]",
+)
+@policy_option
+@git_option
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that look into entries.  [default: all cores]"
+)
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
-def fsck(vkeys: tuple[str, ...], deep: bool, ca: Path | None, workers: int | None, foreign: bool, as_json: bool) -> None:
+def fsck(
+    vkeys: tuple[str, ...],
+    deep: bool,
+    ca: Path | None,
+    policy: Path | None,
+    git: tuple[Path, ...],
+    workers: int | None,
+    foreign: bool,
+    as_json: bool,
+) -> None:
     """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
 
     Also what witnesses, time stamps and Git commits say about it. Never stops at the first finding; each is one line,
@@ -197,23 +257,43 @@ def fsck(vkeys: tuple[str, ...], deep: bool, ca: Path | None, workers: int | Non
       marin ledger fsck --root mirror/ --vkey example.org/log+1a2b3c4d+AQ...
     """
     if foreign and not vkeys:
-        raise UsageError("a foreign log needs a key", expected="--vkey KEY", found="none",
-                         cure="its operator publishes the verifier key")
+        raise UsageError(
+            "a foreign log needs a key",
+            expected="--vkey KEY",
+            found="none",
+            cure="its operator publishes the verifier key",
+        )
     keys = [parse_vkey(vkey) for vkey in vkeys]
-    audit = audit_log(keys, log_only=not deep, foreign=foreign or (bool(keys) and is_foreign()), authorities=ca, workers=workers)
+    audit = audit_log(
+        keys,
+        log_only=not deep,
+        foreign=foreign or (bool(keys) and is_foreign()),
+        trusted=sources(policy, ca, git),
+        workers=workers,
+    )
     if as_json:
-        print_json({"whole": audit.whole, "findings": [describe_finding(finding) for finding in audit.findings],
-                    "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,
-                    "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in audit.vouched],
-                    "undecided": list(audit.undecided)})
+        print_json(
+            {
+                "whole": audit.whole,
+                "findings": [describe_finding(finding) for finding in audit.findings],
+                "log_checkpoint": _describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,
+                "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in audit.vouched],
+                "undecided": list(audit.undecided),
+                "claimed": list(audit.claimed),
+            }
+        )
     else:
         for line in (*audit.findings, *audit.vouched):
-            click.echo(str(line))
+            say(str(line))
+        for text in audit.claimed:
+            say(f"{CLAIMED} {text}")
         for text in audit.undecided:
-            click.echo(text, err=True)
+            say(text, err=True)
+        if not audit.mine:
+            say("the key is the root's own word: `marin trust add --vkey KEY` if its operator gave it to you", err=True)
         if audit.whole and audit.checkpoint:
             held = "" if audit.artifacts is None else f", {audit.artifacts} artifacts"
-            click.echo(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
+            say(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
     if not audit.whole:
         click.get_current_context().exit(1)
 
@@ -235,13 +315,14 @@ def proof(index: int, output: Path | None) -> None:
     if output is not None:
         write_whole(output, data)
     else:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        print_bytes([data])
 
 
 @ledger.command("verify-proof")
 @click.argument("file", type=click.File("rb"))
-@click.option("--vkey", "vkeys", multiple=True, required=True, metavar="KEY", help="A verifier key that must have signed.")
+@click.option(
+    "--vkey", "vkeys", multiple=True, required=True, metavar="KEY", help="A verifier key that must have signed."
+)
 @click.option("--entry", type=click.File("rb"), metavar="FILE", help="The entry, where the proof does not carry it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify_proof_(file: BinaryIO, vkeys: tuple[str, ...], entry: BinaryIO | None, as_json: bool) -> None:
@@ -256,11 +337,19 @@ def verify_proof_(file: BinaryIO, vkeys: tuple[str, ...], entry: BinaryIO | None
     keys = [parse_vkey(key.strip()) for key in vkeys]
     shown = verify_proof(LogProof.parse(file.read()), keys, entry=entry.read() if entry else None)
     if as_json:
-        print_json({"index": shown.index, "entry": digest_bytes(shown.entry), "signers": list(shown.signers),
-                    "log_checkpoint": _describe_checkpoint(shown.checkpoint)})
+        print_json(
+            {
+                "index": shown.index,
+                "entry": digest_bytes(shown.entry),
+                "signers": list(shown.signers),
+                "log_checkpoint": _describe_checkpoint(shown.checkpoint),
+            }
+        )
     else:
-        click.echo(f"entry {shown.index} is in {shown.checkpoint.origin} of {shown.checkpoint.size} entries, "
-                   f"signed by {', '.join(shown.signers)}")
+        say(
+            f"entry {shown.index} is in {shown.checkpoint.origin} of {shown.checkpoint.size} entries, "
+            f"signed by {', '.join(shown.signers)}"
+        )
 
 
 def _describe_checkpoint(checkpoint: LogCheckpoint) -> dict[str, object]:

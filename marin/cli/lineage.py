@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,27 +9,33 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import Projection
-from marin.ancestry import Ancestor, Ancestry
-from marin.catalog import open_catalog
-from marin.cli.output import human_size, print_json
+from marin.cli.output import Branch, human_size, print_json, print_tree, say
 from marin.errors import UsageError
-from marin.root import open_root
+from marin.history.catalog import open_catalog
+from marin.history.lineage import Ancestor, Ancestry
+from marin.record.root import open_root
 
 if TYPE_CHECKING:
-    from rich.tree import Tree
+    pass
 
 
 @click.command()
 @click.argument("name", metavar="ID")
-@click.option("--html", "target", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write the data browser to this file: one self-contained page of a run, an artifact or an experiment.")
-@click.option("--train-steps", metavar="N,N", default="", help="With --html: which train steps to show the documents of.")
+@click.option(
+    "--html",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the data browser to this file: one self-contained page of a run, an artifact or an experiment.",
+)
+@click.option(
+    "--train-steps", metavar="N,N", default="", help="With --html: which train steps to show the documents of."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array: every result of the tree once.")
 def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> None:
     """Show what something was made of, back to the raw data: a tree of steps and digests.
 
-    ID is a run (its id, a unique beginning of one, or latest), a step of one (latest/train), an artifact, a content or a
-    state (sha256:...), or the address of a graph's step; with --html also the name of an experiment. Content is
+    ID is a run (its id, a unique beginning of one, or latest), a step of one (latest/train), an artifact, a content or
+    a state (sha256:...), or the address of a graph's step; with --html also the name of an experiment. Content is
     followed across runs: what a run took over is shown where it was made.
 
     \b
@@ -42,19 +47,19 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
     """
     root = open_root()
     if target is not None:
-        from marin.tracking.browser import browser_page  # here: the terminal's tree needs none of it
+        from marin.reporting.browser import browser_page  # here: the terminal's tree needs none of it
 
         target.write_bytes(browser_page(root, name, _numbers(train_steps)))
-        click.echo(str(target))
+        say(str(target))
         return
     with open_catalog(root) as catalog, Projection(root.projection_path(), root.reader()) as projection:
-        projection.catch_up()
+        projection.catch_up()  # what the catalog was folded from, and perhaps something newer
         ends = Ancestry(catalog, projection).ends(name)
     if as_json:
         print_json([_as_json(item) for item in _once(ends)])
         return
     if not ends:
-        click.echo("the run has no results yet", err=True)
+        say("the run has no results yet", err=True)
     for end in ends:
         _print(end)
 
@@ -64,8 +69,13 @@ def _numbers(text: str) -> list[int] | None:
     if not text:
         return None
     if not all(part.strip().isdecimal() for part in text.split(",")):
-        raise UsageError("not a list of train steps", where="--train-steps", expected="numbers between commas", found=text,
-                         cure="such as --train-steps 0,100")
+        raise UsageError(
+            "not a list of train steps",
+            where="--train-steps",
+            expected="numbers between commas",
+            found=text,
+            cure="such as --train-steps 0,100",
+        )
     return [int(part) for part in text.split(",")]
 
 
@@ -83,34 +93,35 @@ def _once(ends: list[Ancestor]) -> Iterator[Ancestor]:
 
 def _as_json(item: Ancestor) -> dict[str, object]:
     made = item.made
-    return {"step": made.step, "run": made.run, "event": made.completed_at, "kind": made.kind, "digest": made.digest,
-            "artifact": made.artifact, "size": made.size, "identity": made.identity,
-            "inputs": {name: child.made.digest for name, child in item.inputs.items()} | dict(item.unknown)}
+    return {
+        "step": made.step,
+        "run": made.run,
+        "event": made.completed_at,
+        "kind": made.kind,
+        "digest": made.digest,
+        "artifact": made.artifact,
+        "size": made.size,
+        "identity": made.identity,
+        "inputs": {name: child.made.digest for name, child in item.inputs.items()} | dict(item.unknown),
+    }
 
 
 def _print(end: Ancestor) -> None:
-    from rich.console import Console
-    from rich.text import Text
-    from rich.tree import Tree
-
-    tree = Tree(Text(_line(end)), guide_style="dim")
+    tree = Branch(_line(end))
     _grow(tree, end, {end.made.completed_at})
-    # A digest is never cut: lines are as long as they are, unless a terminal folds them.
-    Console(width=None if sys.stdout.isatty() else 400, soft_wrap=True, highlight=False).print(tree)
+    print_tree(tree)
 
 
-def _grow(tree: Tree, ancestor: Ancestor, shown: set[int]) -> None:
-    from rich.text import Text
-
+def _grow(tree: Branch, ancestor: Ancestor, shown: set[int]) -> None:
     for name, child in ancestor.inputs.items():
         label = "" if name == child.made.step else f"{name}: "
         if child.made.completed_at in shown:
-            tree.add(Text(f"{label}{child.made.step} (above)"))
+            tree.add(f"{label}{child.made.step} (above)")
             continue
         shown.add(child.made.completed_at)
-        _grow(tree.add(Text(f"{label}{_line(child)}")), child, shown)
+        _grow(tree.add(f"{label}{_line(child)}"), child, shown)
     for name, digest in ancestor.unknown.items():
-        tree.add(Text(f"{name}: {digest} (not made in this ledger)"))
+        tree.add(f"{name}: {digest} (not made in this ledger)")
 
 
 def _line(item: Ancestor) -> str:

@@ -9,15 +9,30 @@ from collections.abc import Iterator, Mapping
 import click
 
 from ledger import Event, LogReader
-from marin.cli.output import columns_here, fitted, print_json
-from marin.root import Root, open_root
+from marin.cli.output import columns_here, fitted, print_json, say
+from marin.record.root import Root, open_root
 
 POLL_SECONDS = 0.5
 WIDTH = 100
 NARROW = 120
 FIRST = ("step", "start", "end", "output", "verdicts", "error")
-LEFT_OUT = frozenset({"run", "identity", "config", "config_digest", "recipe", "environment", "code", "inputs", "tables",
-                      "details", "batches", "fingerprints", "seeds"})
+LEFT_OUT = frozenset(
+    {
+        "run",
+        "identity",
+        "config",
+        "config_digest",
+        "recipe",
+        "environment",
+        "code",
+        "inputs",
+        "tables",
+        "details",
+        "batches",
+        "fingerprints",
+        "seeds",
+    }
+)
 
 Indexed = tuple[int, Event]
 
@@ -82,17 +97,28 @@ def _print(item: Indexed, *, as_json: bool) -> None:
     narrow = sys.stdout.isatty() and columns_here() < NARROW
     moment = event.time[5:19].replace("T", " ") if narrow else f"{event.time[:19]}Z"
     gap = " " if narrow else "  "
-    click.echo(fitted(gap.join((f"{index:>6}", moment, f"{event.stream:<13}", f"{event.type:<21}", gist(event.body))).rstrip()))
+    say(
+        fitted(gap.join((f"{index:>6}", moment, f"{event.stream:<13}", f"{event.type:<21}", gist(event.body))).rstrip())
+    )
 
 
 def describe(index: int, event: Event) -> dict[str, object]:
     """An event with its place, as JSON shows it."""
-    return {"index": index, "id": event.id, "type": event.type, "stream": event.stream, "seq": event.seq,
-            "time": event.time, "actor": event.actor, "body": dict(event.body)}
+    return {
+        "index": index,
+        "id": event.id,
+        "type": event.type,
+        "stream": event.stream,
+        "seq": event.seq,
+        "time": event.time,
+        "actor": event.actor,
+        "body": dict(event.body),
+    }
 
 
 def gist(body: Mapping[str, object]) -> str:
-    """What a body says, on one line: what people look for first, long values cut, containers by their number of items."""
+    """What a body says, on one line: what people look for first, long values cut, containers by their number of
+    items."""
     names = [name for name in FIRST if name in body]
     names += [name for name in body if name not in FIRST and name not in LEFT_OUT]
     text = " ".join(f"{name}={_brief(body[name])}" for name in names)

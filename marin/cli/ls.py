@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import click
 
-from marin import runs
-from marin.catalog import Catalog, Run, open_catalog
-from marin.cli.output import human_size, print_json, print_table
-from marin.root import Root, open_root
-from marin.steadiness import MARK, unsteady
+from marin.cli.output import human_size, print_json, print_table, say
+from marin.history import runs
+from marin.history.catalog import Catalog, Run, open_catalog
+from marin.history.nondeterminism import MARK, unsteady
+from marin.history.verdicts import described
+from marin.record.root import Root, open_root
 
 
 @click.command()
 @click.argument("what", type=click.Choice(["runs", "artifacts", "experiments"]), default="runs")
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=200, show_default=True,
-              help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def ls(what: str, limit: int, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
-    Runs come with their state, their headline numbers and the newest verdict on them; artifacts are those that
+    Runs come with their state, their headline numbers and your newest verdict on them; artifacts are those that
     events name, with the step and the runs that they belong to; experiments are those that are registered.
 
     \b
@@ -51,24 +57,49 @@ def _runs(catalog: Catalog, limit: int, *, as_json: bool) -> None:
         outputs: dict[str, dict[str, str]] = {}
         for made in catalog.results():
             outputs.setdefault(made.run, {})[made.step] = made.digest
-        print_json([{"run": run.run, "status": run.status, "started": run.started, "plan": run.plan,
-                     "recipe_digest": run.recipe_digest, "outputs": outputs.get(run.run, {}), "metrics": metrics.get(run.run, {}),
-                     "verdicts": run.verdicts} for run in listed])
+        print_json(
+            [
+                {
+                    "run": run.run,
+                    "status": run.status,
+                    "started": run.started,
+                    "plan": run.plan,
+                    "recipe_digest": run.recipe_digest,
+                    "outputs": outputs.get(run.run, {}),
+                    "metrics": metrics.get(run.run, {}),
+                    "verdicts": run.verdicts,
+                    "claimed": run.claimed,
+                }
+                for run in listed
+            ]
+        )
         return
     columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
-    print_table(columns, [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]],
-                empty="no runs yet: `dvc repro` makes one")
+    print_table(
+        columns,
+        [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]],
+        empty="no runs yet: `dvc repro` makes one",
+    )
     _say_of_the_rest(limit, len(listed))
 
 
 def _say_of_the_rest(limit: int, count: int) -> None:
     if limit and count > limit:
-        click.echo(f"the newest {limit} of {count}; -n 0 for all", err=True)
+        say(f"the newest {limit} of {count}; -n 0 for all", err=True)
 
 
 def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
-    return (run.run, run.started[:19].replace("T", " ") + "Z", run.status, run.dataset, run.model, run.num_steps,
-            _number(metrics.get("train.loss_last")), _number(metrics.get("evaluate.perplexity")), in_a_word(run.verdicts))
+    return (
+        run.run,
+        run.started[:19].replace("T", " ") + "Z",
+        run.status,
+        run.dataset,
+        run.model,
+        run.num_steps,
+        _number(metrics.get("train.loss_last")),
+        _number(metrics.get("evaluate.perplexity")),
+        described(run.verdicts, run.claimed),
+    )
 
 
 def summarize(view: runs.RunView) -> dict[str, object]:
@@ -87,19 +118,10 @@ def summarize(view: runs.RunView) -> dict[str, object]:
 
 def verdict(view: runs.RunView) -> str:
     """The newest verdict on a run in a word or two."""
-    return in_a_word(view.verdicts[-1].body.verdicts if view.verdicts else None)
-
-
-def in_a_word(verdicts: Mapping[str, str] | None) -> str:
-    """Five verdicts in a word or two."""
-    if not verdicts:
-        return "no"
-    for worst in ("FAIL", "UNAVAILABLE", "UNSUPPORTED"):
-        named = [name for name, value in verdicts.items() if value == worst]
-        if named:
-            return f"{worst} {', '.join(named)}"
-    passed = sum(value == "PASS" for value in verdicts.values())
-    return "PASS" if passed == len(verdicts) else f"PASS {passed} of {len(verdicts)}"
+    return described(
+        view.verdicts[-1].body.verdicts if view.verdicts else None,
+        view.claimed[-1].body.verdicts if view.claimed else None,
+    )
 
 
 def _number(value: float | None) -> str:
@@ -118,11 +140,16 @@ class Named:
 
 
 def artifacts_of(catalog: Catalog, limit: int = 0) -> list[Named]:
-    """The artifacts that runs name, each once, in the order of its first mention; the newest ``limit`` of them, or all."""
-    mentions = [(made.index, made.artifact, made.kind, made.size, made.step, made.run)
-                for made in catalog.newest_results(limit or -1)]
-    mentions += [(saved.index, saved.artifact, f"checkpoint at {saved.step}", saved.size, "train", saved.run)
-                 for saved in catalog.newest_checkpoints(limit or -1)]
+    """The artifacts that runs name, each once, in the order of its first mention; the newest ``limit`` of them, or
+    all."""
+    mentions = [
+        (made.index, made.artifact, made.kind, made.size, made.step, made.run)
+        for made in catalog.newest_results(limit or -1)
+    ]
+    mentions += [
+        (saved.index, saved.artifact, f"checkpoint at {saved.step}", saved.size, "train", saved.run)
+        for saved in catalog.newest_checkpoints(limit or -1)
+    ]
     found: dict[str, Named] = {}
     for _, artifact, kind, size, step, run in sorted(mentions):
         named = found.setdefault(artifact, Named(artifact, kind, size, step))
@@ -140,12 +167,34 @@ def _artifacts(root: Root, catalog: Catalog, limit: int, *, as_json: bool) -> No
     store = root.store()
     named = artifacts_of(catalog, 0 if as_json else limit)
     if as_json:
-        print_json([{"artifact": item.artifact, "kind": item.kind, "size": item.size, "step": item.step,
-                     "runs": item.runs, "present": store.has(item.artifact)} for item in named])
+        print_json(
+            [
+                {
+                    "artifact": item.artifact,
+                    "kind": item.kind,
+                    "size": item.size,
+                    "step": item.step,
+                    "runs": item.runs,
+                    "present": store.has(item.artifact),
+                }
+                for item in named
+            ]
+        )
         return
     differed = {made.artifact for identity in unsteady(root.history()) for made in catalog.by_identity(identity)}
-    rows = [(item.artifact, item.step, item.kind, human_size(item.size), ", ".join(item.runs),
-             "missing" if not store.has(item.artifact) else MARK if item.artifact in differed else "") for item in named]
-    print_table(("artifact", "step", "kind", "size", "runs", ""), rows, empty="no artifacts yet: `dvc repro` makes some")
+    rows = [
+        (
+            item.artifact,
+            item.step,
+            item.kind,
+            human_size(item.size),
+            ", ".join(item.runs),
+            "missing" if not store.has(item.artifact) else MARK if item.artifact in differed else "",
+        )
+        for item in named
+    ]
+    print_table(
+        ("artifact", "step", "kind", "size", "runs", ""), rows, empty="no artifacts yet: `dvc repro` makes some"
+    )
     if len(named) == limit:
-        click.echo(f"the newest {limit}; -n 0 for all", err=True)
+        say(f"the newest {limit}; -n 0 for all", err=True)

@@ -11,6 +11,7 @@ is missing or this machine cannot do it, 70 a defect in Marin, 130 interrupted, 
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -22,9 +23,12 @@ from typing import NoReturn
 import click
 
 from marin import __version__
-from marin.collector import collect_less_often
-from marin.hugepages import begin_again
+from marin.cli.output import say
+from marin.process.collector import collect_less_often
+from marin.process.hugepages import begin_again
+from marin.text import log_to
 
+EXIT_MISSING = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -41,19 +45,28 @@ class Lazy:
 COMMANDS: dict[str, Lazy] = {
     "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
-    "stage": Lazy("marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."),
+    "stage": Lazy(
+        "marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."
+    ),
     "run": Lazy("marin.cli.run", "Execute the steps of an experiment file, as far as the ledger lacks their results."),
     "train": Lazy("marin.cli.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
+    "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),
     "diff": Lazy("marin.cli.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.ls", "List runs, artifacts or experiments."),
     "show": Lazy("marin.cli.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
-    "lineage": Lazy("marin.cli.lineage", "Show what something was made of, back to the raw data: a tree of steps and digests."),
-    "experiment": Lazy("marin.cli.experiment", "Preregister experiments, and hold their runs against what was registered."),
+    "lineage": Lazy(
+        "marin.cli.lineage", "Show what something was made of, back to the raw data: a tree of steps and digests."
+    ),
+    "experiment": Lazy(
+        "marin.cli.experiment", "Preregister experiments, and hold their runs against what was registered."
+    ),
     "log": Lazy("marin.cli.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
     "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, push, pull, verify, collect."),
-    "export": Lazy("marin.cli.export", "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto."),
+    "export": Lazy(
+        "marin.cli.export", "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto."
+    ),
     "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
     "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
@@ -97,7 +110,7 @@ def root_option() -> click.Option:
         expose_value=False,
         is_eager=True,
         callback=use_root,
-        help="The ledger and its store: a path or an address.  [env: MARIN_ROOT; default: .marin]",
+        help="The ledger and its store: a path or an address.  [env: MARIN_ROOT; default: .marin here or above]",
     )
 
 
@@ -137,16 +150,12 @@ marin.params.insert(0, root_option())
 
 def configure_logging(verbose: int, *, quiet: bool) -> None:
     """Progress of our own packages to stderr; libraries only when something is wrong, or with -vv."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s" if verbose else "%(message)s"))
     others = logging.INFO if verbose > 1 else logging.WARNING
-    logging.basicConfig(handlers=[handler], level=others, force=True)
+    own = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    log_to(sys.stderr, level=others, own=own, form="%(name)s: %(message)s" if verbose else "%(message)s")
     if not verbose:
         for name in CHATTY:
             logging.getLogger(name).setLevel(logging.ERROR)
-    own = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    for name in ("ledger", "marin"):
-        logging.getLogger(name).setLevel(own)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -169,7 +178,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        say(*said.getvalue().rstrip("\n").split("\n"), err=True)
         return error.exit_code
     except OSError as error:
         if error.errno == errno.EPIPE:
@@ -179,6 +190,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(explain_os_error(error))
         return 1
+    except MemoryError:
+        if debug:
+            raise
+        complain("not enough memory for what was read; give the command more, or the limit of --memory")
+        return EXIT_MISSING
     except Exception as error:
         if debug:
             raise
@@ -224,7 +240,7 @@ def explain_os_error(error: OSError) -> str:
 
 def complain(message: str) -> None:
     """One line on stderr."""
-    click.echo(f"marin: {' '.join(message.split())}", err=True)
+    say(f"marin: {' '.join(message.split())}", err=True)
 
 
 def silence_stdout() -> None:

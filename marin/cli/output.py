@@ -1,38 +1,104 @@
-"""How results reach stdout: one JSON object per line for machines, aligned columns for people.
+"""The one room that prints: one JSON object per line for machines, lines and aligned columns for people.
+
+Whatever is printed may hold text that others wrote, so all of it goes through :func:`marin.text.visible` here, and no
+other file of the command line writes to stdout or stderr (tests/test_architecture.py). A line that is given is one line
+that is printed.
 
 On a terminal tables are drawn by rich (which respects NO_COLOR); in a pipe they are plain columns.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
-from ledger import Finding
+from marin.text import visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from ledger import Finding
 
 LONGEST_WORD, SHORTEST = 12, 16
 
 
-def print_json(value: object) -> None:
-    """`value` as one line of JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": ")))
+@dataclass
+class Branch:
+    """A line with the lines that hang below it."""
+
+    line: str
+    below: list[Branch] = field(default_factory=list)
+
+    def add(self, line: str) -> Branch:
+        """Hang one more line below; returns it."""
+        self.below.append(Branch(line))
+        return self.below[-1]
+
+
+def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> None:
+    """Print lines, or an empty one. ``mark``: a word of ours and its colour, in front of the first."""
+    front = click.style(mark[0], fg=mark[1]) if mark else ""
+    for line in lines or ("",):
+        click.echo(front + visible(line), err=err)
+        front = ""
+
+
+def agree(question: str) -> bool:
+    """Whether the user says yes, on stderr; `click.Abort` without an answer."""
+    return click.confirm(visible(question, keep="\n"), err=True)
+
+
+def print_bytes(parts: Iterable[bytes]) -> None:
+    """Bytes as they are, for a file or a pipe; a terminal gets them as visible lines."""
+    out = sys.stdout
+    if out.isatty():
+        for line in b"".join(parts).decode("utf-8", "backslashreplace").removesuffix("\n").split("\n"):
+            say(line)
+        return
+    out.flush()
+    for part in parts:
+        out.buffer.write(part)
+    out.buffer.flush()
+
+
+def print_json(value: object, indent: int | None = None) -> None:
+    """`value` as one line of JSON, or laid out with ``indent``."""
+    click.echo(visible_json(value, indent))
+
+
+def print_tree(top: Branch) -> None:
+    """A tree of lines. None is ever cut: a line is as long as it is, unless a terminal folds it."""
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    def grow(tree: Tree, branch: Branch) -> None:
+        for one in branch.below:
+            grow(tree.add(Text(visible(one.line))), one)
+
+    tree = Tree(Text(visible(top.line)), guide_style="dim")
+    grow(tree, top)
+    Console(width=None if sys.stdout.isatty() else 400, soft_wrap=True, highlight=False).print(tree)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """Rows under their column names; `empty` goes to stderr where there are none."""
     if not rows:
-        click.echo(empty, err=True)
+        say(empty, err=True)
         return
+    rows = [[visible(cell) for cell in row] for row in rows]
+    columns = [visible(name) for name in columns]
     if sys.stdout.isatty():
         _draw(columns, rows)
         return
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -50,8 +116,8 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide columns are drawn so that they fit side by side: the widest give way first, and words stay whole as long as
-    that is possible (digests, which are long words, are folded)."""
+    """How wide columns are drawn so that they fit side by side: the widest give way first, and words stay whole as long
+    as that is possible (digests, which are long words, are folded)."""
     cells = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in cells]
     words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
@@ -66,12 +132,13 @@ def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     """Name and value, one pair a line; closer together where a terminal is just too narrow."""
+    fields = [(visible(name), visible(value)) for name, value in fields]
     width = max(len(name) for name, _ in fields)
     gap = 2
     if sys.stdout.isatty() and any(len(value) + width + gap > columns_here() for _, value in fields):
         gap = 1
     for name, value in fields:
-        click.echo(f"{name.ljust(width)}{' ' * gap}{value}".rstrip())
+        say(f"{name.ljust(width)}{' ' * gap}{value}".rstrip())
 
 
 def columns_here() -> int:
@@ -81,9 +148,10 @@ def columns_here() -> int:
 
 def fitted(line: str) -> str:
     """A line as a terminal shows it: cut where it is wider, with a mark. In a pipe it stays whole."""
+    line = visible(line)
     if not sys.stdout.isatty() or len(line) <= (width := columns_here()):
         return line
-    return line[:width - 1] + "…"
+    return line[: width - 1] + "…"
 
 
 def human_size(count: int) -> str:

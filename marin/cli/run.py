@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marin.cli.execution import no_diff, takes_execution
+from marin.cli.output import human_size, print_json, print_table, say
+
 if TYPE_CHECKING:
     from marin.graph.execute import Outcome
     from marin.graph.graph import Graph
-    from marin.root import Root
+    from marin.recipe.schema import Execution
+    from marin.record.root import Root
 
 
 @click.command()
@@ -18,22 +22,42 @@ if TYPE_CHECKING:
 @click.option("--only", metavar="RE", help="The steps whose address matches, and what they depend on.")
 @click.option("--force", is_flag=True, help="Execute every step, even if an equal result is recorded.")
 @click.option("--force-failed", is_flag=True, help="Execute again what failed by its own fault.")
-@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N",
-              help="At most N processes at a time.  [default: as many as there are cores for]")
-@click.option("--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
-              help="Processes of this machine, or of a Ray.")
-@click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
-@click.option("--check", is_flag=True, help="Execute every step twice and compare what it makes: which are not deterministic?")
-@click.option("--dry-run", is_flag=True, help="Say for every step whether it is a hit, or why not and what it would cost.")
-@click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
+@click.option(
+    "--max-concurrent",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="At most N processes at a time.  [default: as many as there are cores for]",
+)
+@takes_execution
+@click.option(
+    "--check", is_flag=True, help="Execute every step twice and compare what it makes: which are not deterministic?"
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Say for every step whether it is a hit, or why not and what it would cost."
+)
+@click.option(
+    "--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]"
+)
+@no_diff
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def run(file: Path, only: str | None, force: bool, force_failed: bool, max_concurrent: int | None, runner: str,
-        address: str | None, check: bool, dry_run: bool, device: str, as_json: bool) -> None:
+def run(
+    file: Path,
+    only: str | None,
+    force: bool,
+    force_failed: bool,
+    max_concurrent: int | None,
+    check: bool,
+    dry_run: bool,
+    device: str,
+    as_json: bool,
+    execution: Execution,
+) -> None:
     """Execute the steps of an experiment file, as far as the ledger lacks their results.
 
-    A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. What has a
-    recorded result, whole byte for byte, is taken over; the rest is executed, in parallel as far as this machine allows.
-    A failed step takes down what depends on it, and nothing else. Called again after whatever interruption, it goes on.
+    A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. What has
+    a recorded result, whole byte for byte, is taken over; the rest is executed, in parallel as far as this machine
+    allows. A failed step takes down what depends on it, and nothing else. Called again after whatever interruption, it
+    goes on.
 
     \b
     Examples:
@@ -45,7 +69,7 @@ def run(file: Path, only: str | None, force: bool, force_failed: bool, max_concu
     from marin.errors import Diverged, StepFailed
     from marin.graph.execute import Options, execute_graph
     from marin.graph.files import load_graph
-    from marin.root import open_root
+    from marin.record.root import open_root
 
     choose()
     graph = load_graph(file)
@@ -54,29 +78,38 @@ def run(file: Path, only: str | None, force: bool, force_failed: bool, max_concu
     if dry_run:
         _dry_run(graph, open_root(), device, force=force, as_json=as_json)
         return
-    options = Options(check=check, force=force, force_failed=force_failed, max_concurrent=max_concurrent or 0,
-                      runner="ray" if runner == "ray" else "local", address=address)
+    options = Options(
+        check=check, force=force, force_failed=force_failed, max_concurrent=max_concurrent or 0, execution=execution
+    )
     outcome = execute_graph(graph, open_root(), file=file.resolve(), options=options)
     _print(outcome, graph.ends, as_json=as_json)
     if check and outcome.unsteady:
-        raise Diverged("a step made other bits the second time", where=f"graph {graph.name}", expected="equal digests",
-                       found=", ".join(outcome.unsteady[:8]), cure="look for time, chance, order or threads in it; "
-                       "marin log --stream graph/" + outcome.graph + " has both digests")
+        raise Diverged(
+            "a step made other bits the second time",
+            where=f"graph {graph.name}",
+            expected="equal digests",
+            found=", ".join(outcome.unsteady[:8]),
+            cure="look for time, chance, order or threads in it; "
+            "marin log --stream graph/" + outcome.graph + " has both digests",
+        )
     failed = [item for item in outcome.failures.values() if not item.because]
     if failed:
-        raise StepFailed("not every step has its output", where=f"graph {graph.name}", expected=f"{len(graph.nodes)} outputs",
-                         found=f"{failed[0].address}: {failed[0].error}" + (f" and {len(failed) - 1} more" if failed[1:] else ""),
-                         cure="correct it and run the same command again: the rest is done")
+        raise StepFailed(
+            "not every step has its output",
+            where=f"graph {graph.name}",
+            expected=f"{len(graph.nodes)} outputs",
+            found=f"{failed[0].address}: {failed[0].error}" + (f" and {len(failed) - 1} more" if failed[1:] else ""),
+            cure="correct it and run the same command again: the rest is done",
+        )
 
 
 def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: bool) -> None:
-    from marin.cli.output import print_json, print_table
-    from marin.composition import PRICES, conf_folder
-    from marin.cost import in_words, load_prices, totals
+    from marin.execution.cost import in_words, load_prices, totals
     from marin.graph.memory import Memory
     from marin.graph.planning import Planner
     from marin.graph.why import explain
-    from marin.measured import measurements
+    from marin.history.measured import measurements
+    from marin.recipe.composition import PRICES, conf_folder
 
     prices = load_prices(conf_folder() / PRICES)
     prices.device(device)
@@ -84,43 +117,84 @@ def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: boo
     answers = list(explain(planner, prices, measurements(root.history()), device=device, force=force))
     total = totals(answer.estimate for answer in answers)
     if as_json:
-        print_json({"graph": graph.name, "steps": [answer.as_json() for answer in answers], "total": total.as_json(),
-                    "prices": str(prices.date)})
+        print_json(
+            {
+                "graph": graph.name,
+                "steps": [answer.as_json() for answer in answers],
+                "total": total.as_json(),
+                "prices": str(prices.date),
+            }
+        )
         return
     columns = ("step", "will", "FLOPs", "memory", "writes", "time", "price", "why")
     rows = []
     for answer in answers:
         words = in_words(answer.estimate)
-        rows.append((answer.address, answer.action, *(words[name] if answer.action == "run" else "" for name in
-                                                     ("flops", "memory", "bytes", "time", "price")), "; ".join(answer.why)))
+        rows.append(
+            (
+                answer.address,
+                answer.action,
+                *(
+                    words[name] if answer.action == "run" else ""
+                    for name in ("flops", "memory", "bytes", "time", "price")
+                ),
+                "; ".join(answer.why),
+            )
+        )
     words = in_words(total)
     run = sum(answer.action == "run" for answer in answers)
     basis = f"{total.basis}; prices of {prices.date}, device {device}"
-    rows.append(("total", f"{run} of {len(answers)}", words["flops"], words["memory"], words["bytes"], words["time"],
-                 words["price"], basis))
+    rows.append(
+        (
+            "total",
+            f"{run} of {len(answers)}",
+            words["flops"],
+            words["memory"],
+            words["bytes"],
+            words["time"],
+            words["price"],
+            basis,
+        )
+    )
     print_table(columns, rows, empty="no steps")
 
 
 def _print(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) -> None:
-    from marin.cli.output import human_size, print_json, print_table
 
     if as_json:
-        print_json({
-            "graph": outcome.graph or None, "event": outcome.event if outcome.event >= 0 else None, "counts": outcome.counts,
-            "steps": [{"address": item.address, "action": item.action, "digest": item.output.digest,
-                       "artifact": item.output.artifact, "kind": item.output.kind, "metrics": dict(item.metrics),
-                       "run": item.run or None,
-                       "completed_at": item.completed_at if item.completed_at >= 0 else None}
-                      for item in outcome.settled.values()],
-            "not_deterministic": list(outcome.unsteady),
-            "failures": [{"address": item.address, "error": item.error, "because": item.because or None}
-                         for item in outcome.failures.values()],
-        })
+        print_json(
+            {
+                "graph": outcome.graph or None,
+                "event": outcome.event if outcome.event >= 0 else None,
+                "counts": outcome.counts,
+                "steps": [
+                    {
+                        "address": item.address,
+                        "action": item.action,
+                        "digest": item.output.digest,
+                        "artifact": item.output.artifact,
+                        "kind": item.output.kind,
+                        "metrics": dict(item.metrics),
+                        "run": item.run or None,
+                        "completed_at": item.completed_at if item.completed_at >= 0 else None,
+                    }
+                    for item in outcome.settled.values()
+                ],
+                "not_deterministic": list(outcome.unsteady),
+                "failures": [
+                    {"address": item.address, "error": item.error, "because": item.because or None}
+                    for item in outcome.failures.values()
+                ],
+            }
+        )
         return
-    rows = [(item.address, item.action, item.output.kind, human_size(item.output.size), item.output.artifact)
-            for address in ends if (item := outcome.settled.get(address)) is not None]
+    rows = [
+        (item.address, item.action, item.output.kind, human_size(item.output.size), item.output.artifact)
+        for address in ends
+        if (item := outcome.settled.get(address)) is not None
+    ]
     print_table(("step", "how", "kind", "size", "artifact"), rows, empty="no step has an output")
     for address in outcome.unsteady:
-        click.echo(f"{address} is not deterministic: its results have differed", err=True)
+        say(f"{address} is not deterministic: its results have differed", err=True)
     counts = ", ".join(f"{count} {name}" for name, count in outcome.counts.items())
-    click.echo(f"{counts}; graph {outcome.graph}" if outcome.graph else f"{counts}; nothing was executed", err=True)
+    say(f"{counts}; graph {outcome.graph}" if outcome.graph else f"{counts}; nothing was executed", err=True)

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import click
 
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
-from marin.cli.output import print_json
-from marin.root import Root, open_root
-from marin.witnesses import Asked, ask_all, load_policy
+from marin.cli.output import print_json, say
+from marin.record.root import Root, open_root
+from marin.record.witnesses import Asked, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 PUBLISH_SECONDS = 1.0
@@ -24,14 +24,38 @@ ASK_WITNESSES = "ask-witnesses"
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any that is free", metavar="N",
-              help="Port on the loopback interface.")
-@click.option("--max-events", type=click.IntRange(min=1), default=4000, show_default=True, metavar="N",
-              help="Commit when so many events wait.")
-@click.option("--max-wait", type=click.FloatRange(0, 10), default=0.0, show_default=True, metavar="SECONDS",
-              help="Wait so long for more events before a commit.")
-@click.option("--witness-every", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
-              help="How often the witnesses of this root, if it has any, are asked to cosign.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="any that is free",
+    metavar="N",
+    help="Port on the loopback interface.",
+)
+@click.option(
+    "--max-events",
+    type=click.IntRange(min=1),
+    default=4000,
+    show_default=True,
+    metavar="N",
+    help="Commit when so many events wait.",
+)
+@click.option(
+    "--max-wait",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for more events before a commit.",
+)
+@click.option(
+    "--witness-every",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the witnesses of this root, if it has any, are asked to cosign.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: origin, port, endpoint, pid.")
 def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_json: bool) -> None:
     """Append for other processes, until interrupted: one writer, many clients.
@@ -55,13 +79,21 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
     with (
         asked_to_stop() as stop,
         root.log() as log,
-        LogService(log, root.endpoint, port=port, max_events=max_events, max_seconds=max_wait,
-                   acts={ASK_WITNESSES: lambda: ask(log).as_json()}) as service,
+        LogService(
+            log,
+            root.endpoint,
+            port=port,
+            max_events=max_events,
+            max_seconds=max_wait,
+            acts={ASK_WITNESSES: lambda: ask(log).as_json()},
+        ) as service,
     ):
         if as_json:
-            print_json({"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()})
+            print_json(
+                {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()}
+            )
         else:
-            click.echo(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
+            say(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
         sys.stdout.flush()
         _tend(root, log, stop, ask, witness_every)
 
@@ -127,4 +159,4 @@ def publish(target: str | None, as_json: bool) -> None:
         print_json(done)
     else:
         there = f", {done['files']} files to {target}" if target is not None else ""
-        click.echo(f"published: {done['size']} entries of {published.origin}{there}")
+        say(f"published: {done['size']} entries of {published.origin}{there}")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 import msgspec
 
 from ledger import NotFound
-from marin import runs
-from marin.catalog import open_catalog
-from marin.cli.find import (
-    print_results_of_graph,
-    run_of_pointer,
-    show_digest,
-    show_number,
-    show_pointer,
-    show_step,
-)
+from marin.cli.find import print_results_of_graph, run_of_pointer, show_digest, show_number, show_pointer, show_step
 from marin.cli.log import describe
 from marin.cli.ls import summarize, verdict
-from marin.cli.output import human_size, print_fields, print_json, print_table
+from marin.cli.output import human_size, print_fields, print_json, print_table, say
 from marin.cli.summary import print_summary
 from marin.errors import UsageError
-from marin.root import Root, open_root
-from marin.steadiness import MARK, unsteady
+from marin.history import runs
+from marin.history.catalog import open_catalog
+from marin.history.nondeterminism import MARK, unsteady
+from marin.record.root import Root, open_root
+from marin.text import visible_json
 
 EVENT_PREFIX, METRIC = "event:", "metric"
 
@@ -38,11 +31,14 @@ EVENT_PREFIX, METRIC = "event:", "metric"
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="With --data: what train step N saw.")
 @click.option("--data", is_flag=True, help="The documents and tokens of the train step that --step names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(name: str, number: str | None, summary: bool, recipe: bool, step: int | None, data: bool, as_json: bool) -> None:
+def show(
+    name: str, number: str | None, summary: bool, recipe: bool, step: int | None, data: bool, as_json: bool
+) -> None:
     """Show a run, a step, an artifact, an event or the runs behind a number.
 
     ID is a run (its id, a unique beginning of it, or latest), a step of one (latest/train) or of a graph (its address,
-    such as report/grammar-scaling), an artifact, a content or the identity of a step (sha256:...), an event (its index, or
+    such as report/grammar-scaling), an artifact, a content or the identity of a step (sha256:...), an event (its index,
+    or
     event: and its id), or the path of a pointer such as artifacts/train.json.
 
     `metric NAME=NUMBER` names the runs whose number rounds to NUMBER, or the nearest ones; `metric NAME` the newest.
@@ -60,18 +56,29 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
     """
     root = open_root()
     if data != (step is not None):
-        raise UsageError("--step and --data belong together", where="marin show", expected="marin show RUN --step N --data",
-                         found="one of them", cure="give both")
+        raise UsageError(
+            "--step and --data belong together",
+            where="marin show",
+            expected="marin show RUN --step N --data",
+            found="one of them",
+            cure="give both",
+        )
     if (name == METRIC) != (number is not None):
-        raise UsageError("what is to be shown?", where=" ".join(filter(None, (name, number))),
-                         expected="ID, or metric NAME=NUMBER", found=number or "no name of a metric",
-                         cure="see `marin show --help`")
+        raise UsageError(
+            "what is to be shown?",
+            where=" ".join(filter(None, (name, number))),
+            expected="ID, or metric NAME=NUMBER",
+            found=number or "no name of a metric",
+            cure="see `marin show --help`",
+        )
     if number is not None:
         show_number(root, number, as_json=as_json)
     elif name.startswith("sha256:"):
         show_digest(root, name, as_json=as_json)
     elif name.endswith(".json") and Path(name).is_file() and summary:
-        print_summary(runs.load(root.history(), run_of_pointer(root, Path(name))), root.reader().checkpoint(), named=True)
+        print_summary(
+            runs.load(root.history(), run_of_pointer(root, Path(name))), root.reader().checkpoint(), named=True
+        )
     elif name.endswith(".json") and Path(name).is_file():
         show_pointer(root, Path(name), as_json=as_json)
     elif name.isdigit() or name.startswith(EVENT_PREFIX):
@@ -90,7 +97,7 @@ def show(name: str, number: str | None, summary: bool, recipe: bool, step: int |
         if step is not None:
             _show_data(root, view, step, as_json=as_json)
         elif recipe:
-            click.echo(json.dumps(view.started.body.recipe, indent=2, sort_keys=True, ensure_ascii=False))
+            print_json(view.started.body.recipe, indent=2)
         elif summary:
             print_summary(view, root.reader().checkpoint())
         elif as_json:
@@ -110,56 +117,88 @@ def whole(view: runs.RunView) -> dict[str, object]:
         "environment": started.environment,
         "continues": msgspec.to_builtins(started.continues),
         "events": {"first": view.started.index, "last": view.last_index},
-        "steps": {name: msgspec.to_builtins(step) | {"attempts": view.attempts.get(name, 0)}
-                  for name, step in view.steps.items()},
+        "steps": {
+            name: msgspec.to_builtins(step) | {"attempts": view.attempts.get(name, 0)}
+            for name, step in view.steps.items()
+        },
         "segments": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.segments],
         "checkpoints": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.checkpoints],
         "failures": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.failures],
         "preemptions": [{"index": fact.index, **msgspec.to_builtins(fact.body)} for fact in view.preemptions],
-        "replays": [{"index": fact.index, "time": fact.time, **msgspec.to_builtins(fact.body)}
-                    for fact in view.verdicts],
+        "replays": [
+            {"index": fact.index, "time": fact.time, **msgspec.to_builtins(fact.body)} for fact in view.verdicts
+        ],
+        "claimed": [
+            {"index": fact.index, "time": fact.time, **msgspec.to_builtins(fact.body)} for fact in view.claimed
+        ],
     }
 
 
 def _show_run(root: Root, view: runs.RunView) -> None:
     started = view.started.body
     code = started.code
-    print_fields([
-        ("run", view.run),
-        ("state", view.status),
-        ("started", view.started.time),
-        ("recipe", started.recipe_digest),
-        ("plan", view.plan),
-        ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
-        *([("continues", f"run {started.continues.run} before train step {started.continues.step}")]
-          if started.continues is not None else []),
-        ("events", f"{view.started.index} to {view.last_index}"),
-        ("verified", verdict(view)),
-        *([("registered", started.experiment)] if started.experiment else []),
-    ])
-    click.echo()
+    print_fields(
+        [
+            ("run", view.run),
+            ("state", view.status),
+            ("started", view.started.time),
+            ("recipe", started.recipe_digest),
+            ("plan", view.plan),
+            ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
+            *(
+                [("continues", f"run {started.continues.run} before train step {started.continues.step}")]
+                if started.continues is not None
+                else []
+            ),
+            ("events", f"{view.started.index} to {view.last_index}"),
+            ("verified", verdict(view)),
+            *([("registered", started.experiment)] if started.experiment else []),
+        ]
+    )
+    say()
     differed = unsteady(root.history())
-    rows = [(name, "taken over" if step.cached else f"{step.seconds:.1f} s", step.output.kind, human_size(step.output.size),
-             step.output.digest, MARK if step.identity in differed else "") for name, step in view.steps.items()]
+    rows = [
+        (
+            name,
+            "taken over" if step.cached else f"{step.seconds:.1f} s",
+            step.output.kind,
+            human_size(step.output.size),
+            step.output.digest,
+            MARK if step.identity in differed else "",
+        )
+        for name, step in view.steps.items()
+    ]
     print_table(("step", "time", "kind", "size", "digest", ""), rows, empty="no step has a result yet")
     if view.metrics:
-        click.echo()
+        say()
         print_fields([(name, f"{value:.6g}") for name, value in view.metrics.items()])
     if view.segments:
-        click.echo()
-        print_table(("train steps", "loss", "state after"),
-                    [(f"{fact.body.start} to {fact.body.end - 1}",
-                      f"{float.fromhex(fact.body.losses[-1]):.4f}", fact.body.end_state) for fact in view.segments],
-                    empty="")
+        say()
+        print_table(
+            ("train steps", "loss", "state after"),
+            [
+                (
+                    f"{fact.body.start} to {fact.body.end - 1}",
+                    f"{float.fromhex(fact.body.losses[-1]):.4f}",
+                    fact.body.end_state,
+                )
+                for fact in view.segments
+            ],
+            empty="",
+        )
     for preempted in view.preemptions:
-        click.echo(f"\npreempted at event {preempted.index}: {preempted.body.step}, attempt {preempted.body.attempt}, at train "
-                   f"step {preempted.body.at}: {preempted.body.reason}")
+        say()
+        say(
+            f"preempted at event {preempted.index}: {preempted.body.step}, attempt {preempted.body.attempt}, at train "
+            f"step {preempted.body.at}: {preempted.body.reason}"
+        )
     for fact in view.failures:
-        click.echo(f"\nfailed at event {fact.index}: {fact.body.step}: {fact.body.error}")
+        say()
+        say(f"failed at event {fact.index}: {fact.body.step}: {fact.body.error}")
 
 
 def _show_data(root: Root, view: runs.RunView, step: int, *, as_json: bool) -> None:
-    from marin.seen import batch_of
+    from marin.history.batch_inspection import batch_of
 
     batch = batch_of(view, root.store(), step)
     if as_json:
@@ -170,9 +209,10 @@ def _show_data(root: Root, view: runs.RunView, step: int, *, as_json: bool) -> N
     for sequence in batch.sequences:
         first, last = sequence.documents
         documents = f"document {first}" if first == last else f"documents {first} to {last}"
-        click.echo(f"\n{sequence.part}, sequence {sequence.index}, {documents}, {len(sequence.tokens)} tokens")
-        click.echo(f"  ids   {' '.join(map(str, sequence.tokens))}")
-        click.echo(f"  text  {json.dumps(sequence.text, ensure_ascii=False)}")
+        say()
+        say(f"{sequence.part}, sequence {sequence.index}, {documents}, {len(sequence.tokens)} tokens")
+        say(f"  ids   {' '.join(map(str, sequence.tokens))}")
+        say(f"  text  {visible_json(sequence.text)}")
 
 
 def _show_event(root: Root, name: str, *, as_json: bool) -> None:
@@ -180,8 +220,9 @@ def _show_event(root: Root, name: str, *, as_json: bool) -> None:
     size = reader.checkpoint().size
     if name.isdigit():
         if int(name) >= size:
-            raise UsageError("no such event", where=name, expected=f"an index below {size}", found=name,
-                             cure="see `marin log`")
+            raise UsageError(
+                "no such event", where=name, expected=f"an index below {size}", found=name, cure="see `marin log`"
+            )
         ((index, event),) = reader.events(int(name), int(name) + 1)
     else:
         wanted = name.removeprefix(EVENT_PREFIX)
@@ -192,4 +233,4 @@ def _show_event(root: Root, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json(describe(index, event))
     else:
-        click.echo(json.dumps(describe(index, event), indent=2, ensure_ascii=False))
+        print_json(describe(index, event), indent=2)

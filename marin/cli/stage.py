@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.execution import takes_execution
+from marin.cli.execution import no_diff, takes_execution
+from marin.cli.output import print_json, say
 from marin.cli.tracker import choose
 
 if TYPE_CHECKING:
-    from marin.recipe import Execution
+    from marin.recipe.schema import Execution
 
 STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
 
 @click.command()
 @click.argument("name", metavar="NAME", type=click.Choice(STAGES))
-@click.option("--force", is_flag=True, envvar="MARIN_FORCE",
-              help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]")
+@click.option(
+    "--force",
+    is_flag=True,
+    envvar="MARIN_FORCE",
+    help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]",
+)
 @takes_execution
-@click.option("--params", type=click.Path(path_type=Path, dir_okay=False), default=Path("params.yaml"), metavar="FILE",
-              help="The composed recipe.  [default: params.yaml]")
+@click.option(
+    "--params",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("params.yaml"),
+    metavar="FILE",
+    help="The composed recipe.  [default: params.yaml]",
+)
+@no_diff
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
 def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
@@ -41,38 +52,60 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in the root's folder
     """
-    from marin.arithmetic import check
-    from marin.cli.output import print_json
     from marin.errors import Paused
-    from marin.executor import run_stage
-    from marin.params import load_params
-    from marin.pipeline import PIPELINE
-    from marin.root import open_root
+    from marin.execution.executor import run_stage
+    from marin.pipeline.stages import PIPELINE
+    from marin.process.arithmetic import check
+    from marin.recipe.params import load_params
+    from marin.record.root import open_root
 
     choose()
     recipe, root = load_params(params), open_root()
     if name == "train":
         check(recipe.arithmetic, execution)
     try:
-        outcome = run_stage(name, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent,
-                            execution=execution, force=force)
+        outcome = run_stage(
+            name,
+            plan=PIPELINE,
+            recipe=recipe,
+            root=root,
+            project=params.resolve().parent,
+            execution=execution,
+            force=force,
+        )
     except Paused as pause:
         if as_json:
             print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
         else:
-            click.echo(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
+            say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
         return
     result = outcome.result
     if as_json:
-        print_json({
-            "run": outcome.run, "step": name, "action": outcome.action, "digest": result.output.digest,
-            "kind": result.output.kind, "size": result.output.size, "artifact": result.output.artifact,
-            "metrics": dict(result.metrics), "seconds": result.seconds, "event": result.completed_at,
-            "run_completed": outcome.completed,
-        })
+        print_json(
+            {
+                "run": outcome.run,
+                "step": name,
+                "action": outcome.action,
+                "digest": result.output.digest,
+                "kind": result.output.kind,
+                "size": result.output.size,
+                "artifact": result.output.artifact,
+                "metrics": dict(result.metrics),
+                "seconds": result.seconds,
+                "event": result.completed_at,
+                "run_completed": outcome.completed,
+            }
+        )
         return
-    how = {"executed": f"executed in {result.seconds:.1f} s", "cached": f"as event {result.completed_at} recorded it",
-           "present": "nothing to do"}[outcome.action]
-    click.echo(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
+    how = {
+        "executed": f"executed in {result.seconds:.1f} s",
+        "cached": f"as event {result.completed_at} recorded it",
+        "present": "nothing to do",
+    }[outcome.action]
+    say(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
     if outcome.completed and outcome.action != "present":
-        click.echo(f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`", err=True)
+        say(
+            f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`; `marin store push ADDRESS` "
+            "sends its bytes (`dvc push` has none: Git has the pointers)",
+            err=True,
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -25,14 +24,14 @@ from ledger import (
     scrub_store,
     unpin,
 )
-from marin.attempt import sweep_abandoned
-from marin.audit import absent_files
-from marin.cli.output import describe_finding, human_size, print_json, print_table
+from marin.cli.output import describe_finding, human_size, print_bytes, print_json, print_table, say
 from marin.cli.transfer import pull, push, remote_store
 from marin.errors import UsageError
-from marin.events import STORE_SCRUBBED, StoreScrubbed, write
-from marin.needs import needs_of
-from marin.root import open_root
+from marin.execution.workspace import sweep_abandoned
+from marin.history.referrers import needs_of
+from marin.record.audit import absent_files
+from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
+from marin.record.root import open_root
 
 CHUNK = 1 << 20
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -51,8 +50,11 @@ def store() -> None:
 @store.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--link", is_flag=True, help="Share the files by hard links where possible; they become read-only.")
-@click.option("--chunked", is_flag=True,
-              help="Keep large files in pieces cut by their content, which other versions of them share.")
+@click.option(
+    "--chunked",
+    is_flag=True,
+    help="Keep large files in pieces cut by their content, which other versions of them share.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def put(path: Path, link: bool, chunked: bool, as_json: bool) -> None:
     """Keep a file, a folder, or what comes on stdin (-), and print its digest.
@@ -72,12 +74,17 @@ def put(path: Path, link: bool, chunked: bool, as_json: bool) -> None:
     elif path.is_file():
         artifact = artifacts.put_file(path, link=link, chunked=chunked)
     else:
-        raise UsageError("nothing to put", where=str(path), expected="a file or a folder", found="neither",
-                         cure="name one that is there")
+        raise UsageError(
+            "nothing to put",
+            where=str(path),
+            expected="a file or a folder",
+            found="neither",
+            cure="name one that is there",
+        )
     if as_json:
         print_json({"digest": artifact.digest, "kind": artifact.kind, "size": artifact.size})
     else:
-        click.echo(artifact.digest)
+        say(artifact.digest)
 
 
 @store.command()
@@ -97,12 +104,16 @@ def get(digest: str, dest: Path | None, replace: bool) -> None:
     if dest is not None:
         artifacts.checkout(digest, dest, how="copy", replace=replace)
     elif artifacts.kind(digest) == "tree":
-        raise UsageError("a folder does not fit on stdout", where=digest, expected="DEST", found="none",
-                         cure=f"name a folder: marin store get {digest} FOLDER")
+        raise UsageError(
+            "a folder does not fit on stdout",
+            where=digest,
+            expected="DEST",
+            found="none",
+            cure=f"name a folder: marin store get {digest} FOLDER",
+        )
     else:
         with artifacts.open(digest) as stream:
-            shutil.copyfileobj(stream, sys.stdout.buffer, CHUNK)
-        sys.stdout.buffer.flush()
+            print_bytes(iter(lambda: stream.read(CHUNK), b""))
 
 
 @store.command("ls")
@@ -162,8 +173,13 @@ def verify(digests: tuple[str, ...], everything: bool, as_json: bool) -> None:
       marin store verify sha256:DIGEST
     """
     if everything and digests:
-        raise UsageError("all of the store, or some of it", where="marin store verify", expected="--all or DIGEST",
-                         found="both", cure="leave one out")
+        raise UsageError(
+            "all of the store, or some of it",
+            where="marin store verify",
+            expected="--all or DIGEST",
+            found="both",
+            cure="leave one out",
+        )
     root = open_root()
     artifacts = root.store()
     for digest in digests:
@@ -172,14 +188,14 @@ def verify(digests: tuple[str, ...], everything: bool, as_json: bool) -> None:
     for finding in _findings(artifacts, digests) if digests else chain(artifacts.verify_all(), absent_files(artifacts)):
         findings.append(finding)
         if not as_json:
-            click.echo(str(finding))
+            say(str(finding))
     needs = needs_of(root, (digest for finding in findings for digest in _digests_in(finding)))
     for finding in findings if as_json else ():
         needed = [need for digest in _digests_in(finding) for need in needs[digest]]
         print_json(describe_finding(finding) | {"needed_by": [asdict(need) for need in needed]})
     for digest, needed in needs.items() if not as_json else ():
         for need in needed:
-            click.echo(f"{digest} is needed by {need}")
+            say(f"{digest} is needed by {need}")
     if findings:
         click.get_current_context().exit(1)
 
@@ -203,7 +219,7 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
         if as_json:
             print_json(describe_finding(finding))
         else:
-            click.echo(str(finding))
+            say(str(finding))
     return count
 
 
@@ -252,15 +268,21 @@ def pins(as_json: bool) -> None:
 
 
 @store.command()
-@click.option("--min-age", type=click.FloatRange(min=0), default=7.0, show_default=True, metavar="DAYS",
-              help="Leave alone what was put, or put again, within so many days.")
+@click.option(
+    "--min-age",
+    type=click.FloatRange(min=0),
+    default=7.0,
+    show_default=True,
+    metavar="DAYS",
+    help="Leave alone what was put, or put again, within so many days.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """Set aside what no event of the ledger names; a later collection deletes it.
 
-    What is set aside comes back when it is named, asked for or put again. What is pinned stays, and what a living process
-    holds a lease on. Folders of stages that stopped and that nobody came back to are removed as well.
+    What is set aside comes back when it is named, asked for or put again. What is pinned stays, and what a living
+    process holds a lease on. Folders of stages that stopped and that nobody came back to are removed as well.
 
     \b
     Examples:
@@ -273,30 +295,38 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
     abandoned = [] if "://" in root.location else sweep_abandoned(root.local, max(min_age * DAY, HOUR), dry_run=dry_run)
     if as_json:
-        print_json({
-            "abandoned": [{"folder": str(one.folder), "size": one.size} for one in abandoned],
-            "dry_run": collected.dry_run,
-            "kept": collected.kept,
-            "swept": [{"act": s.act, "name": s.name, "size": s.size, "why": s.why} for s in collected.swept],
-        })
+        print_json(
+            {
+                "abandoned": [{"folder": str(one.folder), "size": one.size} for one in abandoned],
+                "dry_run": collected.dry_run,
+                "kept": collected.kept,
+                "swept": [{"act": s.act, "name": s.name, "size": s.size, "why": s.why} for s in collected.swept],
+            }
+        )
         return
     for swept in collected.swept:
-        click.echo(str(swept))
+        say(str(swept))
     for one in abandoned:
-        click.echo(f"remove {one.folder} ({one.size} bytes): a stage stopped there {one.idle / HOUR:.0f} hours ago")
+        say(f"remove {one.folder} ({one.size} bytes): a stage stopped there {one.idle / HOUR:.0f} hours ago")
     would = "would be " if dry_run else ""
-    click.echo(f"{would}set aside: {human_size(collected.bytes_of('set aside'))}, "
-               f"{would}deleted: {human_size(collected.bytes_of('delete'))}, kept: {collected.kept} artifacts")
+    say(
+        f"{would}set aside: {human_size(collected.bytes_of('set aside'))}, "
+        f"{would}deleted: {human_size(collected.bytes_of('delete'))}, kept: {collected.kept} artifacts"
+    )
 
 
 @store.command()
-@click.option("--most", type=click.FloatRange(min=0), metavar="GB", help="Stop after so much; the next scrub goes on there.")
+@click.option(
+    "--most", type=click.FloatRange(min=0), metavar="GB", help="Stop after so much; the next scrub goes on there."
+)
 @click.option("--rate", type=click.FloatRange(min=0.001), metavar="MB", help="Read at most so much a second.")
 @click.option("--restart", is_flag=True, help="Begin at the beginning.")
 @click.option("--remote", metavar="REMOTE", help="Take what is damaged from there: gs://, s3://, https:// or a folder.")
 @click.option("--event/--no-event", default=True, help="Record the result in the ledger.  [default: event]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def scrub(most: float | None, rate: float | None, restart: bool, remote: str | None, event: bool, as_json: bool) -> None:
+def scrub(
+    most: float | None, rate: float | None, restart: bool, remote: str | None, event: bool, as_json: bool
+) -> None:
     """Hash the whole store again, a little at a time; exit status 1 with a line per finding.
 
     With --remote what is damaged is replaced, and the exit status is 0 if all of it was.
@@ -310,20 +340,36 @@ def scrub(most: float | None, rate: float | None, restart: bool, remote: str | N
     root = open_root()
     if event:
         root.check_writable()  # a missing key is said before the hours of work
-    done = scrub_store(root.store(), bytes_per_second=rate * 1e6 if rate else None,
-                       most_bytes=int(most * 1e9) if most is not None else None, restart=restart,
-                       remote=remote_store(remote, readonly=True) if remote else None)
+    done = scrub_store(
+        root.store(),
+        bytes_per_second=rate * 1e6 if rate else None,
+        most_bytes=int(most * 1e9) if most is not None else None,
+        restart=restart,
+        remote=remote_store(remote, readonly=True) if remote else None,
+    )
     if event:
-        body = StoreScrubbed(checked=done.checked, size=done.size, findings=[str(found) for found in done.findings[:100]],
-                             repaired=list(done.repaired), finished=done.finished)
+        body = StoreScrubbed(
+            checked=done.checked,
+            size=done.size,
+            findings=[str(found) for found in done.findings[:100]],
+            repaired=list(done.repaired),
+            finished=done.finished,
+        )
         root.append([Draft(STORE_SCRUBBED, "store", write(body))])
     if as_json:
-        print_json({"checked": done.checked, "size": done.size, "finished": done.finished, "repaired": list(done.repaired),
-                    "findings": [describe_finding(finding) for finding in done.findings]})
+        print_json(
+            {
+                "checked": done.checked,
+                "size": done.size,
+                "finished": done.finished,
+                "repaired": list(done.repaired),
+                "findings": [describe_finding(finding) for finding in done.findings],
+            }
+        )
     else:
         report_findings(done.findings, as_json=False)
         where = "to the end" if done.finished else "and the next scrub goes on"
         mended = f", {len(done.repaired)} repaired" if done.repaired else ""
-        click.echo(f"{done.checked} files, {human_size(done.size)}, {where}{mended}")
+        say(f"{done.checked} files, {human_size(done.size)}, {where}{mended}")
     if len(done.findings) > len(done.repaired):
         click.get_current_context().exit(1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from ledger import LogCheckpoint
-from marin.cli.output import print_fields
-from marin.runs import LATEST, RunView
+from marin.cli.output import print_fields, say
+from marin.history.runs import LATEST, RunView
 
 NEXT = (
     ("marin verify {run}", "replay data and training, compare every bit"),
@@ -16,13 +14,15 @@ NEXT = (
 
 
 def print_summary(view: RunView, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
-    """Print the headline of `view` and of the log that it is in. ``named``: what to try next says its id instead of latest."""
+    """Print the headline of `view` and of the log that it is in. ``named``: what to try next says its id instead of
+    latest."""
     print_fields(headline(view, checkpoint))
     following = [(command.format(run=view.run if named else LATEST), what) for command, what in NEXT]
     width = max(len(command) for command, _ in following)
-    click.echo("\nNext (after `source .venv/bin/activate`):")
+    say()
+    say("Next (after `source .venv/bin/activate`):")
     for command, what in following:
-        click.echo(f"  {command.ljust(width)}  {what}")
+        say(f"  {command.ljust(width)}  {what}")
 
 
 def headline(view: RunView, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
@@ -30,8 +30,14 @@ def headline(view: RunView, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
     lines = [("run", f"{view.run}  ({view.status})")]
     if view.segments:
         first, last = view.segments[0].body, view.segments[-1].body
-        lines.append(("loss", f"{float.fromhex(first.losses[0]):.4f} at the first train step, "
-                              f"{float.fromhex(last.losses[-1]):.4f} at the last ({last.end} steps)"))
+        trained = f"{last.end - first.start} steps" + (f", from step {first.start} on" if first.start else "")
+        lines.append(
+            (
+                "loss",
+                f"{float.fromhex(first.losses[0]):.4f} at the first train step, "
+                f"{float.fromhex(last.losses[-1]):.4f} at the last ({trained})",
+            )
+        )
     evaluated = view.steps.get("evaluate")
     if evaluated is not None and "perplexity" in evaluated.metrics:
         lines.append(("perplexity", f"{evaluated.metrics['perplexity']:.2f} on held-out text"))

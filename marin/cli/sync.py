@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from marin.cli.output import print_json
-from marin.root import open_root
-from marin.tracking.server import prepare
+from marin.cli.output import print_json, say
+from marin.record.root import open_root
+from marin.tracking.mlflow.server import prepare
 
 
 @click.command()
@@ -20,20 +20,28 @@ def sync(as_json: bool) -> None:
     \b
     Examples:
       marin sync
-      rm -r .marin/projections && marin sync
+      marin sync --json
     """
     root = open_root()
     prepare(root.location)
     # Here, because MLflow reads its settings when it is imported.
-    from marin.tracking.projection import MlflowProjection
+    from marin.tracking.projection.projection import MlflowProjection
 
-    projection = MlflowProjection(root.local / "projections" / "mlflow", root.reader())
+    projection = MlflowProjection(root.views() / "mlflow", root.reader(), own=root.is_own())
     try:
         progress = projection.catch_up()
     finally:
         projection.close()
     if as_json:
-        print_json({"applied": progress.applied, "size": progress.size, "runs": progress.runs, "skipped": progress.skipped,
-                    "rebuilt": progress.rebuilt, "database": str(projection.database)})
+        print_json(
+            {
+                "applied": progress.applied,
+                "size": progress.size,
+                "runs": progress.runs,
+                "skipped": progress.skipped,
+                "rebuilt": progress.rebuilt,
+                "database": str(projection.database),
+            }
+        )
         return
-    click.echo(f"{progress.applied} new events of {progress.size}, {progress.runs} runs: {projection.database}")
+    say(f"{progress.applied} new events of {progress.size}, {progress.runs} runs: {projection.database}")

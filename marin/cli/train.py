@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin.cli.execution import every_n, execution_of
-from marin.cli.output import print_json, print_table
+from marin.cli.execution import no_diff, takes_execution
+from marin.cli.output import print_json, print_table, say
 from marin.cli.tracker import choose
-from marin.root import Root, open_root
+from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
-    from marin.composition import Composed
-    from marin.forecast import Forecast
-    from marin.recipe import Execution
-    from marin.runs import RunView
+    from marin.execution.forecast import Forecast
+    from marin.history.runs import RunView
+    from marin.recipe.composition import Composed
+    from marin.recipe.schema import Execution
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed first.
-    ``paused``: that training stopped where it was told to, and where that is."""
+    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed
+    first. ``paused``: that training stopped where it was told to, and where that is."""
 
     overrides: tuple[str, ...]
     recipe_digest: str
@@ -38,41 +38,54 @@ class Trained:
 
 @click.command()
 @click.argument("overrides", nargs=-1, metavar="[GROUP=NAME | KEY=VALUE]...")
-@click.option("-m", "--multirun", is_flag=True, help="A sweep: every combination of the values given, as in seed=1,2,3.")
-@click.option("--config-json", metavar="JSON|FILE", help="Values as a JSON object: over the groups, under the command line.")
-@click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N",
-              help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]")
+@click.option(
+    "-m", "--multirun", is_flag=True, help="A sweep: every combination of the values given, as in seed=1,2,3."
+)
+@click.option(
+    "--config-json", metavar="JSON|FILE", help="Values as a JSON object: over the groups, under the command line."
+)
 @click.option("--force", is_flag=True, help="Execute every step even if an equal result is recorded.")
-@click.option("--continue", "previous", metavar="RUN",
-              help="Go on from the last recorded state of RUN, with its recipe and the changes given here.")
+@click.option(
+    "--continue",
+    "previous",
+    metavar="RUN",
+    help="Go on from the last recorded state of RUN, with its recipe and the changes given here.",
+)
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N processes at a time.")
-@click.option("--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
-              help="Processes of this machine, or of a Ray.")
-@click.option("--processes", type=click.IntRange(min=1), default=1, metavar="P",
-              help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]")
-@click.option("--address", metavar="HOST:PORT", help="A Ray cluster that exists; without it --runner ray starts one here.")
-@click.option("--self-check", metavar="every=N", callback=every_n,
-              help="Execute every N-th train step twice and stop where the bits differ.")
-@click.option("--pause-at", type=click.IntRange(min=1), metavar="STEP",
-              help="Stop before this train step with the state recorded; without it the same command goes on from there.")
-@click.option("--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing.")
-@click.option("--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]")
+@takes_execution
+@click.option(
+    "--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing."
+)
+@click.option(
+    "--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]"
+)
+@no_diff
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
-def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, devices: int, force: bool, previous: str | None,
-          max_concurrent: int | None, runner: str, processes: int, address: str | None, self_check: int,
-          pause_at: int | None, dry_run: bool, device: str, as_json: bool) -> None:
+def train(
+    overrides: tuple[str, ...],
+    multirun: bool,
+    config_json: str | None,
+    force: bool,
+    previous: str | None,
+    max_concurrent: int | None,
+    dry_run: bool,
+    device: str,
+    as_json: bool,
+    execution: Execution,
+) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
-    GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before it
-    is allowed), KEY=VALUE sets one value by its path, ~KEY gives it the recipe's own default. What wins: the defaults of
-    conf/config.yaml, then groups, then --config-json, then values on the command line. Results that the ledger has are
-    taken over, whoever made them.
+    GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before
+    it is allowed), KEY=VALUE sets one value by its path, ~KEY gives it the recipe's own default. What wins: the
+    defaults of conf/config.yaml, then groups, then --config-json, then values on the command line. Results that the
+    ledger has are taken over, whoever made them.
 
-    With --continue the run's own recipe takes the place of the defaults, and the state that it left is where training goes
+    With --continue the run's own recipe takes the place of the defaults, and the state that it left is where training
+    goes
     on: trainer.num_steps is the length of the new phase, phase.schedule=continue keeps the learning rate's schedule.
 
-    With tracker=wandb (or trainer.tracker=wandb) Levanter's tracker also writes an offline run of W&B while it trains; that
-    is no part of the recipe and changes no bit.
+    With tracker=wandb (or trainer.tracker=wandb) Levanter's tracker also writes an offline run of W&B while it trains;
+    that is no part of the recipe and changes no bit.
 
     Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 
@@ -85,11 +98,9 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
-    from marin.arithmetic import check
-    from marin.composition import sweep
+    from marin.process.arithmetic import check
+    from marin.recipe.composition import sweep
 
-    execution = execution_of(devices=devices, processes=processes, runner=runner, address=address,
-                             self_check_every=self_check, pause_at=pause_at)
     overrides = choose(overrides)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
@@ -98,7 +109,7 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
         composed = [_continued(root, previous, one) for one in composed]
     with _where_data_comes_from(composed):
         if dry_run:
-            _forecast(root, composed, device, devices, as_json=as_json)
+            _forecast(root, composed, device, execution.devices, as_json=as_json)
             return
         for one in composed:
             check(one.recipe.arithmetic, execution)
@@ -109,31 +120,40 @@ def train(overrides: tuple[str, ...], multirun: bool, config_json: str | None, d
     if failed:
         from marin.errors import StepFailed
 
-        raise StepFailed("not every run has its outputs", where=failed[0].failed, expected=f"{len(outcomes)} runs",
-                         found=failed[0].error + (f" and {len(failed) - 1} more" if failed[1:] else ""),
-                         cure="correct it and run the same command again: the rest is done")
+        raise StepFailed(
+            "not every run has its outputs",
+            where=failed[0].failed,
+            expected=f"{len(outcomes)} runs",
+            found=failed[0].error + (f" and {len(failed) - 1} more" if failed[1:] else ""),
+            cure="correct it and run the same command again: the rest is done",
+        )
 
 
 @contextmanager
 def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
     """Data that is not there is said with the file that tells where to get it."""
-    from marin.composition import conf_folder
     from marin.errors import DataMissing
+    from marin.recipe.composition import conf_folder
 
     try:
         yield
     except DataMissing as error:
-        told = [name for name in sorted({one.recipe.dataset.name for one in composed})
-                if (conf_folder() / "dataset" / f"{name}.yaml").is_file()]
+        told = [
+            name
+            for name in sorted({one.recipe.dataset.name for one in composed})
+            if (conf_folder() / "dataset" / f"{name}.yaml").is_file()
+        ]
         cure = f"{error.cure}; conf/dataset/{told[0]}.yaml says where to get it" if told else error.cure
-        raise DataMissing(error.what, where=error.where, expected=error.expected, found=error.found, cure=cure) from error
+        raise DataMissing(
+            error.what, where=error.where, expected=error.expected, found=error.found, cure=cure
+        ) from error
 
 
 def _recipe_of(root: Root, run: str) -> dict[str, Any]:
     """The recipe of a run, as values that a command line may change."""
     import msgspec
 
-    from marin import runs
+    from marin.history import runs
 
     history = root.history()
     values: dict[str, Any] = msgspec.to_builtins(runs.load(history, runs.resolve(history, run)).recipe)
@@ -145,7 +165,7 @@ def _seeded(root: Root, composed: Composed) -> Composed:
     """The recipe with the seed that was drawn for it, where it says ``seed: null``."""
     from dataclasses import replace
 
-    from marin.seeds import settled
+    from marin.execution.seeds import settled
 
     return replace(composed, recipe=settled(root, composed.recipe))
 
@@ -154,25 +174,24 @@ def _continued(root: Root, run: str, composed: Composed) -> Composed:
     """The recipe as the phase that goes on from the last recorded state of ``run``."""
     from dataclasses import replace
 
-    from marin.phases import next_phase
+    from marin.execution.phases import next_phase
 
     return replace(composed, recipe=next_phase(root, run, composed.recipe))
 
 
-def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, force: bool,
-           max_concurrent: int) -> list[Trained]:
+def _train(
+    root: Root, composed: Sequence[Composed], execution: Execution, *, force: bool, max_concurrent: int
+) -> list[Trained]:
     """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
-    from marin import runs
     from marin.graph.execute import Options, execute_graph
     from marin.graph.recipes import pipeline_graph
-    from marin.recipe import digest
+    from marin.history import runs
+    from marin.recipe.schema import digest
 
-    graph, addresses = pipeline_graph([one.recipe for one in composed], devices=execution.devices,
-                                      processes=execution.processes)
-    outcome = execute_graph(graph, root, options=Options(force=force, max_concurrent=max_concurrent,
-                                                         address=execution.address, runner=execution.runner,
-                                                         self_check_every=execution.self_check_every,
-                                                         pause_at=execution.pause_at))
+    graph, addresses = pipeline_graph([one.recipe for one in composed])
+    outcome = execute_graph(
+        graph, root, options=Options(force=force, max_concurrent=max_concurrent, execution=execution)
+    )
     history = root.history()
     newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
     trained = []
@@ -180,26 +199,32 @@ def _train(root: Root, composed: Sequence[Composed], execution: Execution, *, fo
         wanted = digest(one.recipe)
         settled = {name: outcome.settled[at] for name, at in steps.items() if at in outcome.settled}
         failure = next((outcome.failures[at] for at in steps.values() if at in outcome.failures), None)
-        trained.append(Trained(
-            overrides=one.overrides, recipe_digest=wanted,
-            run=runs.load(history, newest[wanted]) if wanted in newest else None,
-            steps={name: item.action for name, item in settled.items()},
-            metrics={f"{name}.{key}": value for name, item in settled.items() for key, value in item.metrics.items()},
-            failed=failure.address if failure is not None and not failure.paused else "",
-            error=failure.error if failure is not None and not failure.paused else "",
-            paused=failure.error if failure is not None and failure.paused else ""))
+        trained.append(
+            Trained(
+                overrides=one.overrides,
+                recipe_digest=wanted,
+                run=runs.load(history, newest[wanted]) if wanted in newest else None,
+                steps={name: item.action for name, item in settled.items()},
+                metrics={
+                    f"{name}.{key}": value for name, item in settled.items() for key, value in item.metrics.items()
+                },
+                failed=failure.address if failure is not None and not failure.paused else "",
+                error=failure.error if failure is not None and not failure.paused else "",
+                paused=failure.error if failure is not None and failure.paused else "",
+            )
+        )
     return trained
 
 
 def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: int, *, as_json: bool) -> None:
-    from marin.code import code_folder
-    from marin.composition import PRICES, conf_folder
-    from marin.cost import load_prices, totals
-    from marin.forecast import forecast
-    from marin.measured import measurements
-    from marin.pipeline import PIPELINE
-    from marin.plan import code_identity
-    from marin.recipe import digest
+    from marin.execution.cost import load_prices, totals
+    from marin.execution.forecast import forecast
+    from marin.execution.plan import code_identity
+    from marin.history.measured import measurements
+    from marin.pipeline.stages import PIPELINE
+    from marin.provenance.code import code_folder
+    from marin.recipe.composition import PRICES, conf_folder
+    from marin.recipe.schema import digest
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
     prices.device(device)
@@ -209,26 +234,34 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
         found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, devices=devices)
         everything += found
         if as_json:
-            print_json({"overrides": list(one.overrides), "recipe_digest": digest(one.recipe),
-                        "steps": [item.as_json() for item in found],
-                        "total": totals(item.estimate for item in found).as_json(), "prices": str(prices.date)})
+            print_json(
+                {
+                    "overrides": list(one.overrides),
+                    "recipe_digest": digest(one.recipe),
+                    "steps": [item.as_json() for item in found],
+                    "total": totals(item.estimate for item in found).as_json(),
+                    "prices": str(prices.date),
+                }
+            )
             continue
         if len(composed) > 1:
-            click.echo(f"{' '.join(one.overrides)}")
+            say(f"{' '.join(one.overrides)}")
         _table(found)
-        click.echo()
+        say()
     if not as_json:
         line = prices.device(device)
         total = totals(item.estimate for item in everything)
         hits = sum(item.action == "hit" for item in everything)
-        click.echo(f"{hits} of {len(everything)} steps are hits. {device}: {line.note}; {line.hourly:g} {prices.currency} an "
-                   f"hour, seen {line.seen}.")
+        say(
+            f"{hits} of {len(everything)} steps are hits. {device}: {line.note}; {line.hourly:g} {prices.currency} an "
+            f"hour, seen {line.seen}."
+        )
         if not total.fits:
-            click.echo(f"note: not everything fits into {device}'s memory", err=True)
+            say(f"note: not everything fits into {device}'s memory", err=True)
 
 
 def _table(found: Sequence[Forecast]) -> None:
-    from marin.cost import in_words, totals
+    from marin.execution.cost import in_words, totals
 
     rows: list[tuple[str, ...]] = []
     for item in found:
@@ -237,8 +270,18 @@ def _table(found: Sequence[Forecast]) -> None:
             continue
         words = in_words(item.estimate)
         memory = words["memory"] + ("" if item.estimate.fits else " (too much)")
-        rows.append((item.step, "run", words["flops"], memory, words["bytes"], words["time"], words["price"],
-                     f"{item.why}; {item.estimate.basis}"))
+        rows.append(
+            (
+                item.step,
+                "run",
+                words["flops"],
+                memory,
+                words["bytes"],
+                words["time"],
+                words["price"],
+                f"{item.why}; {item.estimate.basis}",
+            )
+        )
     whole = in_words(totals(item.estimate for item in found))
     rows.append(("total", "", whole["flops"], whole["memory"], whole["bytes"], whole["time"], whole["price"], ""))
     print_table(("step", "", "FLOPs", "memory", "writes", "time", "price", "why"), rows, empty="")
@@ -249,26 +292,40 @@ def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: boo
 
     if as_json:
         for item in outcomes:
-            print_json({"run": item.run.run if item.run is not None else None, "overrides": list(item.overrides),
-                        "recipe_digest": item.recipe_digest, "steps": dict(item.steps), "failed": item.failed or None,
-                        "error": item.error or None, "paused": item.paused or None, "metrics": dict(item.metrics)})
+            print_json(
+                {
+                    "run": item.run.run if item.run is not None else None,
+                    "overrides": list(item.overrides),
+                    "recipe_digest": item.recipe_digest,
+                    "steps": dict(item.steps),
+                    "failed": item.failed or None,
+                    "error": item.error or None,
+                    "paused": item.paused or None,
+                    "metrics": dict(item.metrics),
+                }
+            )
     elif table:
         print_table(("", "run", "steps", "loss", "perplexity"), [_row(item) for item in outcomes], empty="")
     elif outcomes[0].paused:
-        click.echo(outcomes[0].paused)
+        say(outcomes[0].paused)
     elif (view := outcomes[0].run) is not None:
         for name, value in headline(view, root.reader().checkpoint()):
-            click.echo(f"{name.ljust(12)}{value}")
+            say(f"{name.ljust(12)}{value}")
     else:
-        click.echo("every step is a hit, in runs of other recipes; see --json")
+        say("every step is a hit, in runs of other recipes; see --json")
 
 
 def _row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
     done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
     state = f"failed at {item.failed}" if item.failed else done
-    return (" ".join(item.overrides), item.run.run if item.run is not None else "", state,
-            _number(item.metrics.get("train.loss_last")), _number(item.metrics.get("evaluate.perplexity")))
+    return (
+        " ".join(item.overrides),
+        item.run.run if item.run is not None else "",
+        state,
+        _number(item.metrics.get("train.loss_last")),
+        _number(item.metrics.get("evaluate.perplexity")),
+    )
 
 
 def _number(value: float | None) -> str:

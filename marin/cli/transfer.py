@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,16 +11,21 @@ import click
 
 from ledger import Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
-from marin.cli.output import describe_finding, human_size, print_json
+from marin.cli.output import agree, describe_finding, human_size, print_json, say
 from marin.errors import MissingEvidence, UsageError
-from marin.progress import byte_bar
-from marin.root import Root, open_root
-from marin.runs import resolve, stream_of
+from marin.history.runs import resolve, stream_of
+from marin.process.progress import byte_bar
+from marin.provenance.code import changed_files
+from marin.record.root import Root, open_root
 
 WHAT = "[WHAT]..."
-Jobs = click.option("--jobs", "-j", type=click.IntRange(1, 64), default=8, show_default=True, metavar="N",
-                    help="Transfers at a time.")
-Run = click.option("--run", "runs", multiple=True, metavar="RUN", help="What the events of a run name (id, prefix or latest).")
+SHOWN_FILES = 8
+Jobs = click.option(
+    "--jobs", "-j", type=click.IntRange(1, 64), default=8, show_default=True, metavar="N", help="Transfers at a time."
+)
+Run = click.option(
+    "--run", "runs", multiple=True, metavar="RUN", help="What the events of a run name (id, prefix or latest)."
+)
 Json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
 
@@ -29,14 +35,30 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 @click.argument("what", metavar=WHAT, nargs=-1)
 @Run
 @Jobs
-@click.option("--check", is_flag=True,
-              help="Read back and hash in the remote everything that was asked for, also what was there.")
-@click.option("--cut", type=click.Choice(["auto", "content", "whole"]), default="auto", show_default=True,
-              help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.")
+@click.option(
+    "--check", is_flag=True, help="Read back and hash in the remote everything that was asked for, also what was there."
+)
+@click.option(
+    "--cut",
+    type=click.Choice(["auto", "content", "whole"]),
+    default="auto",
+    show_default=True,
+    help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.",
+)
+@click.option("--no-diff", is_flag=True, help="Leave out what was changed and not committed when runs were made.")
 @DryRun
 @Json
-def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, check: bool, cut: Cut, dry_run: bool,
-         as_json: bool) -> None:
+def push(
+    remote: str,
+    what: tuple[str, ...],
+    runs: tuple[str, ...],
+    jobs: int,
+    check: bool,
+    cut: Cut,
+    no_diff: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
 
     What is sent is hashed on arrival: by the service where it answers with a hash of its own, else it is read back.
@@ -50,10 +72,11 @@ def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, c
       marin store push s3://bucket/marin artifacts/export.json
       marin store push /backup/marin --run latest --check
       marin store push gs://bucket/marin artifacts/corpus.json --cut content
+      marin store push gs://bucket/marin --no-diff
     """
     root = open_root()
     source, target = root.store(), remote_store(remote, readonly=False)
-    digests = list(_wanted(root, what, runs, source))
+    digests = _without_diffs(root, source, list(_wanted(root, what, runs, source)), leave_out=no_diff)
     _transfer(source, target, digests, jobs=jobs, verb="push", cut=cut, dry_run=dry_run, as_json=as_json)
     if check and not dry_run:
         _check(target, digests, as_json=as_json)
@@ -69,8 +92,8 @@ def push(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, c
 def pull(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, dry_run: bool, as_json: bool) -> None:
     """Fetch artifacts from REMOTE: gs://, s3://, https:// or a folder. Every byte is hashed on arrival.
 
-    WHAT is a digest or a pointer file; without it (and without --run) everything that the ledger names and the remote has
-    is fetched. A large file that broke off goes on where it was.
+    WHAT is a digest or a pointer file; without it (and without --run) everything that the ledger names and the remote
+    has is fetched. A large file that broke off goes on where it was.
 
     \b
     Examples:
@@ -83,12 +106,40 @@ def pull(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, d
     _transfer(source, target, digests, jobs=jobs, verb="pull", dry_run=dry_run, as_json=as_json)
 
 
+def _without_diffs(root: Root, source: Store, digests: list[str], *, leave_out: bool) -> list[str]:
+    """What is sent: on the way, say which uncommitted changes of code are among it, and ask where somebody can answer."""
+    wanted, diffs = set(digests), dict[str, str]()
+    for _, event in root.reader().events():
+        code = event.body.get("code")
+        diff = code.get("diff") if isinstance(code, dict) else None
+        if isinstance(diff, str) and diff in wanted:
+            diffs.setdefault(diff, event.stream)
+    if leave_out:
+        return [digest for digest in digests if digest not in diffs]
+    for digest, stream in diffs.items():
+        files = changed_files(source.read(digest))
+        shown = ", ".join(files[:SHOWN_FILES]) + (
+            f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
+        )
+        say(
+            f"publishes the uncommitted changes of {stream}: {shown}; `marin store get {digest} FILE` shows them",
+            err=True,
+        )
+    if diffs and sys.stdin.isatty() and not agree("Publish these changes? (--no-diff leaves them out)"):
+        raise click.Abort
+    return digests
+
+
 def remote_store(remote: str, *, readonly: bool) -> Store:
     """The store at an address or in a folder."""
     storage = open_storage(remote, readonly=readonly)
     if not readonly and not storage.writable:
-        raise UsageError("a remote that can only be read", where=remote, expected="gs://, s3:// or a folder",
-                         cure="push to the place that it is published from")
+        raise UsageError(
+            "a remote that can only be read",
+            where=remote,
+            expected="gs://, s3:// or a folder",
+            cure="push to the place that it is published from",
+        )
     if readonly and "://" not in remote and not Path(remote).is_dir():
         raise MissingEvidence("there is no such remote", where=remote, expected="a folder", cure="check the path")
     return Store(storage)
@@ -124,28 +175,53 @@ def _digest(word: str) -> str:
         digest = json.loads(path.read_text("utf-8"))["digest"]
         parse_digest(digest)
     except (ValueError, KeyError, TypeError, UnicodeDecodeError, Malformed):
-        raise UsageError("not a pointer file", where=word, expected='JSON with a "digest"', found="something else",
-                         cure="name a digest or a file of artifacts/") from None
+        raise UsageError(
+            "not a pointer file",
+            where=word,
+            expected='JSON with a "digest"',
+            found="something else",
+            cure="name a digest or a file of artifacts/",
+        ) from None
     return str(digest)
 
 
-def _transfer(source: Store, target: Store, digests: list[str], *, jobs: int, verb: str, dry_run: bool,
-              as_json: bool, cut: Cut = "auto") -> None:
+def _transfer(
+    source: Store,
+    target: Store,
+    digests: list[str],
+    *,
+    jobs: int,
+    verb: str,
+    dry_run: bool,
+    as_json: bool,
+    cut: Cut = "auto",
+) -> None:
     if dry_run:
         copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, dry_run=True)
     else:
         with byte_bar(verb) as report:
+
             def tell(done: Done) -> None:
                 report(done.size, done.of_size, f"{done.blobs}/{done.of_blobs} files")
 
             copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, progress=tell)
     if as_json:
-        print_json({"artifacts": len(digests), "sent": copied.blobs, "size": copied.size, "there": copied.there,
-                    "trees": copied.trees, "dry_run": dry_run})
+        print_json(
+            {
+                "artifacts": len(digests),
+                "sent": copied.blobs,
+                "size": copied.size,
+                "there": copied.there,
+                "trees": copied.trees,
+                "dry_run": dry_run,
+            }
+        )
         return
     would = "to send: " if dry_run else "sent "
-    click.echo(f"{would}{copied.blobs} files, {human_size(copied.size)}; {copied.there} were there; "
-               f"{len(digests)} artifacts, {copied.trees} of them trees")
+    say(
+        f"{would}{copied.blobs} files, {human_size(copied.size)}; {copied.there} were there; "
+        f"{len(digests)} artifacts, {copied.trees} of them trees"
+    )
 
 
 def _check(target: Store, digests: Iterable[str], *, as_json: bool) -> None:
@@ -154,6 +230,6 @@ def _check(target: Store, digests: Iterable[str], *, as_json: bool) -> None:
         if as_json:
             print_json(describe_finding(finding))
         else:
-            click.echo(str(finding))
+            say(str(finding))
     if findings:
         click.get_current_context().exit(1)

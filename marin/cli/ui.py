@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import click
 
-from marin.root import open_root
-from marin.tracking import server
+from marin.cli.output import say
+from marin.record.root import open_root
+from marin.tracking.mlflow import server
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=server.PORT, show_default=True,
-              help="Where to listen; the next free port if it is taken, any free one with 0.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; only this machine can reach the default.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=server.PORT,
+    show_default=True,
+    help="Where to listen; the next free port if it is taken, any free one with 0.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; only this machine can reach the default."
+)
 def ui(port: int, host: str) -> None:
     """Open MLflow's own UI over the ledger.
 
     What it shows is a projection: it can be deleted at any time and is folded from the ledger again. It follows the log
     while it runs, so a training can be watched. The address is printed when it answers; Ctrl-C ends it.
+
+    The printed address holds a token, new at each start, without which nothing is read or written. MLflow's client
+    sends it where MLFLOW_TRACKING_TOKEN is set.
 
     \b
     Examples:
@@ -28,8 +39,8 @@ def ui(port: int, host: str) -> None:
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
-        from marin.tracking.projection import Follower
-        from marin.tracking.recorder import projection_of
+        from marin.tracking.mlflow.recorder import projection_of
+        from marin.tracking.projection.projection import Follower
 
         projection = projection_of(root)
         projection.catch_up(limit=0)
@@ -37,7 +48,7 @@ def ui(port: int, host: str) -> None:
         projection.followed = True
         follower.start()
         try:
-            server.serve(listener, announce=click.echo)
+            server.serve(listener, announce=say)
         finally:
             follower.stop()
             projection.close()

@@ -22,11 +22,11 @@ from ledger import (
     create_key,
     load_signer,
 )
-from marin.cli.output import print_fields, print_json
+from marin.cli.output import print_fields, print_json, say
 from marin.cli.service import ASK_WITNESSES, asked_to_stop
 from marin.errors import UsageError
-from marin.root import open_root
-from marin.witnesses import Asked, add_witness, ask_all, load_policy
+from marin.record.root import open_root
+from marin.record.witnesses import Asked, add_witness, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,16 +41,20 @@ def witness() -> None:
 
 @witness.command()
 @click.argument("address")
-@click.option("--vkey", required=True, metavar="KEY", help="The verifier key of the witness, as its operator publishes it.")
+@click.option(
+    "--vkey", required=True, metavar="KEY", help="The verifier key of the witness, as its operator publishes it."
+)
 @click.option("--name", metavar="NAME", help="Its name in the policy.  [default: the key's name]")
-@click.option("--need", type=click.IntRange(min=1), metavar="N", help="How many of all witnesses must cosign.  [default: all]")
+@click.option(
+    "--need", type=click.IntRange(min=1), metavar="N", help="How many of all witnesses must cosign.  [default: all]"
+)
 @click.option("--ask/--no-ask", default=True, help="Ask it at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, as_json: bool) -> None:
     """Add the witness at ADDRESS to the policy of this root, and have it cosign.
 
-    The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger fsck`
-    and `marin verify` want a checkpoint that so many witnesses cosigned.
+    The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger
+    fsck` and `marin verify` want a checkpoint that so many witnesses cosigned.
 
     \b
     Examples:
@@ -60,8 +64,13 @@ def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, 
         raise UsageError("not the address of a witness", where=address, expected="https://…")
     key = parse_vkey(vkey)
     if key.algorithm not in (0x04, 0x06):
-        raise UsageError("not the key of a witness", where=vkey[:80], expected="a cosignature key (0x04 or 0x06)",
-                         found=f"algorithm {key.algorithm:#04x}", cure="ask its operator for the witness's verifier key")
+        raise UsageError(
+            "not the key of a witness",
+            where=vkey[:80],
+            expected="a cosignature key (0x04 or 0x06)",
+            found=f"algorithm {key.algorithm:#04x}",
+            cure="ask its operator for the witness's verifier key",
+        )
     root = open_root()
     policy = add_witness(root.storage, root.verifier, PolicyWitness(name or key.name, key, address.rstrip("/")), need)
     _LOG.info("the policy is now %s", policy.describe())
@@ -70,7 +79,7 @@ def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, 
     elif as_json:
         print_json({"policy": policy.describe(), "witnesses": [w.name for w in policy.witnesses]})
     else:
-        click.echo(f"policy: {policy.describe()}")
+        say(f"policy: {policy.describe()}")
 
 
 @witness.command()
@@ -104,14 +113,20 @@ def _ask(*, as_json: bool) -> None:
 
 def _show(asked: Asked, *, as_json: bool) -> None:
     if as_json:
-        print_json({"size": asked.size, "cosigned": list(asked.cosigned), "met": asked.unmet is None,
-                    "failed": dict(asked.failed)})
+        print_json(
+            {
+                "size": asked.size,
+                "cosigned": list(asked.cosigned),
+                "met": asked.unmet is None,
+                "failed": dict(asked.failed),
+            }
+        )
         return
     for name, error in asked.failed:
-        click.echo(f"{name}: {error}", err=True)
-    click.echo(f"size {asked.size} cosigned by {', '.join(asked.cosigned) or 'nobody'}")
+        say(f"{name}: {error}", err=True)
+    say(f"size {asked.size} cosigned by {', '.join(asked.cosigned) or 'nobody'}")
     if asked.unmet is not None:
-        click.echo(asked.unmet, err=True)
+        say(asked.unmet, err=True)
 
 
 @witness.command()
@@ -125,21 +140,43 @@ def policy(as_json: bool) -> None:
     """
     found = load_policy(open_root().storage)
     if as_json:
-        print_json({"policy": found.describe() if found else None,
-                    "witnesses": [{"name": w.name, "vkey": str(w.key), "url": w.url} for w in found.witnesses] if found else []})
+        print_json(
+            {
+                "policy": found.describe() if found else None,
+                "witnesses": [{"name": w.name, "vkey": str(w.key), "url": w.url} for w in found.witnesses]
+                if found
+                else [],
+            }
+        )
     elif found is None:
-        click.echo("this root has no witnesses", err=True)
+        say("this root has no witnesses", err=True)
     else:
-        click.echo(str(found), nl=False)
+        say(*str(found).rstrip("\n").split("\n"))
 
 
 @witness.command()
-@click.option("--log", "logs", multiple=True, required=True, metavar="KEY", help="Verifier key of a log to watch; repeatable.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".marin-witness"), show_default=True,
-              metavar="DIR", help="Where it remembers what it cosigned, and has its key.")
-@click.option("--name", default="marin.local/witness", show_default=True, metavar="NAME", help="Name of a key that is made new.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any that is free", metavar="N",
-              help="Port to listen on.")
+@click.option(
+    "--log", "logs", multiple=True, required=True, metavar="KEY", help="Verifier key of a log to watch; repeatable."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".marin-witness"),
+    show_default=True,
+    metavar="DIR",
+    help="Where it remembers what it cosigned, and has its key.",
+)
+@click.option(
+    "--name", default="marin.local/witness", show_default=True, metavar="NAME", help="Name of a key that is made new."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="any that is free",
+    metavar="N",
+    help="Port to listen on.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Interface to listen on.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: address, vkeys.")
 def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, as_json: bool) -> None:
@@ -160,11 +197,16 @@ def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, 
     signer = load_signer(path) if path.exists() else create_key(path, name)
     cosigners = _cosigners(signer)
     vkeys = [str(cosigner.verifier) for cosigner in cosigners]
-    with asked_to_stop() as stop, WitnessServer(Witness(PosixStorage(folder), cosigners, keys), host=host, port=port) as server:
+    with (
+        asked_to_stop() as stop,
+        WitnessServer(Witness(PosixStorage(folder), cosigners, keys), host=host, port=port) as server,
+    ):
         if as_json:
             print_json({"address": server.address, "vkeys": vkeys, "logs": list(keys)})
         else:
-            print_fields([("address", server.address), *(("vkey", vkey) for vkey in vkeys), *(("log", log) for log in keys)])
+            print_fields(
+                [("address", server.address), *(("vkey", vkey) for vkey in vkeys), *(("log", log) for log in keys)]
+            )
         sys.stdout.flush()
         _until(stop)
 
@@ -183,5 +225,10 @@ def parse_vkey(text: str) -> VerifierKey:
     try:
         return VerifierKey.parse(text)
     except Malformed as error:
-        raise UsageError(error.what, where=error.where or repr(text[:80]), expected=error.expected, found=error.found,
-                         cure=error.cure or "copy the whole line that `marin init` printed") from None
+        raise UsageError(
+            error.what,
+            where=error.where or repr(text[:80]),
+            expected=error.expected,
+            found=error.found,
+            cure=error.cure or "copy the whole line that `marin init` printed",
+        ) from None

@@ -1,20 +1,10 @@
 """The door of the graph: what an experiment file imports.
 
 An experiment is a Python file that holds steps as values (:mod:`marin.graph.step`). `marin run` makes a graph of them
-(:mod:`marin.graph.graph`), asks the ledger which have their output already (:mod:`marin.graph.planning`), and executes the
-rest (:mod:`marin.graph.execute`).
+(:mod:`marin.graph.graph`), asks the ledger which have their output already (:mod:`marin.graph.planning`), and executes
+the rest (:mod:`marin.graph.execute`).
 """
 
-from marin.graph.step import (
-    Context,
-    Input,
-    Ref,
-    Resources,
-    Result,
-    Step,
-    adopt,
-    override_output,
-    unidentified,
-)
+from marin.graph.step import Context, Input, Ref, Resources, Result, Step, adopt, override_output, unidentified
 
 __all__ = ["Context", "Input", "Ref", "Resources", "Result", "Step", "adopt", "override_output", "unidentified"]

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ledger import LedgerError
-from marin.events import GRAPH_COMPLETED
-from marin.root import Root
+from marin.record.events import GRAPH_COMPLETED
+from marin.record.root import Root
 
 NEWEST = 100
 """Executions of graphs that are looked through, the newest first."""
 
 
 def at_address(root: Root, address: str) -> Mapping[str, Any] | None:
-    """The row of graph.completed for ``address`` (see :class:`marin.events.GraphCompleted`); None where no graph had it."""
+    """The row of graph.completed for ``address`` (see :class:`GraphCompleted`); None where no graph had it."""
     store = root.store()
     for _, event in reversed(deque(root.history().events(type=GRAPH_COMPLETED), maxlen=NEWEST)):
         try:

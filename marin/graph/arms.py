@@ -4,7 +4,8 @@ A step of the pipeline is always a step of a run, so that `marin verify` can rep
 pipeline whose recipes agree are one run of one plan. A step that several arms share (their corpus, their tokenizer) is
 executed in the run of the first of them; the others take its result over, as the pipeline itself would.
 
-An arm whose recipe is a phase continues the training of another arm. Which state that leaves is not known when the file is
+An arm whose recipe is a phase continues the training of another arm. Which state that leaves is not known when the file
+is
 read: the recipe is completed (:func:`bound`) when the earlier training is done.
 """
 
@@ -16,18 +17,18 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from marin.errors import UsageError
+from marin.execution.phases import PREVIOUS
+from marin.execution.plan import Plan
 from marin.graph.graph import Graph, Node
-from marin.phases import PREVIOUS
-from marin.pipeline import PIPELINE
-from marin.plan import Plan
-from marin.recipe import Recipe, digest, plain
-from marin.steps import StepDefinition
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.step import StepDefinition
+from marin.recipe.schema import Recipe, digest, plain
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the training
-    that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning.
+    """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the
+    training that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning.
     ``pinned`` are steps whose output is pinned, with their addresses."""
 
     plan: Plan
@@ -55,8 +56,13 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
         members = _upstream(stages, addresses)
         recipe = stages[addresses[0]].step.config
         if recipe.seed is None:
-            raise UsageError("a step without a seed", where=f"step {addresses[0]}", expected="an integer", found="null",
-                             cure="say it in the file: a graph says beforehand what it will make")
+            raise UsageError(
+                "a step without a seed",
+                where=f"step {addresses[0]}",
+                expected="an integer",
+                found="null",
+                cure="say it in the file: a graph says beforehand what it will make",
+            )
         definitions = {}
         for address in members:
             definition = stages[address].step.fn
@@ -66,10 +72,16 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
         pins = [override.digest[-8:] for address in members if (override := stages[address].step.override) is not None]
         name = ".".join([graph.name, *([label] if label else []), *(f"pinned-{pin}" for pin in pins)])
         plan = Plan(name, tuple(item for item in PIPELINE.steps if item.name in definitions))
-        previous = next((stages[address].inputs[PREVIOUS][0] for address in members if PREVIOUS in stages[address].inputs), "")
+        previous = next(
+            (stages[address].inputs[PREVIOUS][0] for address in members if PREVIOUS in stages[address].inputs), ""
+        )
         kept = stages[previous].inputs["tokenizer"][0] if previous else ""
-        overridden = {definition.name: address for address in members if stages[address].step.override is not None
-                      and isinstance(definition := stages[address].step.fn, StepDefinition)}
+        overridden = {
+            definition.name: address
+            for address in members
+            if stages[address].step.override is not None
+            and isinstance(definition := stages[address].step.fn, StepDefinition)
+        }
         arm = Arm(plan, recipe, previous, kept, overridden)
         for address in members:
             found.setdefault(address, arm)
@@ -89,10 +101,13 @@ def _feeding(stages: Mapping[str, Node], node: Node) -> list[str]:
     found = []
     for name, (target, path) in node.inputs.items():
         if target not in stages or path:
-            raise UsageError("a step of the pipeline takes something else", where=f"step {node.address}: {name}",
-                             expected="the whole output of a step of the pipeline",
-                             found=target + (f", file {path}" if path else ""),
-                             cure="use default_train and its like from experiments.defaults")
+            raise UsageError(
+                "a step of the pipeline takes something else",
+                where=f"step {node.address}: {name}",
+                expected="the whole output of a step of the pipeline",
+                found=target + (f", file {path}" if path else ""),
+                cure="use default_train and its like from experiments.defaults",
+            )
         if name != PREVIOUS:
             found.append(target)
     return found
@@ -108,6 +123,10 @@ def _upstream(stages: Mapping[str, Node], addresses: list[str]) -> list[str]:
 
 def _check_agreement(address: str, definition: StepDefinition, own: Recipe, arm: Recipe) -> None:
     if plain(definition.config(own)) != plain(definition.config(arm)):
-        raise UsageError("a step and what it feeds have different recipes", where=f"step {address}",
-                         expected=f"the same {definition.name} in both", found="two recipes that differ there",
-                         cure="build the later step from the earlier one, as default_train does")
+        raise UsageError(
+            "a step and what it feeds have different recipes",
+            where=f"step {address}",
+            expected=f"the same {definition.name} in both",
+            found="two recipes that differ there",
+            cure="build the later step from the earlier one, as default_train does",
+        )

@@ -1,16 +1,16 @@
 """Which code a function executes, as far as it is this project's: read from syntax trees, never from what is imported.
 
 Two grains. In the file that defines the function only what it reaches counts: itself, the names of the module that it
-uses and what these use, and statements that are no definitions, unless all they change are names that it does not use. So
-an experiment file may gain a step, also in a loop, without making all its functions new. Of every other file of the project
-that is imported on the way, at its top or inside a function, all bytes count, and so do the files that it imports, and
-the ``__init__`` of each package above.
+uses and what these use, and statements that are no definitions, unless all they change are names that it does not use.
+So an experiment file may gain a step, also in a loop, without making all its functions new. Of every other file of the
+project that is imported on the way, at its top or inside a function, all bytes count, and so do the files that it
+imports, and the ``__init__`` of each package above.
 
 Packages from outside are one number: the digest of the lock. What cannot be seen in a syntax tree (a module named by
 a text, a file that is read) is not code here: make it an input or a configuration.
 
-Steps are hashed without their annotations, and ``marin.graph``, ``marin.errors`` and ``ledger`` do not count: they carry
-values in and out and decide no bits.
+Steps are hashed without their annotations, and ``marin.graph``, ``marin.errors`` and ``ledger`` do not count: they
+carry values in and out and decide no bits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger import canonical_bytes, digest_bytes
-from marin.code import code_folder
 from marin.errors import MissingEvidence, UsageError
+from marin.provenance.code import code_folder
 
 PACKAGES = ("marin", "experiments")
 """What of the code folder is the project: in site-packages it has many neighbours."""
@@ -47,7 +47,7 @@ class Closure:
 
     @property
     def encoded(self) -> bytes:
-        """The canonical list of parts, in the form that :func:`marin.code.files_digest` has."""
+        """The canonical list of parts, in the form that :func:`marin.provenance.code.files_digest` has."""
         return canonical_bytes(sorted([name, digest] for name, digest in self.parts.items()))
 
     @property
@@ -84,18 +84,31 @@ def closure_of(function: Callable[..., Any]) -> Closure:
 def locate(function: Callable[..., Any]) -> tuple[Path, str]:
     """The file and the top-level name that define ``function``; refuses what no other process could find again."""
     if isinstance(function, functools.partial) or not inspect.isfunction(function):
-        raise UsageError("a step's function is not a plain function", where=f"{function!r}"[:120],
-                         expected="a function that a file defines by `def`", found=type(function).__name__,
-                         cure="write a function, and put what differs into config")
+        raise UsageError(
+            "a step's function is not a plain function",
+            where=f"{function!r}"[:120],
+            expected="a function that a file defines by `def`",
+            found=type(function).__name__,
+            cure="write a function, and put what differs into config",
+        )
     shown = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__:
-        raise UsageError("a step's function captures variables", where=shown, expected="a function that gets all by its Context",
-                         found=", ".join(function.__code__.co_freevars), cure="put them into the step's config")
+        raise UsageError(
+            "a step's function captures variables",
+            where=shown,
+            expected="a function that gets all by its Context",
+            found=", ".join(function.__code__.co_freevars),
+            cure="put them into the step's config",
+        )
     path = Path(inspect.getsourcefile(function) or "")
     if not path.is_file():
-        raise UsageError("a step's function has no file", where=shown, expected="a function in a .py file",
-                         found="a notebook, a prompt or made text",
-                         cure="move it into a module or an experiment file, and import it from there")
+        raise UsageError(
+            "a step's function has no file",
+            where=shown,
+            expected="a function in a .py file",
+            found="a notebook, a prompt or made text",
+            cure="move it into a module or an experiment file, and import it from there",
+        )
     return path.resolve(), function.__qualname__.partition(".")[0]
 
 
@@ -107,8 +120,12 @@ class _Source:
         try:
             self.tree = ast.parse(path.read_bytes(), str(path))
         except SyntaxError as error:
-            raise UsageError("a file of the project is not Python", where=f"{path}:{error.lineno}", found=str(error.msg),
-                             cure="correct it") from None
+            raise UsageError(
+                "a file of the project is not Python",
+                where=f"{path}:{error.lineno}",
+                found=str(error.msg),
+                cure="correct it",
+            ) from None
         self.bindings: dict[str, list[ast.stmt]] = {}
         self.loose: list[ast.stmt] = []
         for statement in self.tree.body:
@@ -117,8 +134,11 @@ class _Source:
                 self.bindings.setdefault(name, []).append(statement)
             if not names and not _is_text(statement) and not _is_main_guard(statement):
                 self.loose.append(statement)
-        self.imported = {name for name, statements in self.bindings.items()
-                         if any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements)}
+        self.imported = {
+            name
+            for name, statements in self.bindings.items()
+            if any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements)
+        }
 
     @staticmethod
     def read(path: Path) -> _Source:
@@ -128,8 +148,13 @@ class _Source:
     def reach(self, name: str) -> Iterator[tuple[str, str, set[Path]]]:
         """(name, digest, imported files) of everything in this file that ``name`` uses, itself first."""
         if name not in self.bindings:
-            raise UsageError("a step's function is not at the top of its file", where=f"{self.path}: {name}",
-                             expected="a definition at the top level", found="none of that name", cure="define it there by `def`")
+            raise UsageError(
+                "a step's function is not at the top of its file",
+                where=f"{self.path}: {name}",
+                expected="a definition at the top level",
+                found="none of that name",
+                cure="define it there by `def`",
+            )
         if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body):
             yield "*", _digest(self.path), self.imports()  # nobody can tell which names these are
             return
@@ -196,7 +221,13 @@ class _Bare(ast.NodeTransformer):
     def _function[T: (ast.FunctionDef, ast.AsyncFunctionDef)](self, node: T) -> T:
         node.returns = None
         arguments: ast.arguments = node.args
-        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
+        for argument in [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]:
             if argument is not None:
                 argument.annotation = None
         node.body = _undescribed(node.body)
@@ -221,7 +252,8 @@ def _used_names(statement: ast.stmt, symbol: str) -> tuple[set[str], str]:
 
 def _touched(statement: ast.stmt, imported: set[str]) -> set[str] | None:
     """The module's names that a statement which is no definition binds or changes in place; None when it could change
-    anything: it calls something, or changes what belongs to another module. A loop that collects steps changes its list."""
+    anything: it calls something, or changes what belongs to another module. A loop that collects steps changes its
+        list."""
     touched: set[str] = set()
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -235,8 +267,17 @@ def _touched(statement: ast.stmt, imported: set[str]) -> set[str] | None:
             if not isinstance(called, ast.Attribute) or (base := _base(called)) is None or base in imported:
                 return None
             touched.add(base)
-        elif isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Raise
-                        | ast.Await | ast.Yield):
+        elif isinstance(
+            node,
+            ast.Import
+            | ast.ImportFrom
+            | ast.FunctionDef
+            | ast.AsyncFunctionDef
+            | ast.ClassDef
+            | ast.Raise
+            | ast.Await
+            | ast.Yield,
+        ):
             return None
     return touched
 
@@ -321,7 +362,11 @@ def _module_of(file: Path) -> str:
 def _files_of(module: str, importer: Path) -> Iterator[Path]:
     """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
     top = module.partition(".")[0]
-    if not top or top in sys.stdlib_module_names or any(module == name or module.startswith(f"{name}.") for name in MACHINERY):
+    if (
+        not top
+        or top in sys.stdlib_module_names
+        or any(module == name or module.startswith(f"{name}.") for name in MACHINERY)
+    ):
         return
     relative = Path(*module.split("."))
     places = [code_folder()] if top in PACKAGES else [_import_folder(importer)]
@@ -353,7 +398,9 @@ def _shown(file: Path) -> str:
     for folder in (code_folder(), _import_folder(file)):
         if file.is_relative_to(folder):
             return file.relative_to(folder).as_posix()
-    raise MissingEvidence("code of a step is outside the project", where=str(file))  # pragma: no cover - _import_folder is above
+    raise MissingEvidence(
+        "code of a step is outside the project", where=str(file)
+    )  # pragma: no cover - _import_folder is above
 
 
 def _digest(file: Path) -> str:

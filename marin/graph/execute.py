@@ -1,10 +1,11 @@
 """The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
 
-One loop in one thread. A step whose inputs are settled is looked up by identity; a hit is verified and costs nothing. What
-must be executed is claimed by a lease (:mod:`marin.graph.lease`), in one batch with its step.started. Steps of the pipeline
-and ordinary functions run in processes of their own, functions that are declared ``in_process`` right here, many of them
-between two commits. A result is in the store before its step.completed, which is recorded together with the release of
-the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting again goes on.
+One loop in one thread. A step whose inputs are settled is looked up by identity; a hit is verified and costs nothing.
+What must be executed is claimed by a lease (:mod:`marin.graph.lease`), in one batch with its step.started. Steps of the
+pipeline and ordinary functions run in processes of their own, functions that are declared ``in_process`` right here,
+many of them between two commits. A result is in the store before its step.completed, which is recorded together with
+the release of the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting
+again goes on.
 
 A failed step takes down what depends on it and nothing else.
 """
@@ -25,11 +26,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from ledger import Conflict, Draft, LedgerError, Unavailable
-from marin import events, tracker
-from marin.environment import available_cores
 from marin.errors import Paused, UsageError
-from marin.events import Output
+from marin.execution.completion import complete_open_runs
+from marin.execution.plan import Plan
 from marin.graph.graph import Graph, Node
 from marin.graph.lease import Claimant, Holder, utc_now
 from marin.graph.memory import Memory
@@ -40,12 +42,16 @@ from marin.graph.settled import Action, Settled
 from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
 from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
-from marin.interruption import Interruption
-from marin.plan import Plan
-from marin.root import Root
+from marin.pipeline.step import StepDefinition
+from marin.process.interruption import Interruption
+from marin.provenance.environment import available_cores, available_gpus
+from marin.record import events
+from marin.record.events import Output
+from marin.record.root import Root
 from marin.runners.jobs import Job, JobFuture, JobRunner, error_of, open_jobs
 from marin.runners.jobs import Resources as JobResources
-from marin.steps import StepDefinition
+from marin.runners.reservation import reservation
+from marin.tracking import tracker
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
@@ -54,15 +60,23 @@ log = logging.getLogger(__name__)
 BATCH = 256
 """How many steps of this process share one commit."""
 WINDOW = 4 * BATCH
-"""How many steps are looked up ahead of their execution at most, and how many small values are kept for those that read them."""
+"""How many steps are looked up ahead of their execution at most, and how many small values are kept for those that read
+them."""
 LARGEST_KEPT = 4096
 """Bytes of a value that is kept."""
 POLL_SECONDS = 0.5
 """How often the ledger is asked whether another executor is done."""
 LONGEST_WAIT_SECONDS = 20.0
 
-def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options: Options | None = None,
-                  claimant: Claimant | None = None) -> Outcome:
+
+def execute_graph(
+    graph: Graph,
+    root: Root,
+    *,
+    file: Path | None = None,
+    options: Options | None = None,
+    claimant: Claimant | None = None,
+) -> Outcome:
     """Bring every step of ``graph`` to its output.
 
     Args:
@@ -70,7 +84,8 @@ def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options
             this process only, as in a notebook.
 
     Raises:
-        LedgerError: the root cannot be read or written, or the graph cannot be planned. A step that fails raises nothing.
+        LedgerError: the root cannot be read or written, or the graph cannot be planned. A step that fails raises
+            nothing.
         KeyboardInterrupt: asked to stop; what was done is recorded and claims are given back.
     """
     root.signer()  # a missing or wrong key is said before hours of work, not after
@@ -88,8 +103,8 @@ def execute_graph(graph: Graph, root: Root, *, file: Path | None = None, options
 
 @dataclass
 class Execution:
-    """One execution: :meth:`plan`, :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of steps: of
-    one that has its output the ledger keeps everything, and a private file what its dependents ask for."""
+    """One execution: :meth:`plan`, :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of
+    steps: of one that has its output the ledger keeps everything, and a private file what its dependents ask for."""
 
     graph: Graph
     root: Root
@@ -102,7 +117,8 @@ class Execution:
     id: str = field(default_factory=lambda: _new_id())
 
     def plan(self) -> None:
-        """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is executed."""
+        """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
+        executed."""
         self.memory = Memory.of(self.root)
         self.planner = Planner(self.graph, self.root, self.memory)
         self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
@@ -149,9 +165,14 @@ class Execution:
                 self.todo.append(Work(node, identity, inputs, expected=hit))
             elif hit is not None:
                 self._settle(hit)
-            elif (failed := self.memory.failure(identity.digest)) and not (self.options.force_failed or self.options.force):
-                self._fail(address, f"it failed before (event {failed.index}): {failed.body.error}; "
-                                    "correct it, or --force-failed tries again")
+            elif (failed := self.memory.failure(identity.digest)) and not (
+                self.options.force_failed or self.options.force
+            ):
+                self._fail(
+                    address,
+                    f"it failed before (event {failed.index}): {failed.body.error}; "
+                    "correct it, or --force-failed tries again",
+                )
             else:
                 self.todo.append(Work(node, identity, inputs))
 
@@ -189,8 +210,9 @@ class Execution:
             free, over = self._free(wanted)
             if not free:
                 return []
-            drafts = [self.claimant.take(self.memory.claims, {work.key: work.node.address for work in free},
-                                         over, utc_now())]
+            drafts = [
+                self.claimant.take(self.memory.claims, {work.key: work.node.address for work in free}, over, utc_now())
+            ]
             drafts += [draft for work in free if (draft := self.record.started(work)) is not None]
             try:
                 self._append([*self.record.beginning(), *drafts])
@@ -216,7 +238,9 @@ class Execution:
             else:
                 if holder is not None and holder.executor != self.claimant.executor:
                     over.add(holder.executor)
-                    log.info("%s: taken over from executor %s, of which nothing is heard", work.node.address, holder.executor)
+                    log.info(
+                        "%s: taken over from executor %s, of which nothing is heard", work.node.address, holder.executor
+                    )
                 free.append(work)
         return free, over
 
@@ -291,7 +315,7 @@ class Execution:
 
     def _room(self) -> float:
         """How many cores are free. What a cluster has is the cluster's business: there its own queue decides."""
-        if self.options.runner == "ray":
+        if self.options.execution.runner == "ray":
             return 1e9
         return self._cores() - sum(min(work.node.step.resources.cpus, self._cores()) for work in self.running.values())
 
@@ -300,30 +324,55 @@ class Execution:
         return available_cores()
 
     def _submit(self, work: Work) -> None:
+        asked = self.options.execution
+        local = asked.runner == "local"
         if self.jobs is None:
-            self.jobs = self.stack.enter_context(open_jobs(
-                self.options.runner, address=self.options.address, root=self.root.absolute))
+            self.jobs = self.stack.enter_context(
+                open_jobs(
+                    asked.runner, address=asked.address, gpus=available_gpus() if local else 0, root=self.root.absolute
+                )
+            )
         step, address = work.node.step, work.node.address
         needs = step.resources
-        cpus = needs.cpus if self.options.runner == "ray" else min(needs.cpus, self._cores())
+        cpus = min(needs.cpus, self._cores()) if local else needs.cpus
         resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
         if isinstance(step.fn, StepDefinition):
             arm = self.planner.arms[address]
-            trains = self.options.runner == "ray" and step.fn.name == "train"  # a Ray Train job, not a Ray task
+            trains = not local and step.fn.name == "train"  # a Ray Train job, not a Ray task
             pause_at, devices = self._until(work)
+            execution = msgspec.structs.replace(
+                asked,
+                devices=devices,
+                processes=(needs.processes or asked.processes) if trains else 1,
+                runner="ray" if trains else "local",
+                pause_at=pause_at,
+                continues=self.planner.settled[arm.previous].run if arm.previous else None,
+            )
+            placed = msgspec.structs.replace(execution, runner=asked.runner)
+            resources = reservation(step.fn, arm.recipe, placed, cpus=cpus, memory=needs.memory)
             if work.expected is not None:
                 arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(step.fn.name), step.fn)))
             payload = stage_payload(
-                self.root, arm, self.planner.bound(arm.recipe, arm), step.fn.name,
+                self.root,
+                arm,
+                self.planner.bound(arm.recipe, arm),
+                step.fn.name,
                 force=self.options.force or bool(step.apart) or work.expected is not None,
-                devices=devices, pause_at=pause_at, experiment=self.options.experiment,
-                continues=self.planner.settled[arm.previous].run if arm.previous else None,
-                processes=needs.processes if trains else 1, runner="ray" if trains else "local",
-                self_check_every=self.options.self_check_every,
-                pinned={name: self.planner.settled[pin].completed_at for name, pin in arm.pinned.items()
-                        if pin in self.planner.settled})
-            job = Job(f"{address} ({arm.plan.name})", execute_stage, payload, resources, environment=tracker.environment(),
-                      launches=trains)
+                execution=execution,
+                pinned={
+                    name: self.planner.settled[pin].completed_at
+                    for name, pin in arm.pinned.items()
+                    if pin in self.planner.settled
+                },
+            )
+            job = Job(
+                f"{address} ({arm.plan.name})",
+                execute_stage,
+                payload,
+                resources,
+                environment=tracker.environment(),
+                launches=trains,
+            )
         else:
             assert self.file is not None, "without a file, functions are called here"
             payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
@@ -336,17 +385,18 @@ class Execution:
         self.progress.started(address)
 
     def _until(self, work: Work) -> tuple[int | None, int]:
-        """Before which train step a training is to pause, and its devices until then: the next of its moves, or what the
-        caller asked for, whichever comes first."""
+        """Before which train step a training is to pause, and its devices until then: the next of its moves, or what
+        the caller asked for, whichever comes first."""
         needs = work.node.step.resources
         moves = needs.moves if isinstance(work.node.step.fn, StepDefinition) and work.node.step.fn.continues else ()
         pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
-        asked = self.options.pause_at
+        devices = devices or self.options.execution.devices
+        asked = self.options.execution.pause_at
         return (asked if self._pauses(work) else pause_at), devices
 
     def _pauses(self, work: Work) -> bool:
         """Whether the pause that comes next is the caller's."""
-        step, asked = work.node.step, self.options.pause_at
+        step, asked = work.node.step, self.options.execution.pause_at
         if asked is None or not (isinstance(step.fn, StepDefinition) and step.fn.continues):
             return False
         moves = step.resources.moves
@@ -399,8 +449,18 @@ class Execution:
             log.info("%s paused %s, and moves", work.node.address, value["paused"])
             return None
         action: Action = "executed" if value["action"] == "executed" else "cached"
-        return Settled(work.node.address, work.identity.step, action, value["identity"], Output(**value["output"]),
-                       value["metrics"], value["run"], value["completed_at"], value["seconds"], value["tables"])
+        return Settled(
+            work.node.address,
+            work.identity.step,
+            action,
+            value["identity"],
+            Output(**value["output"]),
+            value["metrics"],
+            value["run"],
+            value["completed_at"],
+            value["seconds"],
+            value["tables"],
+        )
 
     # What is recorded
 
@@ -409,7 +469,9 @@ class Execution:
         if not finished:
             return
         again = [work for work, made in finished if isinstance(made, LedgerError) and self._tries_again(work, made)]
-        blobs = {made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None}
+        blobs = {
+            made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None
+        }
         if blobs:
             self.planner.store.blobs.put_many(blobs)
             self._remember_values(blobs)
@@ -438,8 +500,20 @@ class Execution:
             elif isinstance(made, Made):
                 assert receipts is not None
                 index = receipts[places[work.key]]
-                self._made(work, Settled(work.node.address, work.identity.step, "executed", work.identity.digest, made.output,
-                                         made.metrics, self.id, index, made.seconds))
+                self._made(
+                    work,
+                    Settled(
+                        work.node.address,
+                        work.identity.step,
+                        "executed",
+                        work.identity.digest,
+                        made.output,
+                        made.metrics,
+                        self.id,
+                        index,
+                        made.seconds,
+                    ),
+                )
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 
@@ -475,6 +549,8 @@ class Execution:
         """Record how it ended; an execution in which nothing happened leaves no trace."""
         broken = any(not failure.because and not failure.paused for failure in self.failures.values())
         outcome = outcome or ("failed" if broken else "interrupted" if self.failures else "completed")
+        for run in complete_open_runs(self.root, self.planner.plans(), take_over=not self.options.force):
+            tracker.completed(self.root, run)
         drafts = self.record.ending(outcome, self.failures)
         if not drafts:
             return Outcome("", self.planner.settled, self.failures, -1, self._unsteady())
@@ -520,6 +596,7 @@ class Execution:
             if draft.stream == events.LEASES:
                 self.memory.claims.see(draft.type, receipt.seq, draft.body)
         return [receipt.index for receipt in receipts]
+
 
 def _new_id() -> str:
     return b32encode(secrets.token_bytes(5)).decode().lower()

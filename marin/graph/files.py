@@ -2,9 +2,9 @@
 
     steps = [report]        the wanted ends; what they depend on comes along
 
-A file is loaded by its path, under the name that it has in its package (``experiments.exp001_grammar_scaling``), once in the
-command and once in every process that executes a step of it. It is the user's own code and named on the command line;
-nothing that a ledger names is ever loaded.
+A file is loaded by its path, under the name that it has in its package (``experiments.exp001_grammar_scaling``), once
+in the command and once in every process that executes a step of it. It is the user's own code and named on the command
+line; nothing that a ledger names is ever loaded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ STEPS = "steps"
 
 
 class _FromSource(SourceFileLoader):
-    """Executes the source that is there. Python's cache of compiled files goes by size and whole seconds: a file that was
-    changed twice within one second, by the same number of bytes, would be executed as it was."""
+    """Executes the source that is there. Python's cache of compiled files goes by size and whole seconds: a file that
+    was changed twice within one second, by the same number of bytes, would be executed as it was."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -38,9 +38,13 @@ def load_experiment(path: Path) -> ModuleType:
         UsageError: there is no such file, it is not Python, or it stops with an error; the message names the line.
     """
     if path.suffix != ".py" or not path.is_file():
-        raise UsageError("not an experiment file", where=str(path), expected="a .py file",
-                         found="no such file" if not path.exists() else "something else",
-                         cure="name one, such as experiments/exp001_grammar_scaling.py")
+        raise UsageError(
+            "not an experiment file",
+            where=str(path),
+            expected="a .py file",
+            found="no such file" if not path.exists() else "something else",
+            cure="name one, such as experiments/exp001_grammar_scaling.py",
+        )
     file = path.resolve()
     name, folder = _module_name(file)
     known = sys.modules.get(name)
@@ -59,9 +63,13 @@ def load_experiment(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError("the experiment file stops with an error", where=f"{path}{_line_of(error, file)}",
-                         expected="a file that defines steps", cure="correct it",
-                         found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+        raise UsageError(
+            "the experiment file stops with an error",
+            where=f"{path}{_line_of(error, file)}",
+            expected="a file that defines steps",
+            cure="correct it",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        ) from error
     return module
 
 
@@ -76,9 +84,13 @@ def load_graph(path: Path) -> Graph:
     if isinstance(steps, Step):
         steps = [steps]
     if not isinstance(steps, list | tuple):
-        raise UsageError("the file has no steps", where=str(path), expected="steps = [...] at its top level",
-                         found="nothing of that name" if steps is None else type(steps).__name__,
-                         cure="list the steps that are wanted; what they depend on comes along")
+        raise UsageError(
+            "the file has no steps",
+            where=str(path),
+            expected="steps = [...] at its top level",
+            found="nothing of that name" if steps is None else type(steps).__name__,
+            cure="list the steps that are wanted; what they depend on comes along",
+        )
     return Graph.of(path.stem, steps)
 
 

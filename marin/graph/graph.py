@@ -20,7 +20,7 @@ from marin.graph.closure import closure_of
 from marin.graph.identity import config_of, step_name
 from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted, Ref, Step
-from marin.steps import StepDefinition
+from marin.pipeline.step import StepDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,41 @@ class Graph:
         """The graph of everything that ``ends`` depend on.
 
         Raises:
-            UsageError: a circle; two different steps of one address; a function that cannot be identified; no step at all.
+            UsageError: a circle; two different steps of one address; a function that cannot be identified; no step at
+                all.
         """
         if not ends:
-            raise UsageError("an experiment without steps", where=name, expected="steps = [...] at the top of the file",
-                             found="none", cure="name the steps that are wanted")
+            raise UsageError(
+                "an experiment without steps",
+                where=name,
+                expected="steps = [...] at the top of the file",
+                found="none",
+                cure="name the steps that are wanted",
+            )
         if strangers := [type(end).__name__ for end in ends if not isinstance(end, Step)]:
-            raise UsageError("not a step", where=f"{name}: steps", expected="Step values", found=strangers[0],
-                             cure="list the steps that are wanted")
+            raise UsageError(
+                "not a step",
+                where=f"{name}: steps",
+                expected="Step values",
+                found=strangers[0],
+                cure="list the steps that are wanted",
+            )
         nodes: dict[str, Node] = {}
         for step in _in_order(ends):
             present = nodes.get(step.name)
             if present is None:
                 nodes[step.name] = Node(step, len(nodes))
             elif present.step is not step and (difference := _difference(present, Node(step, present.number))):
-                raise UsageError("two steps have one name and are not the same", where=f"{name}: {step.name}",
-                                 expected="one identity", found=f"they differ in {difference}", cure="rename one of them")
-        for node in nodes.values():  # what no other process could find, or be given, is refused before anything is executed
+                raise UsageError(
+                    "two steps have one name and are not the same",
+                    where=f"{name}: {step.name}",
+                    expected="one identity",
+                    found=f"they differ in {difference}",
+                    cure="rename one of them",
+                )
+        for (
+            node
+        ) in nodes.values():  # what no other process could find, or be given, is refused before anything is executed
             code_of(node.step)
             if not isinstance(node.step.fn, StepDefinition):
                 config_of(node.step)
@@ -93,7 +111,8 @@ class Graph:
 
     @cached_property
     def _taken(self) -> tuple[array[int], array[int], tuple[str, ...]]:
-        """The edges as compressed sparse rows: where the takers of each node start, the takers of all, their addresses."""
+        """The edges as compressed sparse rows: where the takers of each node start, the takers of all, their
+        addresses."""
         starts = array("I", bytes(array("I").itemsize * (len(self.nodes) + 1)))
         for node in self.nodes.values():
             for target in node.targets:
@@ -113,12 +132,22 @@ class Graph:
         try:
             wanted = {address for address in self.nodes if re.search(pattern, address)}
         except re.error as error:
-            raise UsageError("not a pattern", where="--only", expected="a regular expression (Python's re)", found=str(error),
-                             cure="quote special characters with a backslash") from None
+            raise UsageError(
+                "not a pattern",
+                where="--only",
+                expected="a regular expression (Python's re)",
+                found=str(error),
+                cure="quote special characters with a backslash",
+            ) from None
         if not wanted:
             near = difflib.get_close_matches(pattern, self.nodes, n=1, cutoff=0.4)
-            raise UsageError("no step has such an address", where="--only", expected=f"one of {len(self.nodes)} addresses",
-                             found=pattern, cure=f"did you mean {near[0]}?" if near else "see them with --dry-run")
+            raise UsageError(
+                "no step has such an address",
+                where="--only",
+                expected=f"one of {len(self.nodes)} addresses",
+                found=pattern,
+                cure=f"did you mean {near[0]}?" if near else "see them with --dry-run",
+            )
         for address in reversed(list(self.nodes)):
             if address in wanted:
                 wanted.update(self.nodes[address].targets)
@@ -140,13 +169,19 @@ def _in_order(ends: Sequence[Step]) -> Iterator[Step]:
         open_steps: dict[int, Step] = {}
         stack: list[tuple[Step, Iterator[Step]]] = []
 
-        def enter(step: Step, stack: list[tuple[Step, Iterator[Step]]] = stack,
-                  open_steps: dict[int, Step] = open_steps) -> None:
+        def enter(
+            step: Step, stack: list[tuple[Step, Iterator[Step]]] = stack, open_steps: dict[int, Step] = open_steps
+        ) -> None:
             if id(step) in open_steps:
                 names = [item.name for item in open_steps.values()]
-                circle = [*names[list(open_steps).index(id(step)):], step.name]
-                raise UsageError("the steps form a circle", where=" -> ".join(circle), expected="inputs that come first",
-                                 found="a step that depends on itself", cure="break it at one of these inputs")
+                circle = [*names[list(open_steps).index(id(step)) :], step.name]
+                raise UsageError(
+                    "the steps form a circle",
+                    where=" -> ".join(circle),
+                    expected="inputs that come first",
+                    found="a step that depends on itself",
+                    cure="break it at one of these inputs",
+                )
             open_steps[id(step)] = step
             stack.append((step, _inputs(step)))
 
@@ -197,5 +232,11 @@ def code_of(step: Step) -> str:
 
 def _declared(node: Node) -> list[object]:
     pinned = node.step.override.digest if node.step.override else ""
-    return [node.address, step_name(node.step), code_of(node.step), config_of(node.step),
-            {key: list(target) for key, target in sorted(node.inputs.items())}, pinned]
+    return [
+        node.address,
+        step_name(node.step),
+        code_of(node.step),
+        config_of(node.step),
+        {key: list(target) for key, target in sorted(node.inputs.items())},
+        pinned,
+    ]

@@ -3,16 +3,17 @@
 A step whose result depends on a file that it left somewhere, or that overwrites what another step reads, would be
 recorded as something that it is not. There are two guards, against mistakes and not against malice.
 
-* An audit hook of the interpreter (PEP 578) sees what Python does in this process: files, folders, links, through any library
-  that goes through :mod:`os` or :func:`open`. Its error names the path.
-* In a process of its own the step is confined by the kernel as well (:mod:`marin.graph.landlock`), with everything that it
-  starts: child processes and C libraries get "permission denied". Where the kernel cannot, only the hook is there, and `marin
-  doctor` says so.
+* An audit hook of the interpreter (PEP 578) sees what Python does in this process: files, folders, links, through any
+  library that goes through :mod:`os` or :func:`open`. Its error names the path.
+* In a process of its own the step is confined by the kernel as well (:mod:`marin.process.landlock`), with everything that
+  it
+  starts: child processes and C libraries get "permission denied". Where the kernel cannot, only the hook is there, and
+  `marin doctor` says so.
 
 A function that is called in the executor's own process is not confined by the kernel, so it may not start processes.
 
-Temporary files and caches are nobody's output: the folder of temporary files, the user's cache folder, ``__pycache__`` and
-devices are allowed.
+Temporary files and caches are nobody's output: the folder of temporary files, the user's cache folder, ``__pycache__``
+and devices are allowed.
 """
 
 from __future__ import annotations
@@ -28,15 +29,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from marin.cache import cache_folder
 from marin.errors import StepFailed
-from marin.graph import landlock
+from marin.process import landlock
+from marin.process.cache import cache_folder
 
-_MAKING = {"os.mkdir": 1, "os.remove": 1, "os.rmdir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2, "os.truncate": 1,
-           "shutil.rmtree": 1, "os.chmod": 1}
+_MAKING = {
+    "os.mkdir": 1,
+    "os.remove": 1,
+    "os.rmdir": 1,
+    "os.rename": 2,
+    "os.link": 2,
+    "os.symlink": 2,
+    "os.truncate": 1,
+    "shutil.rmtree": 1,
+    "os.chmod": 1,
+}
 """Events of the audit hook, and which of their first arguments are paths that change."""
-_STARTING = frozenset({"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.spawn",
-                       "pty.spawn"})
+_STARTING = frozenset(
+    {"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.spawn", "pty.spawn"}
+)
 """Events of the audit hook that begin another process."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -57,8 +68,8 @@ _installed = False
 
 @contextmanager
 def confined(address: str, folders: Sequence[str | Path], *, alone: bool = False) -> Iterator[None]:
-    """While entered, this thread may write below ``folders`` only. ``alone``: this process has nothing else to do, so the kernel
-    confines this thread too, for good.
+    """While entered, this thread may write below ``folders`` only. ``alone``: this process has nothing else to do, so
+    the kernel confines this thread too, for good.
 
     Raises:
         StepFailed: it tried to write elsewhere, and nothing was opened; or to start a process without being ``alone``.
@@ -76,7 +87,12 @@ def confined(address: str, folders: Sequence[str | Path], *, alone: bool = False
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EXDEV) and alone and error.filename is not None and not _allowed(error.filename):
+        if (
+            error.errno in (errno.EACCES, errno.EXDEV)
+            and alone
+            and error.filename is not None
+            and not _allowed(error.filename)
+        ):
             raise _writes_outside(address, os.path.realpath(os.fsdecode(error.filename))) from error
         raise
     except subprocess.CalledProcessError as error:
@@ -114,9 +130,13 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         for path in arguments[: _MAKING[event]]:
             _check(path)
     elif event in _STARTING and not _here.alone:
-        raise WritesOutside("a step that is called in the executor's process starts another one", where=f"step {_here.address}",
-                            expected="a process of its own, where the kernel watches what such a process writes", found=event,
-                            cure="leave in_process=True out; steps of a notebook belong into a file for that")
+        raise WritesOutside(
+            "a step that is called in the executor's process starts another one",
+            where=f"step {_here.address}",
+            expected="a process of its own, where the kernel watches what such a process writes",
+            found=event,
+            cure="leave in_process=True out; steps of a notebook belong into a file for that",
+        )
 
 
 def _check(path: Any) -> None:
@@ -138,9 +158,13 @@ def _allowed(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], folders:
 
 
 def _writes_outside(address: str, path: str) -> WritesOutside:
-    return WritesOutside("the step writes outside its output", where=f"step {address}: {path}",
-                         expected="files below context.out or context.scratch", found="another place",
-                         cure="write below context.out: that is what the step is recorded to have made")
+    return WritesOutside(
+        "the step writes outside its output",
+        where=f"step {address}: {path}",
+        expected="files below context.out or context.scratch",
+        found="another place",
+        cure="write below context.out: that is what the step is recorded to have made",
+    )
 
 
 def _process_failed(address: str, error: subprocess.CalledProcessError) -> StepFailed:
@@ -149,9 +173,17 @@ def _process_failed(address: str, error: subprocess.CalledProcessError) -> StepF
     words = (told if isinstance(told, str) else os.fsdecode(told)).strip()
     command = error.cmd if isinstance(error.cmd, str) else " ".join(os.fsdecode(part) for part in error.cmd)
     if os.strerror(errno.EACCES).lower() in words.lower():
-        return WritesOutside("the step writes outside its output", where=f"step {address}: {command[:200]}",
-                             expected="files below context.out or context.scratch, from its child processes too",
-                             found=words.splitlines()[-1][:300], cure="name a path below context.out in the command")
-    return StepFailed("a process of the step failed", where=f"step {address}: {command[:200]}", expected="exit status 0",
-                      found=f"{error.returncode}{': ' if words else ''}{words.splitlines()[-1][:300] if words else ''}",
-                      cure="see what it said above; it may write below context.out and context.scratch only")
+        return WritesOutside(
+            "the step writes outside its output",
+            where=f"step {address}: {command[:200]}",
+            expected="files below context.out or context.scratch, from its child processes too",
+            found=words.splitlines()[-1][:300],
+            cure="name a path below context.out in the command",
+        )
+    return StepFailed(
+        "a process of the step failed",
+        where=f"step {address}: {command[:200]}",
+        expected="exit status 0",
+        found=f"{error.returncode}{': ' if words else ''}{words.splitlines()[-1][:300] if words else ''}",
+        cure="see what it said above; it may write below context.out and context.scratch only",
+    )

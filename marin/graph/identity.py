@@ -2,8 +2,9 @@
 
     {"code": digest, "config": {...}, "inputs": {name: digest}, "lock": digest, "step": name of the function}
 
-The same shape as :func:`marin.plan.step_identity`, which a step of the pipeline keeps exactly: so what `dvc repro` made
-is a hit for an experiment file, and the other way round. Seeds are the fields of the configuration that are called so.
+The same shape as :func:`marin.execution.plan.step_identity`, which a step of the pipeline keeps exactly: so what `dvc
+repro` made is a hit for an experiment file, and the other way round. Seeds are the fields of the configuration that are
+called so.
 
 A configuration is encoded so that unequal values stay unequal: floats as ``{"float": hex}``, integers that JSON cannot
 hold as ``{"int": digits}``, and a mapping that looks like one of these is refused.
@@ -23,11 +24,11 @@ import msgspec
 
 from ledger import canonical_digest
 from marin.errors import UsageError
+from marin.execution.plan import CodeIdentity, step_config, step_identity
 from marin.graph.closure import closure_of, locate
 from marin.graph.step import Adopted, Step, Unidentified
-from marin.plan import CodeIdentity, step_config, step_identity
-from marin.recipe import Recipe, plain
-from marin.steps import StepDefinition
+from marin.pipeline.step import StepDefinition
+from marin.recipe.schema import Recipe, plain
 
 _EXACT = 2**53 - 1
 _TAGS = ({"float"}, {"int"})
@@ -65,8 +66,14 @@ def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity, recipe: 
     if isinstance(step.fn, StepDefinition):
         recipe = recipe or step.config
         own = {key: inputs[key] for key in step.fn.inputs}
-        return Identity(name, code.steps[name], step_config(step.fn, recipe), own, code.lock,
-                        step_identity(step.fn, recipe, own, code))
+        return Identity(
+            name,
+            code.steps[name],
+            step_config(step.fn, recipe),
+            own,
+            code.lock,
+            step_identity(step.fn, recipe, own, code),
+        )
     if isinstance(step.fn, Adopted):
         config = {"digest": step.fn.digest, "kind": step.fn.kind}
         return _identity(name, canonical_digest("adopted"), config, {}, canonical_digest("any"))
@@ -135,18 +142,29 @@ def _encode_object(value: Any, where: str) -> Any:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, "value": _encode_mapping(fields, where)}
     if isinstance(value, PurePath):
-        raise _refused(where, value, "content", "a path is nobody's identity: make it an input, with adopt(...) if need be")
+        raise _refused(
+            where, value, "content", "a path is nobody's identity: make it an input, with adopt(...) if need be"
+        )
     if isinstance(value, set | frozenset):
         raise _refused(where, value, "an order", "write a sorted list")
     if isinstance(value, Callable):  # type: ignore[arg-type]
         raise _refused(where, value, "a value", "functions are code: call it by name inside the step's function")
-    raise _refused(where, value, "mappings, lists, texts, numbers, dataclasses or recipe sections",
-                   "it cannot be sent to another process nor be identified: build it inside the step's function")
+    raise _refused(
+        where,
+        value,
+        "mappings, lists, texts, numbers, dataclasses or recipe sections",
+        "it cannot be sent to another process nor be identified: build it inside the step's function",
+    )
 
 
 def _refused(where: str, value: Any, expected: str, cure: str) -> UsageError:
-    return UsageError("a configuration has no identity", where=where, expected=expected,
-                      found=f"{type(value).__name__} {str(value)[:60]}", cure=cure)
+    return UsageError(
+        "a configuration has no identity",
+        where=where,
+        expected=expected,
+        found=f"{type(value).__name__} {str(value)[:60]}",
+        cure=cure,
+    )
 
 
 def reveal(config: Any) -> Any:

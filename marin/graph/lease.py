@@ -1,7 +1,7 @@
 """Leases: which executor is at work on which step, as events of the ledger, so that two never do one step twice.
 
-All lease events are in the stream ``leases``, and each names the number that it must get there (``expect_seq``). So of two
-executors that claim at once the log takes one, and the other reads what has happened and decides anew. A claim ends
+All lease events are in the stream ``leases``, and each names the number that it must get there (``expect_seq``). So of
+two executors that claim at once the log takes one, and the other reads what has happened and decides anew. A claim ends
 
 * when it is released, in the same batch of events that records the result;
 * when its term has passed and it was not renewed;
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, format_time, parse_time
-from marin import events as kinds
-from marin.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
+from marin.record import events as kinds
+from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
 
 TERM = timedelta(seconds=120)
 """How long a claim outlives the last sign of its executor. It is renewed after a third of it."""
@@ -67,7 +67,9 @@ class Claims:
         where = f"event {seq} of {LEASES}"
         if kind == kinds.LEASE_TAKEN:
             taken = read(LeaseTaken, body, where=where)
-            self.holders[taken.executor] = Holder(taken.executor, taken.host, taken.pid, taken.born, parse_time(taken.until))
+            self.holders[taken.executor] = Holder(
+                taken.executor, taken.host, taken.pid, taken.born, parse_time(taken.until)
+            )
             for executor in taken.over:
                 self.steps = {step: holder for step, holder in self.steps.items() if holder != executor}
                 self.holders.pop(executor, None)
@@ -75,7 +77,9 @@ class Claims:
         elif kind == kinds.LEASE_RENEWED:
             renewed = read(LeaseRenewed, body, where=where)
             if renewed.executor in self.holders:
-                self.holders[renewed.executor] = replace(self.holders[renewed.executor], until=parse_time(renewed.until))
+                self.holders[renewed.executor] = replace(
+                    self.holders[renewed.executor], until=parse_time(renewed.until)
+                )
         elif kind == kinds.LEASE_RELEASED:
             released = read(LeaseReleased, body, where=where)
             for step in released.steps:
@@ -96,13 +100,25 @@ class Claimant:
 
     def take(self, claims: Claims, steps: Mapping[str, str], over: Iterable[str], now: datetime) -> Draft:
         """The claim on ``steps`` (addresses by identity), and the end of the claims of the executors ``over``."""
-        return self._draft(claims, kinds.LEASE_TAKEN, LeaseTaken(
-            executor=self.executor, host=os.uname().nodename, pid=os.getpid(), born=birth(os.getpid()),
-            until=format_time(now + self.term), steps=dict(steps), over=sorted(over)))
+        return self._draft(
+            claims,
+            kinds.LEASE_TAKEN,
+            LeaseTaken(
+                executor=self.executor,
+                host=os.uname().nodename,
+                pid=os.getpid(),
+                born=birth(os.getpid()),
+                until=format_time(now + self.term),
+                steps=dict(steps),
+                over=sorted(over),
+            ),
+        )
 
     def renew(self, claims: Claims, now: datetime) -> Draft:
         """A sign of life."""
-        return self._draft(claims, kinds.LEASE_RENEWED, LeaseRenewed(executor=self.executor, until=format_time(now + self.term)))
+        return self._draft(
+            claims, kinds.LEASE_RENEWED, LeaseRenewed(executor=self.executor, until=format_time(now + self.term))
+        )
 
     def release(self, claims: Claims, steps: Iterable[str]) -> Draft:
         """The end of the claims on ``steps``."""

@@ -1,8 +1,8 @@
 """What the ledger remembers of steps: results by identity, failures that last, and steps found non-deterministic.
 
 Read once through the projection when a graph is planned, and then kept up by reading the events that were appended
-since. Results are facts of any run and any graph: who made one does not matter, its identity does. They lie in a private
-file, and in memory only where in it.
+since. Results are facts of any run and any graph: who made one does not matter, its identity does. They lie in a
+private file, and in memory only where in it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ledger import Event, LedgerError, Store
-from marin import events as kinds
-from marin.events import StepChecked, StepCompleted, StepFailed
 from marin.graph.lease import Claims
 from marin.graph.rows import Rows
-from marin.root import Root
-from marin.runs import Fact
+from marin.history.runs import Fact
+from marin.record import events as kinds
+from marin.record.events import StepChecked, StepCompleted, StepFailed
+from marin.record.root import Root
 
 REMEMBERED = 2_000
 _READ = (kinds.RUN_STARTED, kinds.STEP_COMPLETED, kinds.STEP_FAILED, kinds.STEP_CHECKED)
@@ -116,8 +116,11 @@ class Memory:
 
     def candidates(self, step: str, identity: str, pipeline: str = "") -> Iterator[Fact[StepCompleted]]:
         """Recorded results of this step and identity, newest first; of runs of one pipeline only if it is named."""
-        return (fact for fact in self.results.of(identity)
-                if fact.body.step == step and pipeline in ("", self.pipelines.get(fact.body.run)))
+        return (
+            fact
+            for fact in self.results.of(identity)
+            if fact.body.step == step and pipeline in ("", self.pipelines.get(fact.body.run))
+        )
 
     def failure(self, identity: str) -> Fact[StepFailed] | None:
         """A lasting failure that no later result made good."""
@@ -138,7 +141,8 @@ class Wholeness:
 
     store: Store
     known: dict[str, str] = field(default_factory=dict)
-    """Of the newest :data:`REMEMBERED` that were looked at: outputs that several steps share are mostly near each other."""
+    """Of the newest :data:`REMEMBERED` that were looked at: outputs that several steps share are mostly near each
+    other."""
 
     def damage(self, body: StepCompleted) -> str:
         """The first thing wrong with the stored bytes of a result, all of them hashed; "" when it is whole."""

@@ -1,8 +1,8 @@
 """From a graph and what the ledger remembers to: this step is settled, and by which event; that one must be executed.
 
-A result counts when the ledger holds a step.completed of exactly this identity and every stored byte of it hashes to what
-the event says. A pinned output counts when its bytes are whole; so does an adopted one. Identities of a step follow
-from the content of its inputs, so they are known when those are settled, and not before.
+A result counts when the ledger holds a step.completed of exactly this identity and every stored byte of it hashes to
+what the event says. A pinned output counts when its bytes are whole; so does an adopted one. Identities of a step
+follow from the content of its inputs, so they are known when those are settled, and not before.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ledger import LedgerError, Store
-from marin.code import code_folder, files_digest, lock_digest
 from marin.errors import MissingEvidence
-from marin.events import Output
+from marin.execution.executor import results_at
+from marin.execution.plan import CodeIdentity
+from marin.execution.result_cache import Settling
 from marin.graph.arms import Arm, arms_of, bound
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
@@ -23,12 +24,15 @@ from marin.graph.memory import Memory, Wholeness
 from marin.graph.settled import Action, Settled, Settlements
 from marin.graph.step import Adopted, Pinned
 from marin.graph.work import Given, file_digest
-from marin.plan import CodeIdentity
-from marin.recipe import Recipe
-from marin.root import Root
-from marin.steps import StepDefinition
+from marin.pipeline.step import StepDefinition
+from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.recipe.schema import Recipe
+from marin.record.events import Output
+from marin.record.outputs import bytes_of
+from marin.record.root import Root
 
 log = logging.getLogger(__name__)
+
 
 @dataclass
 class Planner:
@@ -59,8 +63,11 @@ class Planner:
     @cached_property
     def code(self) -> CodeIdentity:
         """The code of the pipeline's steps that the graph has, and the lock."""
-        definitions = {node.step.fn.name: node.step.fn for node in self.graph.nodes.values()
-                       if isinstance(node.step.fn, StepDefinition)}
+        definitions = {
+            node.step.fn.name: node.step.fn
+            for node in self.graph.nodes.values()
+            if isinstance(node.step.fn, StepDefinition)
+        }
         known: dict[tuple[str, ...], str] = {}
         for definition in definitions.values():
             known.setdefault(definition.code, files_digest(code_folder(), definition.code))
@@ -77,9 +84,10 @@ class Planner:
             source = self.settled[address]
             digest = source.output.digest
             if path:
-                digest = file_digest(self.store, source.output.artifact, path, f"{node.address}: {name}")
-            found[name] = Given(digest, source.output.artifact, source.output.kind, source.metrics, source.run, path,
-                                source.tables)
+                digest = file_digest(self.store, bytes_of(source.output), path, f"{node.address}: {name}")
+            found[name] = Given(
+                digest, bytes_of(source.output), source.output.kind, source.metrics, source.run, path, source.tables
+            )
         return found
 
     def recipe(self, node: Node) -> Recipe | None:
@@ -93,7 +101,28 @@ class Planner:
         """A recipe of ``arm``, complete once the training that it continues is settled."""
         if not arm.previous or arm.previous not in self.settled:
             return recipe
-        return bound(recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest)
+        return bound(
+            recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest
+        )
+
+    def plans(self) -> list[Settling]:
+        """What the arms say of their plans, as far as their recipes are complete: for the runs that are to end."""
+        history = self.root.history()
+        found = []
+        for arm in {id(arm): arm for arm in self.arms.values()}.values():
+            if arm.previous and arm.previous not in self.settled:
+                continue
+            names = [step.name for step in arm.plan.steps]
+            code = CodeIdentity({name: self.code.steps[name] for name in names}, self.code.lock)
+            pinned = {
+                name: self.settled[address].completed_at
+                for name, address in arm.pinned.items()
+                if address in self.settled
+            }
+            recipe = self.bound(arm.recipe, arm)
+            results = results_at(self.root, pinned)
+            found.append(Settling(arm.plan, recipe, code, self.store, None, history, None, set(), results))
+        return found
 
     def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
         """What the step is, now that its inputs are settled; ``given`` if they were asked for already."""
@@ -127,18 +156,35 @@ class Planner:
             artifact = self.store.artifact(wanted.digest)
             findings = self.store.verify(wanted.digest)
         except LedgerError as error:
-            raise MissingEvidence(f"a step is {action}, and its artifact is not here", where=f"step {node.address}",
-                                  expected=wanted.digest, found=error.what, cure="bring it in with `marin store put`") from error
+            raise MissingEvidence(
+                f"a step is {action}, and its artifact is not here",
+                where=f"step {node.address}",
+                expected=wanted.digest,
+                found=error.what,
+                cure="bring it in with `marin store put`",
+            ) from error
         if findings:
-            raise MissingEvidence(f"a step is {action}, and its artifact is not whole", where=f"step {node.address}",
-                                  expected=wanted.digest, found=str(findings[0]), cure="put it into the store again")
+            raise MissingEvidence(
+                f"a step is {action}, and its artifact is not whole",
+                where=f"step {node.address}",
+                expected=wanted.digest,
+                found=str(findings[0]),
+                cure="put it into the store again",
+            )
         if action == "pinned":
             for fact in self.memory.results:
-                if fact.body.step == identity.step and wanted.digest in (fact.body.output.artifact, fact.body.output.digest):
+                if fact.body.step == identity.step and wanted.digest in (
+                    fact.body.output.artifact,
+                    fact.body.output.digest,
+                ):
                     return replace(Settled.of(node.address, action, fact), identity=identity.digest)
             if isinstance(node.step.fn, StepDefinition):
-                raise MissingEvidence("a step of the pipeline is pinned to something else", where=f"step {node.address}",
-                                      expected=f"the stored output of a recorded step {identity.step}", found=wanted.digest,
-                                      cure="name an artifact that `marin ls artifacts` shows for that step")
+                raise MissingEvidence(
+                    "a step of the pipeline is pinned to something else",
+                    where=f"step {node.address}",
+                    expected=f"the stored output of a recorded step {identity.step}",
+                    found=wanted.digest,
+                    cure="name an artifact that `marin ls artifacts` shows for that step",
+                )
         output = Output(kind=wanted.kind, digest=wanted.digest, size=artifact.size, artifact=wanted.digest)
         return Settled(node.address, identity.step, action, identity.digest, output, {}, "", -1)

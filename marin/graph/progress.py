@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from marin.text import visible
+
 log = logging.getLogger(__name__)
 
 QUIET_ABOVE = 50
@@ -32,13 +34,23 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
-            self._bar = self._stack.enter_context(Bar(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[note]}", markup=False), console=Console(stderr=True), transient=True))
+            self._bar = self._stack.enter_context(
+                Bar(
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    MofNCompleteColumn(),
+                    TimeElapsedColumn(),
+                    TextColumn("{task.fields[note]}", markup=False),
+                    console=Console(stderr=True),
+                    transient=True,
+                )
+            )
             self._task = self._bar.add_task("steps", total=self._total, note="")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     def started(self, address: str) -> None:
@@ -83,4 +95,4 @@ class Progress:
         note = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         if self._failed:
             note = f"{self._failed} without output  {note}"
-        self._bar.update(self._task, completed=self._done + self._failed, note=note)  # type: ignore[attr-defined]
+        self._bar.update(self._task, completed=self._done + self._failed, note=visible(note))  # type: ignore[attr-defined]

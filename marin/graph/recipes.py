@@ -1,7 +1,7 @@
 """The whole pipeline as a graph, for recipes that come from a command line instead of an experiment file.
 
-Steps that several recipes have in common (their corpus, their tokens) are one node. The graph has the pipeline's own name, so
-that its runs are of the plan that `dvc repro` has: a result of either is a hit for the other.
+Steps that several recipes have in common (their corpus, their tokens) are one node. The graph has the pipeline's own
+name, so that its runs are of the plan that `dvc repro` has: a result of either is a hit for the other.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ledger import canonical_digest
+from marin.execution.plan import step_config
 from marin.graph.graph import Graph
 from marin.graph.step import Resources, Step
-from marin.pipeline import PIPELINE
-from marin.plan import step_config
-from marin.recipe import Recipe
-from marin.steps import StepDefinition
-
-DEVICE_STEPS = ("train", "evaluate")
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.step import StepDefinition
+from marin.recipe.schema import Recipe
 
 
-def pipeline_graph(recipes: Sequence[Recipe], *, devices: int = 1, processes: int = 1) -> tuple[Graph, list[dict[str, str]]]:
+def pipeline_graph(recipes: Sequence[Recipe]) -> tuple[Graph, list[dict[str, str]]]:
     """The graph of all ``recipes``, and for each of them the address of each of its steps, by the step's name."""
     known: dict[str, Step] = {}
     addresses: list[dict[str, str]] = []
@@ -27,22 +25,20 @@ def pipeline_graph(recipes: Sequence[Recipe], *, devices: int = 1, processes: in
     for recipe in recipes:
         steps: dict[str, Step] = {}
         for definition in PIPELINE.steps:
-            step = _step(definition, recipe, {name: steps[name] for name in definition.inputs}, devices, processes)
+            step = _step(definition, recipe, {name: steps[name] for name in definition.inputs})
             steps[definition.name] = known.setdefault(step.name, step)
         addresses.append({name: step.name for name, step in steps.items()})
         ends += [steps[name] for name in ("evaluate", "export")]
     return Graph.of(PIPELINE.name, list(dict.fromkeys(ends))), addresses
 
 
-def _step(definition: StepDefinition, recipe: Recipe, inputs: Mapping[str, Step], devices: int,
-          processes: int) -> Step:
-    what = canonical_digest({"config": step_config(definition, recipe),
-                             "inputs": {name: step.name for name, step in inputs.items()}})
-    cpus = recipe.arithmetic.threads if definition.name in DEVICE_STEPS else 1
+def _step(definition: StepDefinition, recipe: Recipe, inputs: Mapping[str, Step]) -> Step:
+    what = canonical_digest(
+        {"config": step_config(definition, recipe), "inputs": {name: step.name for name, step in inputs.items()}}
+    )
+    cpus = recipe.arithmetic.threads if definition.devices != "none" else 1
     address = f"{definition.name}/{_label(definition.name, recipe)}-{what.removeprefix('sha256:')[:10]}"
-    trains = definition.name == "train"
-    return Step(address, definition, recipe, inputs,
-                Resources(cpus=cpus, devices=devices if trains else 1, processes=processes if trains else 1))
+    return Step(address, definition, recipe, inputs, Resources(cpus=cpus))
 
 
 def _label(step: str, recipe: Recipe) -> str:

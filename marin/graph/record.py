@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
-from marin import environment, events
-from marin.code import code_folder, files_listing, provenance
 from marin.errors import DataError, Diverged, StepFailed, UsageError
-from marin.events import Output
 from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity
@@ -25,8 +22,12 @@ from marin.graph.rows import canonical_list
 from marin.graph.settled import Settled, Settlements
 from marin.graph.step import Adopted
 from marin.graph.work import Given, Made
-from marin.runners.jobs import RunnerName
-from marin.steps import StepDefinition
+from marin.pipeline.step import StepDefinition
+from marin.provenance import environment
+from marin.provenance.code import code_folder, files_listing, provenance
+from marin.recipe.schema import Execution
+from marin.record import events
+from marin.record.events import Output
 
 ENDS_SHOWN = 200
 LASTING = (StepFailed, DataError, UsageError, Diverged)
@@ -38,20 +39,15 @@ class Options:
     """How a graph is executed; none of it decides a bit.
 
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
-    ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0: as
-    resources allow). ``experiment``: digest of a registration that the runs cite. ``self_check_every``: trainings execute
-    every so many train steps twice (0: never). ``pause_at``: trainings stop before this train step with their state recorded.
+    ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0:
+    as resources allow). ``execution``: on what, where a step says nothing else of its own.
     """
 
     force: bool = False
     force_failed: bool = False
     check: bool = False
     max_concurrent: int = 0
-    runner: RunnerName = "local"
-    address: str | None = None
-    experiment: str = ""
-    self_check_every: int = 0
-    pause_at: int | None = None
+    execution: Execution = field(default_factory=Execution)
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,9 @@ class Outcome:
     def counts(self) -> dict[str, int]:
         """How many steps ended in which way."""
         counted = Counter[str](self.settled.counts)
-        counted.update("skipped" if item.because else "paused" if item.paused else "failed" for item in self.failures.values())
+        counted.update(
+            "skipped" if item.because else "paused" if item.paused else "failed" for item in self.failures.values()
+        )
         return {how: count for how, count in sorted(counted.items()) if count}
 
 
@@ -127,10 +125,21 @@ class Record:
         assert callable(work.node.step.fn), "only functions are left"
         self._keep_code(work.identity.code, closure_of(work.node.step.fn).encoded)
         identity = work.identity
-        return self._draft(events.STEP_STARTED, events.StepStarted(
-            run=self.id, step=identity.step, identity=identity.digest, config_digest=canonical_digest(dict(identity.config)),
-            config=dict(identity.config), inputs=dict(identity.inputs), code=identity.code, attempt=work.attempt,
-            address=work.node.address, lock=identity.lock))
+        return self._draft(
+            events.STEP_STARTED,
+            events.StepStarted(
+                run=self.id,
+                step=identity.step,
+                identity=identity.digest,
+                config_digest=canonical_digest(dict(identity.config)),
+                config=dict(identity.config),
+                inputs=dict(identity.inputs),
+                code=identity.code,
+                attempt=work.attempt,
+                address=work.node.address,
+                lock=identity.lock,
+            ),
+        )
 
     def _keep_code(self, digest: str, listing: bytes) -> None:
         """The list of code files under its digest, so that a later run can say which of them changed."""
@@ -142,24 +151,48 @@ class Record:
         """step.completed of a function."""
         identity = work.identity
         self.planner.whole.forget(made.output.artifact)
-        return self._draft(events.STEP_COMPLETED, events.StepCompleted(
-            run=self.id, step=identity.step, identity=identity.digest, inputs=dict(identity.inputs), output=made.output,
-            metrics={name: value.hex() for name, value in made.metrics.items()}, seconds=round(made.seconds, 6),
-            address=work.node.address))
+        return self._draft(
+            events.STEP_COMPLETED,
+            events.StepCompleted(
+                run=self.id,
+                step=identity.step,
+                identity=identity.digest,
+                inputs=dict(identity.inputs),
+                output=made.output,
+                metrics={name: value.hex() for name, value in made.metrics.items()},
+                seconds=round(made.seconds, 6),
+                address=work.node.address,
+            ),
+        )
 
     def checked(self, work: Work, second: Output) -> Draft:
         """step.checked: whether a second execution made what the first one did."""
         assert work.expected is not None, "there is something to compare with"
         first = work.expected.output.digest
-        return self._draft(events.STEP_CHECKED, events.StepChecked(
-            step=work.identity.step, identity=work.identity.digest, address=work.node.address,
-            deterministic=first == second.digest, outputs=[first, second.digest]))
+        return self._draft(
+            events.STEP_CHECKED,
+            events.StepChecked(
+                step=work.identity.step,
+                identity=work.identity.digest,
+                address=work.node.address,
+                deterministic=first == second.digest,
+                outputs=[first, second.digest],
+            ),
+        )
 
     def failed(self, work: Work, error: LedgerError) -> Draft:
         """step.failed of a function."""
-        return self._draft(events.STEP_FAILED, events.StepFailed(
-            run=self.id, step=work.identity.step, identity=work.identity.digest, error=str(error)[:4000],
-            address=work.node.address, lasting=isinstance(error, LASTING)))
+        return self._draft(
+            events.STEP_FAILED,
+            events.StepFailed(
+                run=self.id,
+                step=work.identity.step,
+                identity=work.identity.digest,
+                error=str(error)[:4000],
+                address=work.node.address,
+                lasting=isinstance(error, LASTING),
+            ),
+        )
 
     def beginning(self) -> list[Draft]:
         """graph.started, before the first step of this execution."""
@@ -168,46 +201,109 @@ class Record:
         source = provenance(code_folder())
         if source.diff:
             self.planner.store.put_bytes(source.diff)
-        return [self._draft(events.GRAPH_STARTED, events.GraphStarted(
-            graph=self.id, name=self.graph.name, file=self.file.name if self.file else "",
-            declaration=self.graph.declaration(), steps=len(self.graph.nodes), ends=list(self.graph.ends)[:ENDS_SHOWN],
-            options={"force": self.options.force, "force_failed": self.options.force_failed, "runner": self.options.runner,
-                     "executor": self.executor, "experiment": self.options.experiment},
-            code=source.describe(), environment=environment.describe(self.planner.code.lock)))]
+        return [
+            self._draft(
+                events.GRAPH_STARTED,
+                events.GraphStarted(
+                    graph=self.id,
+                    name=self.graph.name,
+                    file=self.file.name if self.file else "",
+                    declaration=self.graph.declaration(),
+                    steps=len(self.graph.nodes),
+                    ends=list(self.graph.ends)[:ENDS_SHOWN],
+                    options={
+                        "force": self.options.force,
+                        "force_failed": self.options.force_failed,
+                        "runner": self.options.execution.runner,
+                        "executor": self.executor,
+                    },
+                    code=source.describe(),
+                    environment=environment.describe(self.planner.code.lock),
+                ),
+            )
+        ]
 
     def ending(self, outcome: str, failures: Mapping[str, Failure]) -> list[Draft]:
         """How it ended; nothing for an execution in which nothing happened."""
         settled = self.planner.settled
         known = self.planner.memory.results
-        adoptions = [draft for node in self.graph.nodes.values() if isinstance(node.step.fn, Adopted)
-                     and node.address in settled and next(known.of(settled[node.address].identity), None) is None
-                     for draft in self._adoption(node)]
+        adoptions = [
+            draft
+            for node in self.graph.nodes.values()
+            if isinstance(node.step.fn, Adopted)
+            and node.address in settled
+            and next(known.of(settled[node.address].identity), None) is None
+            for draft in self._adoption(node)
+        ]
         if not self.begun and not adoptions:
             return []
-        rows = ({"address": item.address, "step": item.step, "identity": item.identity, "action": item.action,
-                 "digest": item.output.digest, "artifact": item.output.artifact, "kind": item.output.kind,
-                 "size": item.output.size, "run": item.run, "completed_at": item.completed_at} for item in settled.values())
+        rows = (
+            {
+                "address": item.address,
+                "step": item.step,
+                "identity": item.identity,
+                "action": item.action,
+                "digest": item.output.digest,
+                "artifact": item.output.artifact,
+                "kind": item.output.kind,
+                "size": item.output.size,
+                "run": item.run,
+                "completed_at": item.completed_at,
+            }
+            for item in settled.values()
+        )
         with tempfile.TemporaryDirectory(prefix="marin-results-") as folder:
             file = Path(folder) / "results.json"
             with file.open("wb") as stream:
                 stream.writelines(canonical_list(rows))
             results = self.planner.store.put_file(file).digest
         ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
-        return [*self.beginning(), *adoptions, self._draft(events.GRAPH_COMPLETED, events.GraphCompleted(
-            graph=self.id, outcome=outcome, counts=Outcome(self.id, settled, failures, -1).counts, results=results,
-            outputs={address: settled[address].output for address in ends},
-            failed=[item.address for item in failures.values() if not (item.because or item.paused)][:ENDS_SHOWN]))]
+        return [
+            *self.beginning(),
+            *adoptions,
+            self._draft(
+                events.GRAPH_COMPLETED,
+                events.GraphCompleted(
+                    graph=self.id,
+                    outcome=outcome,
+                    counts=Outcome(self.id, settled, failures, -1).counts,
+                    results=results,
+                    outputs={address: settled[address].output for address in ends},
+                    failed=[item.address for item in failures.values() if not (item.because or item.paused)][
+                        :ENDS_SHOWN
+                    ],
+                ),
+            ),
+        ]
 
     def _adoption(self, node: Node) -> list[Draft]:
         adopted, settled = node.step.fn, self.planner.settled[node.address]
         assert isinstance(adopted, Adopted)
         return [
-            self._draft(events.ARTIFACT_ADOPTED, events.ArtifactAdopted(
-                graph=self.id, address=node.address, artifact=adopted.digest, kind=adopted.kind, vouched_by=adopted.vouched_by,
-                note=adopted.note)),
-            self._draft(events.STEP_COMPLETED, events.StepCompleted(
-                run=self.id, step=settled.step, identity=settled.identity, inputs={}, output=settled.output, metrics={},
-                seconds=0.0, address=node.address)),
+            self._draft(
+                events.ARTIFACT_ADOPTED,
+                events.ArtifactAdopted(
+                    graph=self.id,
+                    address=node.address,
+                    artifact=adopted.digest,
+                    kind=adopted.kind,
+                    vouched_by=adopted.vouched_by,
+                    note=adopted.note,
+                ),
+            ),
+            self._draft(
+                events.STEP_COMPLETED,
+                events.StepCompleted(
+                    run=self.id,
+                    step=settled.step,
+                    identity=settled.identity,
+                    inputs={},
+                    output=settled.output,
+                    metrics={},
+                    seconds=0.0,
+                    address=node.address,
+                ),
+            ),
         ]
 
     def _draft(self, kind: str, body: events.Body) -> Draft:

@@ -1,7 +1,7 @@
 """Rows in a private file instead of memory: what an execution comes to know, a graph of any size.
 
-The file has no name, so it is gone with the process that wrote it, however that ends, and nobody else can open it: what is
-read is what was written.
+The file has no name, so it is gone with the process that wrote it, however that ends, and nobody else can open it: what
+is read is what was written.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ class Rows:
             if self._descriptor < 0:
                 self._open()
             while data:
-                data = data[os.pwrite(self._descriptor, data, self._end + len(row) + _LENGTH - len(data)):]
+                data = data[os.pwrite(self._descriptor, data, self._end + len(row) + _LENGTH - len(data)) :]
         except OSError as error:
-            raise StorageFailed("a temporary file cannot be written", where=tempfile.gettempdir(), found=str(error.strerror),
-                                expected="room for what an execution comes to know",
-                                cure="make room there, or name another folder with TMPDIR") from error
+            raise StorageFailed(
+                "a temporary file cannot be written",
+                where=tempfile.gettempdir(),
+                found=str(error.strerror),
+                expected="room for what an execution comes to know",
+                cure="make room there, or name another folder with TMPDIR",
+            ) from error
         self._end = place + _LENGTH + len(row)
         return place
 

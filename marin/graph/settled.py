@@ -1,5 +1,5 @@
-"""Steps that have their output, by address. A row for each lies in a private file (:mod:`marin.graph.rows`): what execution
-adds to memory does not grow with the number of steps."""
+"""Steps that have their output, by address. A row for each lies in a private file (:mod:`marin.graph.rows`): what
+execution adds to memory does not grow with the number of steps."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Literal
 
 import msgspec
 
-from marin.events import Output, StepCompleted
 from marin.graph.graph import Graph
 from marin.graph.rows import Rows
-from marin.runs import Fact
+from marin.history.runs import Fact
+from marin.record.events import Output, StepCompleted
 
 Action = Literal["executed", "cached", "pinned", "adopted"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run or
-    its graph."""
+    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run
+    or its graph."""
 
     address: str
     step: str
@@ -40,8 +40,18 @@ class Settled:
         """The result that an event records."""
         body = fact.body
         metrics = {name: float.fromhex(value) for name, value in body.metrics.items()}
-        return cls(address, body.step, action, body.identity, body.output, metrics, body.run, fact.index, body.seconds,
-                   dict(body.tables))
+        return cls(
+            address,
+            body.step,
+            action,
+            body.identity,
+            body.output,
+            metrics,
+            body.run,
+            fact.index,
+            body.seconds,
+            dict(body.tables),
+        )
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -49,7 +59,8 @@ _decode = msgspec.msgpack.Decoder(Settled).decode
 
 
 class Settlements(Mapping[str, Settled]):
-    """What is settled so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the start."""
+    """What is settled so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the
+    start."""
 
     def __init__(self, graph: Graph) -> None:
         self._nodes = graph.nodes

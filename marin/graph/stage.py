@@ -1,8 +1,8 @@
 """A step of the pipeline as a node of a graph, in a fresh process: exactly what `marin stage` does, without files.
 
-What travels is data: the recipe in the ledger's form, the names of the stages that the arm wants, and which of them this is.
-The process brings it to its output in the arm's run: joined or begun, taken over or executed, resumed where an earlier
-attempt stopped.
+What travels is data: the recipe in the ledger's form, the names of the stages that the arm wants, and which of them
+this is. The process brings it to its output in the arm's run: joined or begun, taken over or executed, resumed where an
+earlier attempt stopped.
 """
 
 from __future__ import annotations
@@ -10,38 +10,58 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import msgspec
+
 from marin.errors import Paused
-from marin.executor import StageOutcome, run_stage
+from marin.execution.executor import StageOutcome, run_stage
+from marin.execution.plan import Plan
 from marin.graph.arms import Arm
-from marin.pipeline import PIPELINE
-from marin.plan import Plan
-from marin.recipe import Execution, Recipe, from_plain, plain
-from marin.root import Root, open_root
-from marin.runners.jobs import RunnerName, parts_of
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Execution, Recipe, from_plain, plain
+from marin.record.root import Root, open_root
+from marin.runners.jobs import parts_of
 
 
-def stage_payload(root: Root, arm: Arm, recipe: Recipe, stage: str, *, force: bool, devices: int, pause_at: int | None,
-                  continues: str | None, experiment: str, processes: int = 1, runner: RunnerName = "local",
-                  self_check_every: int = 0, pinned: Mapping[str, int] | None = None) -> bytes:
-    """What :func:`execute_stage` is given. ``pinned`` is that of :func:`marin.executor.run_stage`, the other last words but
-    ``force`` are those of :class:`marin.recipe.Execution`."""
-    return json.dumps({
-        "root": root.absolute, "name": arm.plan.name, "stages": [step.name for step in arm.plan.steps], "recipe": plain(recipe),
-        "stage": stage, "force": force, "devices": devices, "processes": processes, "runner": runner, "pause_at": pause_at,
-        "continues": continues, "experiment": experiment, "self_check_every": self_check_every,
-        "pinned": dict(pinned or {})}).encode()
+def stage_payload(
+    root: Root,
+    arm: Arm,
+    recipe: Recipe,
+    stage: str,
+    *,
+    force: bool,
+    execution: Execution,
+    pinned: Mapping[str, int] | None = None,
+) -> bytes:
+    """What :func:`execute_stage` is given. ``pinned`` is that of :func:`run_stage`."""
+    return json.dumps(
+        {
+            "root": root.absolute,
+            "name": arm.plan.name,
+            "stages": [step.name for step in arm.plan.steps],
+            "recipe": plain(recipe),
+            "stage": stage,
+            "force": force,
+            "execution": msgspec.to_builtins(execution),
+            "pinned": dict(pinned or {}),
+        }
+    ).encode()
 
 
 def execute_stage(payload: bytes) -> bytes:
     """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
     task = json.loads(payload)
     plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
-    execution = Execution(devices=task["devices"], pause_at=task["pause_at"], continues=task["continues"],
-                          processes=task["processes"], runner=task["runner"], self_check_every=task["self_check_every"])
     try:
-        outcome = run_stage(task["stage"], plan=plan, recipe=from_plain(task["recipe"], where=task["name"]),
-                            root=open_root(task["root"]), project=None, execution=execution, force=task["force"],
-                            pinned=task["pinned"])
+        outcome = run_stage(
+            task["stage"],
+            plan=plan,
+            recipe=from_plain(task["recipe"], where=task["name"]),
+            root=open_root(task["root"]),
+            project=None,
+            execution=msgspec.convert(task["execution"], Execution),
+            force=task["force"],
+            pinned=task["pinned"],
+        )
     except Paused as pause:
         return json.dumps({"paused": pause.where, "error": parts_of(pause)}).encode()
     return _answer(outcome)
@@ -49,8 +69,21 @@ def execute_stage(payload: bytes) -> bytes:
 
 def _answer(outcome: StageOutcome) -> bytes:
     result = outcome.result
-    output = {"kind": result.output.kind, "digest": result.output.digest, "size": result.output.size,
-              "artifact": result.output.artifact}
-    return json.dumps({"action": outcome.action, "run": result.origin, "identity": result.identity, "output": output,
-                       "metrics": dict(result.metrics), "tables": dict(result.tables), "completed_at": result.completed_at,
-                       "seconds": result.seconds}).encode()
+    output = {
+        "kind": result.output.kind,
+        "digest": result.output.digest,
+        "size": result.output.size,
+        "artifact": result.output.artifact,
+    }
+    return json.dumps(
+        {
+            "action": outcome.action,
+            "run": result.origin,
+            "identity": result.identity,
+            "output": output,
+            "metrics": dict(result.metrics),
+            "tables": dict(result.tables),
+            "completed_at": result.completed_at,
+            "seconds": result.seconds,
+        }
+    ).encode()

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from marin.errors import UsageError
-from marin.phases import PREVIOUS
-from marin.recipe import Recipe
-from marin.steps import StepDefinition
+from marin.execution.phases import PREVIOUS
+from marin.pipeline.step import StepDefinition
+from marin.recipe.schema import Recipe
 
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(/[A-Za-z0-9][A-Za-z0-9_.+-]*)*\Z")
 LONGEST_ADDRESS = 160
@@ -36,9 +36,10 @@ class Resources:
 
     ``cpus`` are processor cores, ``memory`` bytes (0: not known), ``gpus`` devices. ``in_process``: the function takes
     less time than handing it to another process, so the executor calls it itself. ``retries``: how often a step that
-    raised an error is tried again. ``devices``: how many devices a training uses; ``moves`` pauses it before train steps and
-    moves it: ``((40, 1), (80, 2))`` is one device up to train step 40, two up to 80, then ``devices``. ``processes``: over how
-    many a Ray spreads the devices of a training.
+    raised an error is tried again. ``devices``: how many devices a training uses (0: as many as the command
+    line says); ``moves`` pauses it before train steps and moves it: ``((40, 1), (80, 2))`` is one device up to train
+    step 40, two up to 80, then ``devices``. ``processes``: over how many a Ray spreads the devices of a training (0: as
+    the command line says).
     """
 
     cpus: int = 1
@@ -46,9 +47,9 @@ class Resources:
     gpus: int = 0
     in_process: bool = False
     retries: int = 0
-    devices: int = 1
+    devices: int = 0
     moves: tuple[tuple[int, int], ...] = ()
-    processes: int = 1
+    processes: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Step:
     Args:
         name: a readable address such as ``tokens/grammar-bpe4k``; not part of the identity.
         fn: a function of one :class:`Context` in a module or an experiment file; or a step of the pipeline
-            (:class:`marin.steps.StepDefinition`), whose ``config`` is a whole :class:`marin.recipe.Recipe`.
+            (:class:`marin.pipeline.step.StepDefinition`), whose ``config`` is a whole
+            :class:`marin.recipe.schema.Recipe`.
         config: what the function gets: mappings, lists, texts, numbers, dataclasses, recipe sections.
         inputs: outputs of other steps, by the name that the function knows them by. A step of the pipeline in a phase
             (``config.phase`` without a state) also takes ``previous``: the training that it continues.
@@ -118,22 +120,40 @@ class Step:
 
     def __post_init__(self) -> None:
         if len(str(self.name)) > LONGEST_ADDRESS or not ADDRESS.match(str(self.name)):
-            raise UsageError("a step needs an address", where=f"Step({self.name!r})", found=repr(self.name),
-                             expected="letters, digits and _.+- between slashes, such as tokens/grammar-bpe4k",
-                             cure="rename the step")
+            raise UsageError(
+                "a step needs an address",
+                where=f"Step({self.name!r})",
+                found=repr(self.name),
+                expected="letters, digits and _.+- between slashes, such as tokens/grammar-bpe4k",
+                cure="rename the step",
+            )
         if not isinstance(self.fn, StepDefinition | Adopted) and not callable(self.fn):
-            raise UsageError("a step needs a function", where=f"step {self.name}", expected="a function of one Context",
-                             found=type(self.fn).__name__, cure="name a function of a module")
+            raise UsageError(
+                "a step needs a function",
+                where=f"step {self.name}",
+                expected="a function of one Context",
+                found=type(self.fn).__name__,
+                cure="name a function of a module",
+            )
         if not hasattr(self.inputs, "items"):
-            raise UsageError("inputs have names", where=f"step {self.name}", expected="a mapping of names to steps",
-                             found=type(self.inputs).__name__, cure='write inputs={"tokens": tokens}')
+            raise UsageError(
+                "inputs have names",
+                where=f"step {self.name}",
+                expected="a mapping of names to steps",
+                found=type(self.inputs).__name__,
+                cure='write inputs={"tokens": tokens}',
+            )
         if isinstance(self.fn, StepDefinition):
             self._check_pipeline_step(self.fn)
         for name, value in self.inputs.items():
             if not isinstance(value, Step | Ref):
-                raise UsageError("an input is not the output of a step", where=f"step {self.name}: {name}",
-                                 expected="a Step, or step.file(...)", found=f"{type(value).__name__} {str(value)[:80]!r}",
-                                 cure="outputs are named by reference; bring a file in with adopt(...)")
+                raise UsageError(
+                    "an input is not the output of a step",
+                    where=f"step {self.name}: {name}",
+                    expected="a Step, or step.file(...)",
+                    found=f"{type(value).__name__} {str(value)[:80]!r}",
+                    cure="outputs are named by reference; bring a file in with adopt(...)",
+                )
         object.__setattr__(self, "inputs", dict(self.inputs))
 
     def file(self, path: str) -> Ref:
@@ -142,14 +162,23 @@ class Step:
 
     def _check_pipeline_step(self, definition: StepDefinition) -> None:
         if not isinstance(self.config, Recipe):
-            raise UsageError("a step of the pipeline needs a recipe", where=f"step {self.name}", expected="a Recipe",
-                             found=type(self.config).__name__, cure="use default_train and its like from experiments.defaults")
+            raise UsageError(
+                "a step of the pipeline needs a recipe",
+                where=f"step {self.name}",
+                expected="a Recipe",
+                found=type(self.config).__name__,
+                cure="use default_train and its like from experiments.defaults",
+            )
         phase = self.config.phase
         wanted = {*definition.inputs, *([PREVIOUS] if phase is not None and phase.state is None else [])}
         if set(self.inputs) != wanted:
-            raise UsageError("a step of the pipeline has other inputs", where=f"step {self.name}",
-                             expected=", ".join(sorted(wanted)) or "no inputs", found=", ".join(self.inputs) or "none",
-                             cure="use default_train and its like from experiments.defaults")
+            raise UsageError(
+                "a step of the pipeline has other inputs",
+                where=f"step {self.name}",
+                expected=", ".join(sorted(wanted)) or "no inputs",
+                found=", ".join(self.inputs) or "none",
+                cure="use default_train and its like from experiments.defaults",
+            )
 
 
 @dataclass(frozen=True)
@@ -187,7 +216,8 @@ class Input:
 
 @dataclass(frozen=True)
 class Context:
-    """What a function is called with. ``out`` is an empty folder to fill, ``scratch`` one that survives an interruption."""
+    """What a function is called with. ``out`` is an empty folder to fill, ``scratch`` one that survives an
+    interruption."""
 
     address: str
     config: Any
@@ -217,8 +247,8 @@ class Context:
 
 
 def override_output(step: Step, digest: str) -> Step:
-    """``step`` with its output pinned to an artifact that exists: it is not executed, and what depends on it is identified
-    by the pinned content. The pin is recorded with the run of the graph."""
+    """``step`` with its output pinned to an artifact that exists: it is not executed, and what depends on it is
+    identified by the pinned content. The pin is recorded with the run of the graph."""
     return Step(step.name, step.fn, step.config, step.inputs, step.resources, Pinned(digest, _kind(step)), step.apart)
 
 
@@ -226,8 +256,13 @@ def adopt(name: str, digest: str, *, kind: str, vouched_by: str, note: str = "")
     """A step whose output was made elsewhere: an artifact that is in the store already, by digest, with the name of who
     vouches for it (`marin store put` brings bytes in). Recorded as ``artifact.adopted``."""
     if not vouched_by.strip():
-        raise UsageError("nobody vouches for an adopted artifact", where=f"adopt({name!r})", expected="a name",
-                         found="an empty text", cure="say who made it or who checked it: vouched_by=...")
+        raise UsageError(
+            "nobody vouches for an adopted artifact",
+            where=f"adopt({name!r})",
+            expected="a name",
+            found="an empty text",
+            cure="say who made it or who checked it: vouched_by=...",
+        )
     return Step(name, Adopted(digest, kind, vouched_by, note))
 
 

@@ -1,8 +1,8 @@
 """What `marin run` would do, and why: for every step hit or run, and what changed since the nearest earlier result.
 
 Nearest is the recorded beginning of a step of the same function that shares most with this one: its address before all,
-then its code, its inputs, the fields of its configuration. What then differs is named: a field, a seed, an input, a file of
-the code, the locked packages. Nothing is executed and nothing is written.
+then its code, its inputs, the fields of its configuration. What then differs is named: a field, a seed, an input, a
+file of the code, the locked packages. Nothing is executed and nothing is written.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from statistics import median
 from typing import Any, Literal
 
 from ledger import LedgerError
-from marin import events
-from marin.code import code_folder, files_listing
-from marin.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
-from marin.events import StepStarted
+from marin.execution.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
+from marin.execution.phases import PREVIOUS
+from marin.execution.plan import step_config
 from marin.graph.closure import closure_of
 from marin.graph.graph import Node
 from marin.graph.identity import config_of, step_name
 from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
-from marin.phases import PREVIOUS
-from marin.plan import step_config
-from marin.runs import Fact
-from marin.steps import StepDefinition
+from marin.history.runs import Fact
+from marin.pipeline.step import StepDefinition
+from marin.provenance.code import code_folder, files_listing
+from marin.record import events
+from marin.record.events import StepStarted
 
 NEWEST = 50
 """How many earlier beginnings a step is compared with: those of its own address, or of its function."""
@@ -41,8 +41,8 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Answer:
-    """One step. ``why`` are reasons in words; ``changes`` what differs from the nearest earlier result, by kind: config, seed,
-    input, code, lock."""
+    """One step. ``why`` are reasons in words; ``changes`` what differs from the nearest earlier result, by kind:
+    config, seed, input, code, lock."""
 
     address: str
     step: str
@@ -59,13 +59,23 @@ class Answer:
         """As ``--json`` prints it."""
         cost = self.estimate.as_json()
         cost.pop("step")
-        return {"address": self.address, "step": self.step, "action": self.action, "why": list(self.why),
-                "changes": {kind: list(items) for kind, items in self.changes.items()}, "identity": self.identity or None,
-                "event": self.event, "run": self.run or None, "deterministic": self.deterministic, **cost}
+        return {
+            "address": self.address,
+            "step": self.step,
+            "action": self.action,
+            "why": list(self.why),
+            "changes": {kind: list(items) for kind, items in self.changes.items()},
+            "identity": self.identity or None,
+            "event": self.event,
+            "run": self.run or None,
+            "deterministic": self.deterministic,
+            **cost,
+        }
 
 
-def explain(planner: Planner, prices: Prices, measured: Throughput, *, device: str = HERE,
-            force: bool = False) -> Iterator[Answer]:
+def explain(
+    planner: Planner, prices: Prices, measured: Throughput, *, device: str = HERE, force: bool = False
+) -> Iterator[Answer]:
     """An answer for each step of the graph, inputs first."""
     earlier: _Earlier | None = None
     timings = _Timings(measured, planner.memory)
@@ -104,22 +114,41 @@ def explain(planner: Planner, prices: Prices, measured: Throughput, *, device: s
         yield _answer(planner, node, "run", why, changes, digest, None, timings, prices, device)
 
 
-def _answer(planner: Planner, node: Node, action: Literal["hit", "run", "fail"], why: tuple[str, ...],
-            changes: Mapping[str, tuple[str, ...]], identity: str, event: int | None, timings: Throughput, prices: Prices,
-            device: str) -> Answer:
+def _answer(
+    planner: Planner,
+    node: Node,
+    action: Literal["hit", "run", "fail"],
+    why: tuple[str, ...],
+    changes: Mapping[str, tuple[str, ...]],
+    identity: str,
+    event: int | None,
+    timings: Throughput,
+    prices: Prices,
+    device: str,
+) -> Answer:
     step = node.step
     name = step_name(step)
     if action == "run":
         work = Work.unknown()
         if isinstance(step.fn, StepDefinition):
-            work = work_of(name, planner.arms[node.address].recipe, devices=step.resources.devices)
-        cost = estimate(name, work, prices, device, timings, devices=step.resources.devices)
+            work = work_of(name, planner.arms[node.address].recipe, devices=max(1, step.resources.devices))
+        cost = estimate(name, work, prices, device, timings, devices=max(1, step.resources.devices))
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
     run = planner.settled[node.address].run if node.address in planner.settled else ""
     steady = planner.memory.unsteady(identity) is None
-    return Answer(node.address, name, action, why if steady else (*why, "not deterministic: its results have differed"),
-                  changes, identity, event, run, steady, cost)
+    return Answer(
+        node.address,
+        name,
+        action,
+        why if steady else (*why, "not deterministic: its results have differed"),
+        changes,
+        identity,
+        event,
+        run,
+        steady,
+        cost,
+    )
 
 
 @dataclass
@@ -145,8 +174,11 @@ class _Earlier:
 
     def explain(self, node: Node, waiting: list[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
         """Why a step must be executed, in words and by kind."""
-        after = (f"after {', '.join(waiting[:SHOWN])}" + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else ""),
-                 ) if waiting else ()
+        after = (
+            (f"after {', '.join(waiting[:SHOWN])}" + (f" and {len(waiting) - SHOWN} more" if waiting[SHOWN:] else ""),)
+            if waiting
+            else ()
+        )
         nearest = self._nearest(node)
         if nearest is None:
             return ("never made here", *after), {}
@@ -168,7 +200,10 @@ class _Earlier:
             theirs = _leaves(fact.body.config)
             equal = sum(theirs.get(path) == value for path, value in mine.items()) - len(theirs.keys() - mine.keys())
             same = sum(fact.body.inputs.get(name) == digest for name, digest in inputs.items())
-            return (4 * (fact.body.address == node.address) + 2 * same + 2 * (fact.body.code == code) + equal, fact.index)
+            return (
+                4 * (fact.body.address == node.address) + 2 * same + 2 * (fact.body.code == code) + equal,
+                fact.index,
+            )
 
         return max(candidates[-NEWEST:], key=shared)
 
@@ -231,7 +266,7 @@ class _Timings:
     memory: Memory
 
     def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
-        """See :class:`marin.cost.Throughput`."""
+        """See :class:`marin.execution.cost.Throughput`."""
         if work.known:
             return self.measured.seconds(step, work, assumed)
         took = self.by_step.get(step, ())

@@ -1,8 +1,8 @@
 """One execution of a function step: its inputs by digest, its folders, its function, and what it made.
 
 The same code runs in the executor's own process and in a process of its own (:func:`execute_job`): there the experiment
-file is loaded again, and the step found by its address. Nothing of a step is ever pickled: what travels is the path that
-the user gave, the address, and digests.
+file is loaded again, and the step found by its address. Nothing of a step is ever pickled: what travels is the path
+that the user gave, the address, and digests.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from ledger import LedgerError, NotFound, Store, canonical_bytes, digest_bytes
-from marin.attempt import Workplace, explained
 from marin.errors import StepFailed, UsageError
-from marin.events import Output
+from marin.execution.workspace import Workplace, explained
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
 from marin.graph.guard import confined, unconfined
 from marin.graph.identity import reveal
 from marin.graph.step import Context, Input, Result, Step
-from marin.root import Root, open_root
+from marin.record.events import Output
+from marin.record.root import Root, open_root
 
 VALUE = "value"
 VALUE_FILE = "value.json"
@@ -59,8 +59,8 @@ class Made:
 
 @dataclass
 class Room:
-    """Where a step works: made when somebody asks for it, because most small steps never do. Until then its folder is a text:
-    every part of a :class:`pathlib.Path` is interned, and some Pythons keep that for ever."""
+    """Where a step works: made when somebody asks for it, because most small steps never do. Until then its folder is a
+    text: every part of a :class:`pathlib.Path` is interned, and some Pythons keep that for ever."""
 
     local: str
     identity: str
@@ -68,7 +68,8 @@ class Room:
     values: Mapping[str, bytes] = field(default_factory=dict)
     used: bool = False
     outside: ThreadPoolExecutor | None = None
-    """A thread that was there before the step was confined, for what is done on its behalf; None: the step's own thread."""
+    """A thread that was there before the step was confined, for what is done on its behalf; None: the step's own
+    thread."""
 
     @cached_property
     def workplace(self) -> Workplace:
@@ -101,7 +102,7 @@ class Room:
     def take(self, name: str, given: Given) -> Path:
         """An input, out of the store."""
         self._prepare()
-        folder = self.do(lambda: self.workplace.take(self.store, name, given.artifact))
+        folder = self.do(lambda: self.workplace.take(name, lambda at: self.store.checkout(given.artifact, at)))
         return folder / given.path if given.path else folder
 
     def filled(self) -> bool:
@@ -143,11 +144,23 @@ def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
     """
 
     def view(name: str, given: Given) -> Input:
-        return Input(given.digest, given.kind, given.metrics, lambda: room.read(given), lambda: room.take(name, given), given.run,
-                     {table: partial(room.table, digest) for table, digest in given.tables.items()})
+        return Input(
+            given.digest,
+            given.kind,
+            given.metrics,
+            lambda: room.read(given),
+            lambda: room.take(name, given),
+            given.run,
+            {table: partial(room.table, digest) for table, digest in given.tables.items()},
+        )
 
-    context = Context(step.name, reveal(step.config), {name: view(name, given) for name, given in inputs.items()},
-                      room.out, room.scratch)
+    context = Context(
+        step.name,
+        reveal(step.config),
+        {name: view(name, given) for name, given in inputs.items()},
+        room.out,
+        room.scratch,
+    )
     assert callable(step.fn), "pipeline steps and adopted artifacts are not called"
     begun = time.monotonic()
     try:
@@ -168,33 +181,57 @@ def _kept(address: str, returned: object, room: Room, seconds: float) -> Made:
     measured: Mapping[str, object] = result.metrics
     for name, value in measured.items():
         if not isinstance(value, int | float) or not math.isfinite(value):
-            raise StepFailed("a metric is not a number", where=f"step {address}: {name}", expected="a finite number",
-                             found=repr(value)[:80], cure="look at what the step computes")
+            raise StepFailed(
+                "a metric is not a number",
+                where=f"step {address}: {name}",
+                expected="a finite number",
+                found=repr(value)[:80],
+                cure="look at what the step computes",
+            )
     metrics = {name: float(value) for name, value in sorted(result.metrics.items())}
     if room.filled():
         if result.value is not None:
             (room.workplace.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
         artifact = room.store.put_tree(room.workplace.out)
-        return Made(Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
-                    metrics, seconds)
+        return Made(
+            Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
+            metrics,
+            seconds,
+        )
     if result.value is None and not metrics:
-        raise StepFailed("the step made nothing", where=f"step {address}", expected="a value returned, or files in context.out",
-                         found="None and an empty folder", cure="return what it made; True says that there is nothing to keep")
+        raise StepFailed(
+            "the step made nothing",
+            where=f"step {address}",
+            expected="a value returned, or files in context.out",
+            found="None and an empty folder",
+            cure="return what it made; True says that there is nothing to keep",
+        )
     data = _encoded(address, result.value)
     digest = digest_bytes(data)
-    return Made(Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest), metrics, seconds, data)
+    return Made(
+        Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest), metrics, seconds, data
+    )
 
 
 def _encoded(address: str, value: object) -> bytes:
     try:
         data = canonical_bytes(value)
     except LedgerError as error:
-        raise StepFailed("a step returned what JSON cannot say", where=f"step {address}: {error.where}",
-                         expected="texts, finite numbers, lists, mappings with text keys", found=error.expected or str(error),
-                         cure="return plain values, or write files into context.out") from error
+        raise StepFailed(
+            "a step returned what JSON cannot say",
+            where=f"step {address}: {error.where}",
+            expected="texts, finite numbers, lists, mappings with text keys",
+            found=error.expected or str(error),
+            cure="return plain values, or write files into context.out",
+        ) from error
     if len(data) > LARGEST_VALUE:
-        raise StepFailed("a returned value is too large", where=f"step {address}", expected=f"at most {LARGEST_VALUE} bytes",
-                         found=f"{len(data)}", cure="write it into a file in context.out")
+        raise StepFailed(
+            "a returned value is too large",
+            where=f"step {address}",
+            expected=f"at most {LARGEST_VALUE} bytes",
+            found=f"{len(data)}",
+            cure="write it into a file in context.out",
+        )
     return data
 
 
@@ -212,14 +249,24 @@ def file_digest(store: Store, artifact: str, path: str, address: str) -> str:
     try:
         manifest = store.manifest(artifact)
     except NotFound:
-        raise UsageError("a missing input", where=f"{address}: {path}", expected="a step whose output is a folder of files",
-                         found="a single value", cure="take the whole output as the input") from None
+        raise UsageError(
+            "a missing input",
+            where=f"{address}: {path}",
+            expected="a step whose output is a folder of files",
+            found="a single value",
+            cure="take the whole output as the input",
+        ) from None
     for entry in manifest:
         if entry.path == path:
             return entry.digest
     names = ", ".join(entry.path for entry in list(manifest)[:6])
-    raise UsageError("a missing input", where=f"{address}: {path}", expected=f"a file of the output: {names}",
-                     found="no such file", cure="correct the name in step.file(...)")
+    raise UsageError(
+        "a missing input",
+        where=f"{address}: {path}",
+        expected=f"a file of the output: {names}",
+        found="no such file",
+        cure="correct the name in step.file(...)",
+    )
 
 
 # In a process of its own
@@ -238,18 +285,32 @@ def execute_job(payload: bytes) -> bytes:
         if (data := made.data) is not None:
             room.do(lambda: room.store.put_bytes(data))
         room.do(room.clear)
-    output = {"kind": made.output.kind, "digest": made.output.digest, "size": made.output.size, "artifact": made.output.artifact}
+    output = {
+        "kind": made.output.kind,
+        "digest": made.output.digest,
+        "size": made.output.size,
+        "artifact": made.output.artifact,
+    }
     return json.dumps({"output": output, "metrics": dict(made.metrics), "seconds": made.seconds}).encode()
 
 
 def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mapping[str, Given]) -> bytes:
     """What :func:`execute_job` is given."""
-    described: dict[str, Any] = {name: {"digest": given.digest, "artifact": given.artifact, "kind": given.kind,
-                                        "metrics": dict(given.metrics), "run": given.run, "path": given.path,
-                                        "tables": dict(given.tables)}
-                                 for name, given in inputs.items()}
-    return json.dumps({"root": root.absolute, "file": str(file), "address": step.name, "identity": identity,
-                       "inputs": described}).encode()
+    described: dict[str, Any] = {
+        name: {
+            "digest": given.digest,
+            "artifact": given.artifact,
+            "kind": given.kind,
+            "metrics": dict(given.metrics),
+            "run": given.run,
+            "path": given.path,
+            "tables": dict(given.tables),
+        }
+        for name, given in inputs.items()
+    }
+    return json.dumps(
+        {"root": root.absolute, "file": str(file), "address": step.name, "identity": identity, "inputs": described}
+    ).encode()
 
 
 def from_answer(answer: bytes) -> Made:

@@ -1,8 +1,9 @@
 """Runners: how many pieces of independent work are executed, behind one small interface.
 
-``local`` works in this process, ``ray`` on worker processes of a Ray that is started for the occasion. A worker is warm:
-``start`` is called once in it, and what it returns then takes one task after the other, so that imports and compilation
-are paid once per worker and not once per task. Setup, tasks and results are bytes whose format belongs to the caller.
+``local`` works in this process, ``ray`` on worker processes of a Ray that is started for the occasion. A worker is
+warm: ``start`` is called once in it, and what it returns then takes one task after the other, so that imports and
+compilation are paid once per worker and not once per task. Setup, tasks and results are bytes whose format belongs to
+the caller.
 """
 
 from __future__ import annotations

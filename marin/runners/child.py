@@ -8,23 +8,21 @@ Stdin stays open after the payload: its end means that the parent is gone, and t
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
 import threading
 from typing import BinaryIO
 
-from marin.collector import collect_less_often
+from marin.process.collector import collect_less_often
 from marin.runners.jobs import answer, resolve
+from marin.text import log_as_worker
 
 
 def main(descriptor: int) -> None:
     """Serve the one job that the parent wrote to stdin."""
     collect_less_often()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
-    for name in ("ledger", "marin"):
-        logging.getLogger(name).setLevel(logging.INFO)
+    log_as_worker()
     stdin = sys.stdin.buffer
     head = json.loads(stdin.readline())
     payload = stdin.read(head["size"])

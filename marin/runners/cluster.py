@@ -4,7 +4,8 @@ A Ray of one's own listens on the loopback address, without a dashboard, and ask
 process and is known to it and its children only. When the block ends, so do all its processes: they are
 waited for, not only asked. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within
 about a minute. Workers inherit this process's environment, and with it the arithmetic contract that was put in force
-here. A cluster keeps its own token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads it.
+here. A cluster keeps its own token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads
+it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ NAMESPACE = "marin"
 
 @contextmanager
 def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[Any]:
-    """The module ``ray``, connected: to the cluster at ``address``, to that of the runner which started this process, or to
-    a Ray of one's own with ``cpus`` slots. Standard output is the caller's data, and Ray tells there of every worker that
+    """The module ``ray``, connected: to the cluster at ``address``, to that of the runner which started this process,
+    or to a Ray of one's own with ``cpus`` slots. Standard output is the caller's data, and Ray tells there of every
+    worker that
     dies: meanwhile it is stderr.
 
     Inside :func:`one_ray` it is the one of that block.
@@ -58,11 +60,19 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     given, address = address, address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
     if address is not None and mode != "token":
-        raise Unavailable("a cluster without authentication is refused", where=address, expected="RAY_AUTH_MODE=token",
-                          found=f"RAY_AUTH_MODE={mode}", cure="start the cluster with a token (docs/cluster.md)")
+        raise Unavailable(
+            "a cluster without authentication is refused",
+            where=address,
+            expected="RAY_AUTH_MODE=token",
+            found=f"RAY_AUTH_MODE={mode}",
+            cure="start the cluster with a token (docs/cluster.md)",
+        )
     variables = _own_variables() if address is None else {**_COMMON, "RAY_AUTH_MODE": "token"}
-    with redirect_stdout(sys.stderr), environment(variables), (
-            _own_ray(cpus, gpus) if address is None else _cluster(address, here=given is None)) as ray:
+    with (
+        redirect_stdout(sys.stderr),
+        environment(variables),
+        _own_ray(cpus, gpus) if address is None else _cluster(address, here=given is None) as ray,
+    ):
         yield ray
 
 
@@ -103,12 +113,21 @@ def one_ray(address: str | None = None) -> Iterator[None]:
 def _cluster(address: str, *, here: bool) -> Iterator[Any]:
     ray = import_ray()
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR,
-                 runtime_env=_interpreter() if here else None)
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env=_interpreter() if here else None,
+        )
     except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
-        raise Unavailable("no Ray cluster answers", where=address, expected="a running head and its token",
-                          found=" ".join(str(error).split())[:300],
-                          cure="see docs/cluster.md; without --address a Ray of this machine is started") from error
+        raise Unavailable(
+            "no Ray cluster answers",
+            where=address,
+            expected="a running head and its token",
+            found=" ".join(str(error).split())[:300],
+            cure="see docs/cluster.md; without --address a Ray of this machine is started",
+        ) from error
     try:
         yield ray
     finally:
@@ -136,9 +155,19 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> 
         place = folder / str(attempt)
         place.mkdir()
         try:
-            ray.init(address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, log_to_driver=False,
-                     logging_level=logging.ERROR, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=str(place),
-                     _node_ip_address=LOOPBACK, namespace=NAMESPACE, runtime_env=_interpreter())
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                num_gpus=gpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=str(place),
+                _node_ip_address=LOOPBACK,
+                namespace=NAMESPACE,
+                runtime_env=_interpreter(),
+            )
             return
         except Exception as error:  # Ray raises bare ones here
             found = " ".join(str(error).split())[-300:]
@@ -146,13 +175,18 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> 
             with _ended(descendants() - before):
                 ray.shutdown()
             if attempt == STARTS:
-                raise Unavailable("Ray does not start", where=LOOPBACK, expected=f"{cpus:g} CPUs after {STARTS} attempts",
-                                  found=found, cure="do without it: one worker, or --runner local") from error
+                raise Unavailable(
+                    "Ray does not start",
+                    where=LOOPBACK,
+                    expected=f"{cpus:g} CPUs after {STARTS} attempts",
+                    found=found,
+                    cure="do without it: one worker, or --runner local",
+                ) from error
 
 
 def _interpreter() -> dict[str, str] | None:
-    """The Python of workers on this machine, where its path means something to a shell: Ray hands it to bash as it is, and
-    a worker with variables of its own would never start below a folder whose name has a space."""
+    """The Python of workers on this machine, where its path means something to a shell: Ray hands it to bash as it is,
+    and a worker with variables of its own would never start below a folder whose name has a space."""
     quoted = shlex.quote(sys.executable)
     return {"py_executable": quoted} if quoted != sys.executable else None
 
@@ -162,14 +196,19 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise Unavailable("Ray is not installed", where="the runner ray", expected="the locked ray",
-                          found=str(error), cure="install the locked requirements, or use --runner local") from error
+        raise Unavailable(
+            "Ray is not installed",
+            where="the runner ray",
+            expected="the locked ray",
+            found=str(error),
+            cure="install the locked requirements, or use --runner local",
+        ) from error
     return ray
 
 
 def logs_of(ray: Any) -> Path | None:
-    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is no part of Ray's
-    interface, so it serves explanations only."""
+    """Where the processes of the connected Ray on this machine write; None where Ray does not say. It is no part of
+    Ray's interface, so it serves explanations only."""
     with suppress(Exception):
         return Path(ray._private.worker._global_node.get_logs_dir_path())
     return None
@@ -189,12 +228,21 @@ def _own_variables() -> Mapping[str, str]:
     welcome to the processor as this process is (Ray would make them nice by 15), and no address but the loopback one
     (whatever its name says, the last variable is asked on Linux too; ``_node_ip_address`` alone is turned into the
     machine's outer address)."""
-    return {**_COMMON, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token(), "RAY_worker_niceness": "0",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_gcs_server_port_wait_time_s": "120",
-            "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
-            "RAY_prestart_worker_first_driver": "0", "RAY_worker_register_timeout_seconds": "300",
-            "RAY_health_check_timeout_ms": "60000", "RAY_health_check_failure_threshold": "10",  # busy is not dead
-            "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # nobody takes this machine away with a warning
+    return {
+        **_COMMON,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": _token(),
+        "RAY_worker_niceness": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_server_port_wait_time_s": "120",
+        "RAY_agent_register_timeout_ms": "120000",
+        "RAY_raylet_start_wait_time_s": "120",
+        "RAY_prestart_worker_first_driver": "0",
+        "RAY_worker_register_timeout_seconds": "300",
+        "RAY_health_check_timeout_ms": "60000",
+        "RAY_health_check_failure_threshold": "10",  # busy is not dead
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    }  # nobody takes this machine away with a warning
 
 
 @contextmanager

@@ -19,8 +19,9 @@ _IDENTIFIER = re.compile(r"\b[0-9a-f]{24,}\b")
 
 
 def described(error: BaseException, logs: Path | None = None) -> str:
-    """The kind of ``error`` and of what caused it, how the worker ended where Ray says so, else what was said. ``logs``:
-    the folder of this machine's Ray with the workers' standard error, where one that ended itself said why."""
+    """The kind of ``error`` and of what caused it, how the worker ended where Ray says so, else what was said.
+    ``logs``: the folder of this machine's Ray with the workers' standard error, where one that ended itself said
+    why."""
     causes = [error]
     while (cause := _cause(causes[-1])) is not None and cause not in causes:
         causes.append(cause)

@@ -36,7 +36,8 @@ RunnerName = Literal["local", "ray"]
 @dataclass(frozen=True)
 class Resources:
     """What one job needs while it runs. ``memory`` in bytes, 0 for "not asked for". ``tpus`` are chips of one host;
-    ``accelerator_type`` (``TPU-V6E``, ``H100``) and ``topology`` (``4x4``) name what kind and, for TPUs, which slice."""
+    ``accelerator_type`` (``TPU-V6E``, ``H100``) and ``topology`` (``4x4``) name what kind and, for TPUs, which
+    slice."""
 
     cpus: float = 1.0
     gpus: float = 0.0
@@ -47,8 +48,13 @@ class Resources:
 
     def __post_init__(self) -> None:
         if min(self.cpus, self.gpus, self.memory, self.tpus) < 0:
-            raise UsageError("a resource is negative", where="resources", expected="0 or more", found=repr(self),
-                             cure="ask for what the step needs")
+            raise UsageError(
+                "a resource is negative",
+                where="resources",
+                expected="0 or more",
+                found=repr(self),
+                cure="ask for what the step needs",
+            )
 
 
 @dataclass(frozen=True)
@@ -111,12 +117,13 @@ class JobRunner(Protocol):
         """
 
 
-def open_jobs(runner: RunnerName, *, address: str | None = None, cpus: float | None = None, gpus: int = 0,
-              root: str | None = None) -> AbstractContextManager[JobRunner]:
+def open_jobs(
+    runner: RunnerName, *, address: str | None = None, cpus: float | None = None, gpus: int = 0, root: str | None = None
+) -> AbstractContextManager[JobRunner]:
     """A runner of jobs for the length of a ``with`` block; leaving it cancels what is still under way and leaves no
     process behind. ``cpus`` and ``gpus`` bound what ``local`` and a Ray of one's own hand out (default: the cores of
-    this process); ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a location)
-    goes through its one writer on this machine, so that other machines need no signing key.
+    this process); ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a
+    location) goes through its one writer on this machine, so that other machines need no signing key.
 
     Raises:
         Unavailable: there is no such engine.
@@ -138,9 +145,13 @@ def reference(function: Function) -> str:
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     found = getattr(sys.modules.get(module), name, None)
     if module == "__main__" or found is not function:
-        raise UsageError("not a function that another process can find", where=f"{module}:{name}",
-                         expected="a function at the top of an installed module", found=repr(function),
-                         cure="move it into a module of the installed packages")
+        raise UsageError(
+            "not a function that another process can find",
+            where=f"{module}:{name}",
+            expected="a function at the top of an installed module",
+            found=repr(function),
+            cure="move it into a module of the installed packages",
+        )
     return f"{module}:{name}"
 
 
@@ -153,14 +164,22 @@ def resolve(named: str) -> Function:
 
 
 def answer(function: Function, payload: bytes) -> bytes:
-    """Call, and put result or error into bytes: on one line the result's size or the parts of the error, then the result."""
+    """Call, and put result or error into bytes: on one line the result's size or the parts of the error, then the
+    result."""
     try:
         result = function(payload)
     except LedgerError as error:
         return json.dumps({"error": parts_of(error)}).encode() + b"\n"
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:400]
-        parts = ["StepFailed", "the job stopped", "", "", f"{type(error).__name__}: {text}", "MARIN_DEBUG=1 shows where"]
+        parts = [
+            "StepFailed",
+            "the job stopped",
+            "",
+            "",
+            f"{type(error).__name__}: {text}",
+            "MARIN_DEBUG=1 shows where",
+        ]
         return json.dumps({"error": parts}).encode() + b"\n"
     return json.dumps({"size": len(result)}).encode() + b"\n" + result
 
@@ -194,12 +213,18 @@ def error_of(parts: Sequence[str]) -> LedgerError:
 def gave_up(job: Job, attempts: list[Attempt]) -> Unavailable:
     """What a job raises whose processes died once too often."""
     deaths = "; ".join(f"attempt {attempt.number}: {attempt.death}" for attempt in attempts)
-    return Unavailable("a job's process died again and again", where=f"job {job.name}",
-                       expected=f"at most {job.retries} restarts", found=deaths[:600],
-                       cure="give it more memory or fewer neighbours, and run the same command again: it goes on from here")
+    return Unavailable(
+        "a job's process died again and again",
+        where=f"job {job.name}",
+        expected=f"at most {job.retries} restarts",
+        found=deaths[:600],
+        cure="give it more memory or fewer neighbours, and run the same command again: it goes on from here",
+    )
 
 
 _KINDS: dict[str, type[LedgerError]] = {
-    name: kind for home in (errors, ledger) for name in dir(home)
+    name: kind
+    for home in (errors, ledger)
+    for name in dir(home)
     if isinstance(kind := getattr(home, name, None), type) and issubclass(kind, LedgerError)
 }

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from ledger import Unavailable
-from marin.environment import available_cores
+from marin.provenance.environment import available_cores
 from marin.runners.jobs import Attempt, Job, JobFuture, gave_up, is_whole, reference, unpack
 
 GRACE_SECONDS = 10.0
@@ -37,7 +37,9 @@ class LocalJobs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with self._mutex:
             waiting, self._waiting = self._waiting, []
             running = dict(self._running)
@@ -53,9 +55,13 @@ class LocalJobs:
         named = reference(job.function)
         needs = job.resources
         if needs.cpus > self._cpus or needs.gpus > len(self._gpus) or needs.tpus:
-            raise Unavailable("a job needs more than this machine has", where=f"job {job.name}",
-                              expected=f"at most {self._cpus:g} CPUs and {len(self._gpus)} GPUs", found=repr(needs),
-                              cure="ask for less, or name a cluster with --runner ray --address HOST:PORT")
+            raise Unavailable(
+                "a job needs more than this machine has",
+                where=f"job {job.name}",
+                expected=f"at most {self._cpus:g} CPUs and {len(self._gpus)} GPUs",
+                found=repr(needs),
+                cure="ask for less, or name a cluster with --runner ray --address HOST:PORT",
+            )
         future = JobFuture(job)
         with self._mutex:
             self._waiting.append((future, named))
@@ -79,7 +85,9 @@ class LocalJobs:
                     continue
                 held = [self._free_gpus.pop(0) for _ in range(gpus)]
                 self._free_cpus -= needs.cpus
-                thread = threading.Thread(target=self._execute, args=(future, named, held), name=f"job {future.job.name}")
+                thread = threading.Thread(
+                    target=self._execute, args=(future, named, held), name=f"job {future.job.name}"
+                )
                 self._running[future] = thread
                 thread.start()
             self._waiting = kept
@@ -125,9 +133,14 @@ def _process(future: JobFuture, named: str, gpus: list[int], stopped: threading.
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     reading, writing = os.pipe()
     # Standard output is the caller's data: what a job prints goes where logs go.
-    process = subprocess.Popen([sys.executable, "-m", "marin.runners.child", str(writing)], stdin=subprocess.PIPE,
-                               stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
-                               pass_fds=(writing,), env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "marin.runners.child", str(writing)],
+        stdin=subprocess.PIPE,
+        stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
+        pass_fds=(writing,),
+        env=environment,
+        start_new_session=True,
+    )
     os.close(writing)
     future.stoppable(lambda: _stop(process, stopped))
     if stopped.is_set():
@@ -135,7 +148,9 @@ def _process(future: JobFuture, named: str, gpus: list[int], stopped: threading.
     assert process.stdin is not None
     with open(reading, "rb") as stream, process.stdin:
         with suppress(BrokenPipeError):
-            process.stdin.write(json.dumps({"function": named, "size": len(job.payload)}).encode() + b"\n" + job.payload)
+            process.stdin.write(
+                json.dumps({"function": named, "size": len(job.payload)}).encode() + b"\n" + job.payload
+            )
             process.stdin.flush()
         data = stream.read()
         status = process.wait()

@@ -1,4 +1,5 @@
-"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.runners.cluster` has the Ray)."""
+"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.runners.cluster` has the
+Ray)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ledger import Unavailable
-from marin.collector import collect_less_often
+from marin.process.collector import collect_less_often
 from marin.runners import Start
 from marin.runners.cluster import connected
 from marin.runners.jobs import error_of, parts_of
@@ -50,9 +51,15 @@ class _Worker:
     def do(self, task: bytes) -> tuple[bytes, list[str]]:
         """The result of one task, or the parts of an error."""
         if self._work is None:
-            return b"", parts_of(Unavailable("the worker has other software than the driver", where="Ray worker",
-                                             expected=self._expected, found=self._found,
-                                             cure="use the same image on all machines (docs/cluster.md)"))
+            return b"", parts_of(
+                Unavailable(
+                    "the worker has other software than the driver",
+                    where="Ray worker",
+                    expected=self._expected,
+                    found=self._found,
+                    cure="use the same image on all machines (docs/cluster.md)",
+                )
+            )
         return self._work(task), []
 
 
@@ -74,9 +81,13 @@ def _in_order(ray: Any, pool: Sequence[Any], tasks: Sequence[bytes]) -> Iterator
             try:
                 ready[number], parts = ray.get(done)
             except ray.exceptions.RayActorError as error:
-                raise Unavailable("a worker died again and again", where=f"task {number} of {len(tasks)}",
-                                  expected=f"at most {RESTARTS} restarts", found=" ".join(str(error).split())[:300],
-                                  cure="use fewer workers: each holds the whole state in memory") from error
+                raise Unavailable(
+                    "a worker died again and again",
+                    where=f"task {number} of {len(tasks)}",
+                    expected=f"at most {RESTARTS} restarts",
+                    found=" ".join(str(error).split())[:300],
+                    cure="use fewer workers: each holds the whole state in memory",
+                ) from error
             if parts:
                 raise error_of(parts)
         yield ready.pop(wanted)

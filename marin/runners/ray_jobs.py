@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ledger import Unavailable
-from marin.environment import available_cores
-from marin.root import append_through, open_root
+from marin.provenance.environment import available_cores
+from marin.record.root import append_through, open_root
 from marin.runners.cluster import ADDRESS_VARIABLE, connected, import_ray
 from marin.runners.deaths import described
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
@@ -26,10 +26,12 @@ from marin.runners.writer import SpooledAppender, start_writer
 
 
 class RayJobs:
-    """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus`` and ``gpus``, or on that at ``address``."""
+    """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus`` and ``gpus``, or on that at
+    ``address``."""
 
-    def __init__(self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0,
-                 root: str | None = None) -> None:
+    def __init__(
+        self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0, root: str | None = None
+    ) -> None:
         self._address = address
         self._root = root
         self._cpus = float(available_cores()) if cpus is None else cpus
@@ -52,7 +54,9 @@ class RayJobs:
             self._exit = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with self._mutex:
             running = list(self._open)
         for future in running:
@@ -66,7 +70,9 @@ class RayJobs:
         """See :class:`marin.runners.jobs.JobRunner`."""
         if job.launches:
             here = {ADDRESS_VARIABLE: self._ray.get_runtime_context().gcs_address}
-            return self._beside.submit(replace(job, environment={**job.environment, **here}, resources=Resources(cpus=0)))
+            return self._beside.submit(
+                replace(job, environment={**job.environment, **here}, resources=Resources(cpus=0))
+            )
         named = reference(job.function)
         self._check(job)
         future = JobFuture(job)
@@ -80,10 +86,13 @@ class RayJobs:
         total = self._ray.cluster_resources()
         lacking = {name: amount for name, amount in _amounts(job).items() if amount > total.get(name, 0.0)}
         if lacking:
-            raise Unavailable("a job needs more than the cluster has", where=f"job {job.name}",
-                              expected=", ".join(f"{amount:g} {name}" for name, amount in lacking.items()),
-                              found=", ".join(f"{total.get(name, 0.0):g} {name}" for name in lacking),
-                              cure="ask for less, or add machines (docs/cluster.md)")
+            raise Unavailable(
+                "a job needs more than the cluster has",
+                where=f"job {job.name}",
+                expected=", ".join(f"{amount:g} {name}" for name, amount in lacking.items()),
+                found=", ".join(f"{total.get(name, 0.0):g} {name}" for name in lacking),
+                cure="ask for less, or add machines (docs/cluster.md)",
+            )
 
     def _attempt(self, future: JobFuture, named: str, number: int, stopped: threading.Event) -> None:
         job, needs = future.job, future.job.resources
@@ -149,8 +158,13 @@ def _work(named: str, payload: bytes, expected: str, writes: str | None) -> byte
     def checked(payload: bytes) -> bytes:
         found = software()
         if found != expected:
-            raise Unavailable("the worker has other software than the driver", where="Ray worker", expected=expected, found=found,
-                              cure="use the same image on all machines (docs/cluster.md)")
+            raise Unavailable(
+                "the worker has other software than the driver",
+                where="Ray worker",
+                expected=expected,
+                found=found,
+                cure="use the same image on all machines (docs/cluster.md)",
+            )
         if writes is not None:
             append_through(SpooledAppender(import_ray(), open_root(writes)))
         return resolve(named)(payload)

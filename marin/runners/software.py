@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marin.code import code_folder, files_digest, lock_digest
+from marin.provenance.code import code_folder, files_digest, lock_digest
 
 
 def software() -> str:

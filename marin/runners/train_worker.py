@@ -7,10 +7,8 @@ environment before it starts. Nothing here decides bits: the recipe does, and it
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -21,18 +19,19 @@ from typing import Any
 import msgspec
 
 from ledger import LedgerError, Store, Unavailable
-from marin.arithmetic import apply
-from marin.collector import collect_less_often
-from marin.events import Body, Json
-from marin.phases import checkout
-from marin.recipe import CPU_PROFILES, Execution, from_plain
-from marin.root import open_root
+from marin.execution.phases import checkout
+from marin.history.runs import stream_of
+from marin.pipeline.step import PREVIOUS, StepResult, Task
+from marin.process.arithmetic import apply
+from marin.process.collector import collect_less_often
+from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
+from marin.record.events import Body, Json
+from marin.record.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.software import software
 from marin.runners.writer import SpooledJournal, WriterConnection
-from marin.runs import stream_of
-from marin.steps import PREVIOUS, StepResult, Task
-from marin.tracker import following
+from marin.text import log_as_worker
+from marin.tracking.tracker import following
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):
@@ -53,7 +52,7 @@ class WorkerSetup(msgspec.Struct, frozen=True):
 
 
 class WorkerResult(msgspec.Struct, frozen=True):
-    """What the leader made: a :class:`marin.steps.StepResult`, and its folder as a stored tree."""
+    """What the leader made: a :class:`marin.pipeline.step.StepResult`, and its folder as a stored tree."""
 
     kind: str
     digest: str | None
@@ -64,8 +63,13 @@ class WorkerResult(msgspec.Struct, frozen=True):
 
     def result(self) -> StepResult:
         """As the step would have returned it."""
-        return StepResult(self.kind, self.digest, self.size, {name: float.fromhex(value) for name, value in self.metrics.items()},
-                          self.tables)
+        return StepResult(
+            self.kind,
+            self.digest,
+            self.size,
+            {name: float.fromhex(value) for name, value in self.metrics.items()},
+            self.tables,
+        )
 
 
 STOP_POLL_SECONDS = 1.0
@@ -104,7 +108,7 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
     setup = msgspec.json.decode(config["setup"], type=WorkerSetup)
     number, count = get_context().get_world_rank(), get_context().get_world_size()
     collect_less_often()
-    _log_to_stderr()
+    log_as_worker()
     try:
         _ready(setup, number)
         with held_address(ray.util.get_node_ip_address()) as address:
@@ -117,17 +121,22 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
 def _ready(setup: WorkerSetup, number: int) -> None:
     """Refuse what no launch can mend, and import what takes long: the others are met afterwards."""
     if (found := software()) != setup.code:
-        raise Unavailable("the worker has other software than the driver", where=f"worker {number}", expected=setup.code,
-                          found=found, cure="use the same image on all machines (docs/cluster.md)")
+        raise Unavailable(
+            "the worker has other software than the driver",
+            where=f"worker {number}",
+            expected=setup.code,
+            found=found,
+            cure="use the same image on all machines (docs/cluster.md)",
+        )
     apply(from_plain(setup.recipe, where="recipe of the run").arithmetic, setup.execution)
     import marin.training.run  # noqa: F401
 
 
 def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: str) -> bytes | None:
     recipe = from_plain(setup.recipe, where="recipe of the run")
-    from marin.training import hosts
     from marin.training.run import train
-    from marin.training.stopping import request
+    from marin.training.runtime import hosts
+    from marin.training.runtime.stopping import request
 
     if recipe.arithmetic.profile in CPU_PROFILES:  # Ray Train joins accelerators; processors it leaves alone
         hosts.join(coordinator, count, number)
@@ -136,19 +145,38 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
     on_driver = ray.get_runtime_context().get_node_id() == setup.node
     own = f"{setup.attempt:04d}-{setup.launch:04d}-{os.getpid()}"
     scratch = Path(setup.scratch) if on_driver else root.local / "work" / "workers" / setup.run
-    journal = (SpooledJournal(root, setup.run, scratch / "spool", own, lambda: WriterConnection(ray, setup.writer))
-               if hosts.leader() else Silence())
+    journal = (
+        SpooledJournal(root, setup.run, scratch / "spool", own, lambda: WriterConnection(ray, setup.writer))
+        if hosts.leader()
+        else Silence()
+    )
     scratch.mkdir(parents=True, exist_ok=True)
-    with (closing(journal), TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder,
-          following(journal, root, setup.run, "train" if hosts.leader() else "") as followed,
-          heeding(ray, setup, request) if hosts.leader() else nullcontext()):
+    with (
+        closing(journal),
+        TemporaryDirectory(prefix="worker-", dir=scratch, ignore_cleanup_errors=True) as folder,
+        following(journal, root, setup.run, "train" if hosts.leader() else "") as followed,
+        heeding(ray, setup, request) if hosts.leader() else nullcontext(),
+    ):
         base = Path(folder)
         (base / "out").mkdir()
         (base / "work").mkdir()
-        inputs = {name: Path(path) if on_driver else _input(store, name, artifact, base / "inputs" / name)
-                  for name, (path, artifact) in setup.inputs.items()}
-        result = train(Task(run=setup.run, recipe=recipe, inputs=inputs, out=base / "out", work=base / "work", store=store,
-                            journal=followed, execution=setup.execution, attempt=setup.attempt))
+        inputs = {
+            name: Path(path) if on_driver else _input(store, name, artifact, base / "inputs" / name)
+            for name, (path, artifact) in setup.inputs.items()
+        }
+        result = train(
+            Task(
+                run=setup.run,
+                recipe=recipe,
+                inputs=inputs,
+                out=base / "out",
+                work=base / "work",
+                store=store,
+                journal=followed,
+                execution=setup.execution,
+                attempt=setup.attempt,
+            )
+        )
         made = _made(store, base / "out", result) if hosts.leader() else None
         hosts.leave()
     return made
@@ -175,9 +203,16 @@ def heeding(ray: Any, setup: WorkerSetup, stop: Callable[[], None]) -> Iterator[
 
 
 def _made(store: Store, out: Path, result: StepResult) -> bytes:
-    return msgspec.json.encode(WorkerResult(
-        kind=result.kind, digest=result.digest, size=result.size, tables=dict(result.tables),
-        metrics={name: value.hex() for name, value in result.metrics.items()}, artifact=store.put_tree(out).digest))
+    return msgspec.json.encode(
+        WorkerResult(
+            kind=result.kind,
+            digest=result.digest,
+            size=result.size,
+            tables=dict(result.tables),
+            metrics={name: value.hex() for name, value in result.metrics.items()},
+            artifact=store.put_tree(out).digest,
+        )
+    )
 
 
 def _input(store: Store, name: str, artifact: str, folder: Path) -> Path:
@@ -198,9 +233,3 @@ def held_address(here: str) -> Iterator[str]:
         held.bind((here, 0))
         port = held.getsockname()[1]
         yield f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
-    for name in ("ledger", "marin"):
-        logging.getLogger(name).setLevel(logging.INFO)

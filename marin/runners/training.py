@@ -1,8 +1,8 @@
 """A training step as a Ray Train job (``ray.train.v2.jax.JaxTrainer``) that survives what it runs on.
 
 The driver starts the job and waits. When a worker, all workers, Ray's controller or the Ray itself dies, the death goes
-to the ledger (``step.preempted``) and the job is launched again, on as many of the wanted processes as the machines that
-are left can hold; it goes on from the last training checkpoint that the ledger names. Launches are bounded: after
+to the ledger (``step.preempted``) and the job is launched again, on as many of the wanted processes as the machines
+that are left can hold; it goes on from the last training checkpoint that the ledger names. Launches are bounded: after
 ``Execution.retries`` deaths in a row without a train step recorded in between, the step fails and says of what.
 
 How many processes train, on which devices and after how many deaths decides no bit.
@@ -23,29 +23,34 @@ from typing import Any
 import msgspec
 
 from ledger import Unavailable
-from marin import arithmetic, tracker
 from marin.errors import Interrupted, Paused, UsageError
-from marin.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
-from marin.interruption import Remembered
-from marin.progress import bar
-from marin.recipe import Execution, Recipe, plain
-from marin.root import open_root
+from marin.history.runs import stream_of
+from marin.pipeline.step import StepResult, Task
+from marin.process import arithmetic
+from marin.process.interruption import Remembered
+from marin.process.progress import bar
+from marin.recipe.schema import Execution, Recipe, plain
+from marin.record.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
+from marin.record.root import open_root
 from marin.runners.cluster import connected, environment, logs_of
 from marin.runners.deaths import described
 from marin.runners.jobs import error_of
 from marin.runners.software import software
 from marin.runners.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
 from marin.runners.writer import start_writer, writer_name
-from marin.runs import stream_of
-from marin.steps import StepResult, Task
+from marin.tracking import tracker
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 WAIT_FOR_MACHINES_SECONDS = 300.0
 """How long a job waits for machines before the launch counts as failed: autoscalers take minutes."""
-_SETTINGS = {"RAY_CHDIR_TO_TRIAL_DIR": "0", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(WAIT_FOR_MACHINES_SECONDS),
-             "RAY_TRAIN_METRICS_ENABLED": "0", "RAY_TRAIN_ENABLE_PRINT_PATCH": "0"}
+_SETTINGS = {
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(WAIT_FOR_MACHINES_SECONDS),
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+}
 """Ray Train: no change of the working folder, patience for machines, no metrics, logs as they are."""
 
 
@@ -65,8 +70,8 @@ class Shape:
 
 
 def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float]) -> Shape:
-    """The largest layout that ``available`` resources can hold, of those that the recipe's logical shards divide over and
-    that are not larger than wanted.
+    """The largest layout that ``available`` resources can hold, of those that the recipe's logical shards divide over
+    and that are not larger than wanted.
 
     Raises:
         UsageError: the wanted layout is impossible on any machine.
@@ -74,9 +79,13 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
     """
     shards, each = recipe.arithmetic.logical_shards, execution.local_devices
     if shards % execution.devices:
-        raise UsageError("logical shards do not divide over the devices", where="--devices",
-                         expected=f"a divisor of arithmetic.logical_shards ({shards})", found=str(execution.devices),
-                         cure="use a power of two up to the number of logical shards")
+        raise UsageError(
+            "logical shards do not divide over the devices",
+            where="--devices",
+            expected=f"a divisor of arithmetic.logical_shards ({shards})",
+            found=str(execution.devices),
+            cure="use a power of two up to the number of logical shards",
+        )
     resources: dict[str, float] = {"CPU": 1.0}
     options: dict[str, Any] = {}
     match recipe.arithmetic.profile:
@@ -92,13 +101,20 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
         options["accelerator_type"] = execution.accelerator_type
     if recipe.arithmetic.profile == "tpu":  # whole slices, which Ray reserves: a slice cannot be made smaller
         return Shape(execution.processes, each, resources, options)
-    fits = [count for count in range(execution.processes, 0, -1) if shards % (count * each) == 0
-            and all(available.get(name, 0.0) >= count * amount for name, amount in resources.items())]
+    fits = [
+        count
+        for count in range(execution.processes, 0, -1)
+        if shards % (count * each) == 0
+        and all(available.get(name, 0.0) >= count * amount for name, amount in resources.items())
+    ]
     if not fits:
-        raise Unavailable("no machine has room for a training process", where="Ray cluster",
-                          expected=", ".join(f"{amount:g} {name}" for name, amount in resources.items()),
-                          found=", ".join(f"{available.get(name, 0.0):g} {name}" for name in resources),
-                          cure="add machines, or use fewer devices per process")
+        raise Unavailable(
+            "no machine has room for a training process",
+            where="Ray cluster",
+            expected=", ".join(f"{amount:g} {name}" for name, amount in resources.items()),
+            found=", ".join(f"{available.get(name, 0.0):g} {name}" for name in resources),
+            cure="add machines, or use fewer devices per process",
+        )
     return Shape(fits[0], each, resources, options)
 
 
@@ -113,9 +129,13 @@ def scaling_config(shape: Shape) -> Any:
     try:
         return ScalingConfig(num_workers=shape.processes, resources_per_worker=dict(shape.resources), **shape.options)
     except ValueError as error:
-        raise UsageError("the layout does not fit the accelerators", where="--processes, --devices, --topology",
-                         expected="one process per host, whole slices", found=" ".join(str(error).split())[:300],
-                         cure="see docs/cluster.md: a 4x4 slice of v6e has 4 hosts with 4 chips each") from error
+        raise UsageError(
+            "the layout does not fit the accelerators",
+            where="--processes, --devices, --topology",
+            expected="one process per host, whole slices",
+            found=" ".join(str(error).split())[:300],
+            cure="see docs/cluster.md: a 4x4 slice of v6e has 4 hosts with 4 chips each",
+        ) from error
 
 
 def train_on_ray(task: Task) -> StepResult:
@@ -164,9 +184,12 @@ class _Training:
         """Launches on one Ray. Raises ``_Died`` when that Ray may be what died."""
         while True:
             if self._stopping:  # the workers died before they could save; the next call goes on
-                raise Interrupted("training was asked to stop", where=f"after train step {self._recorded - 1}",
-                                  found=self._deaths[-1] if self._deaths else "nothing recorded",
-                                  cure="run the same command again: it goes on from here")
+                raise Interrupted(
+                    "training was asked to stop",
+                    where=f"after train step {self._recorded - 1}",
+                    found=self._deaths[-1] if self._deaths else "nothing recorded",
+                    cure="run the same command again: it goes on from here",
+                )
             self._launch += 1
             shape: Shape | None = None
             try:
@@ -193,20 +216,37 @@ class _Training:
         self._deaths.append(reason)
         allowed = self._task.execution.retries
         again = len(self._deaths) <= allowed
-        self._task.journal.record(STEP_PREEMPTED, StepPreempted(
-            run=self._task.run, step="train", attempt=self._task.attempt, launch=self._launch, reason=reason[:2000],
-            processes=shape.processes if shape else 0, devices=shape.devices if shape else 0, at=recorded, again=again))
+        self._task.journal.record(
+            STEP_PREEMPTED,
+            StepPreempted(
+                run=self._task.run,
+                step="train",
+                attempt=self._task.attempt,
+                launch=self._launch,
+                reason=reason[:2000],
+                processes=shape.processes if shape else 0,
+                devices=shape.devices if shape else 0,
+                at=recorded,
+                again=again,
+            ),
+        )
         if not again:
             told = "; ".join(f"{number}: {death}" for number, death in enumerate(self._deaths, 1))
-            raise Unavailable("training died again and again without getting further", where=f"after train step {recorded - 1}"
-                              if recorded else "before the first recorded train step",
-                              expected=f"at most {allowed} deaths in a row", found=told[:1500],
-                              cure="mend what it died of and run the same command again: it goes on from here")
+            raise Unavailable(
+                "training died again and again without getting further",
+                where=f"after train step {recorded - 1}" if recorded else "before the first recorded train step",
+                expected=f"at most {allowed} deaths in a row",
+                found=told[:1500],
+                cure="mend what it died of and run the same command again: it goes on from here",
+            )
         log.warning("train: launch %d died (%s); going on from train step %d", self._launch, reason[:300], recorded)
 
     def _progress(self) -> int:
         """How far the ledger knows this run's training."""
-        return max((body.end for body in self._task.journal.history(TRAIN_SEGMENT) if isinstance(body, TrainSegment)), default=0)
+        return max(
+            (body.end for body in self._task.journal.history(TRAIN_SEGMENT) if isinstance(body, TrainSegment)),
+            default=0,
+        )
 
     def _launched(self, ray: Any, shape: Shape) -> bytes:
         """One launch to its end."""
@@ -219,20 +259,38 @@ class _Training:
         writer = start_writer(ray, self._root, task.root)
         ray.get(writer.ask_to_stop.remote(stream_of(task.run), False))
         setup = WorkerSetup(
-            run=task.run, root=task.root, recipe=_plain(task.recipe), execution=execution,
+            run=task.run,
+            root=task.root,
+            recipe=_plain(task.recipe),
+            execution=execution,
             inputs={name: (str(folder.resolve()), task.artifacts[name]) for name, folder in task.inputs.items()},
-            node=ray.get_runtime_context().get_node_id(), scratch=str(task.work.resolve()), writer=writer_name(self._root),
-            attempt=task.attempt, launch=self._launch, code=self._code)
+            node=ray.get_runtime_context().get_node_id(),
+            scratch=str(task.work.resolve()),
+            writer=writer_name(self._root),
+            attempt=task.attempt,
+            launch=self._launch,
+            code=self._code,
+        )
         variables = arithmetic.settings(task.recipe.arithmetic, execution)
-        variables |= {arithmetic.APPLIED: variables["XLA_FLAGS"], "RAY_TRAIN_ENABLE_PRINT_PATCH": "0", **tracker.environment()}
+        variables |= {
+            arithmetic.APPLIED: variables["XLA_FLAGS"],
+            "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+            **tracker.environment(),
+        }
         log.info("train: launch %d, %d processes with %d devices each", self._launch, shape.processes, shape.each)
         with TemporaryDirectory(prefix="marin-train-", ignore_cleanup_errors=True) as folder, environment(_SETTINGS):
             never = FailureConfig(max_failures=0, max_preemption_failures=0, controller_failure_limit=0)
             trainer = JaxTrainer(
-                train_loop, train_loop_config={"setup": msgspec.json.encode(setup)},
+                train_loop,
+                train_loop_config={"setup": msgspec.json.encode(setup)},
                 scaling_config=scaling_config(shape),
-                run_config=RunConfig(name=f"{task.run}-{task.attempt}-{self._launch}", storage_path=folder,
-                                     failure_config=never, worker_runtime_env={"env_vars": variables}))
+                run_config=RunConfig(
+                    name=f"{task.run}-{task.attempt}-{self._launch}",
+                    storage_path=folder,
+                    failure_config=never,
+                    worker_runtime_env={"env_vars": variables},
+                ),
+            )
             try:
                 ended = self._watched(ray, writer, trainer.fit)
             except WorkerGroupError as error:
@@ -244,7 +302,8 @@ class _Training:
     def _watched(self, ray: Any, writer: Any, fit: Callable[[], Any]) -> Any:
         """The result of ``fit``, executed in a thread: a signal reaches this one. Meanwhile, progress on stderr.
 
-        Asked to stop, it tells the workers, through the writer, and waits until they have saved; asked again, it does not wait.
+        Asked to stop, it tells the workers, through the writer, and waits until they have saved; asked again, it does
+        not wait.
         """
         future: Future[Any] = Future()
 
@@ -274,14 +333,18 @@ class _Training:
 
 
 def _explained(failures: Mapping[int, BaseException], logs: Path | None, *, stopping: bool) -> Exception:
-    """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is to be
-    taken away) is one, of which nothing was lost; unless all were to stop."""
+    """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is
+    to be taken away) is one, of which nothing was lost; unless all were to stop."""
     for error in failures.values():
         cause = getattr(error, "_base_exc", error)
         if isinstance(cause, WorkerFailed):
             refused = error_of(json.loads(str(cause)))
-            if isinstance(refused, Interrupted) and not isinstance(refused, Paused) and not stopping:  # only its machine goes
-                return _Died(f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False)
+            if (
+                isinstance(refused, Interrupted) and not isinstance(refused, Paused) and not stopping
+            ):  # only its machine goes
+                return _Died(
+                    f"a worker was told to end ({refused.found}): the state {refused.where} was saved", engine=False
+                )
             return refused
     told = "; ".join(f"worker {rank}: {described(error, logs)}" for rank, error in sorted(failures.items()))
     return _Died(told[:1500], engine=False)

@@ -21,16 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, GroupCommit, LedgerError, Locked, LogCheckpoint, Receipt, Spool, Unavailable
-from marin import events
-from marin.events import Body
-from marin.root import Root, open_root
+from marin.history.runs import facts_of, stream_of
+from marin.record import events
+from marin.record.events import Body
+from marin.record.root import Root, open_root
+from marin.record.writer import LOCK_SECONDS
 from marin.runners.cluster import NAMESPACE
 from marin.runners.jobs import error_of, parts_of
-from marin.runs import facts_of, stream_of
-from marin.writer import LOCK_SECONDS
 
 ANSWER_SECONDS = LOCK_SECONDS + 60.0
-"""How long a worker waits for one acknowledgement before it sends again: longer than the actor may wait for the lock."""
+"""How long a worker waits for one acknowledgement before it sends again: longer than the actor may wait for the
+lock."""
 RESEND_SECONDS = 300.0
 """How long a worker keeps sending one batch before its work counts as failed. The batch stays in its spool."""
 
@@ -39,7 +40,8 @@ Answer = tuple[list[Receipt], list[str]]
 
 
 class Commits:
-    """What :class:`ledger.GroupCommit` appends to: the root's log, opened for each commit or through its append service."""
+    """What :class:`ledger.GroupCommit` appends to: the root's log, opened for each commit or through its append
+    service."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -81,7 +83,8 @@ class LedgerWriter:
             return self._progress.get(stream)
 
     def ask_to_stop(self, stream: str, stop: bool) -> None:
-        """Keep for the workers of ``stream`` whether its driver wants them to save and end. A new actor does not know."""
+        """Keep for the workers of ``stream`` whether its driver wants them to save and end. A new actor does not
+        know."""
         with self._mutex:
             (self._stopping.add if stop else self._stopping.discard)(stream)
 
@@ -104,11 +107,24 @@ def writer_name(root: Root) -> str:
 
 
 def start_writer(ray: Any, root: Root, location: str) -> Any:
-    """The handle of this root's writer: the one that runs, or a new one on this machine. Ray starts it again if it dies."""
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(LedgerWriter).options(
-        name=writer_name(root), namespace=NAMESPACE, get_if_exists=True, num_cpus=0, max_restarts=-1, max_concurrency=64,
-        scheduling_strategy=here).remote(location)
+    """The handle of this root's writer: the one that runs, or a new one on this machine. Ray starts it again if it
+    dies."""
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )
+    return (
+        ray.remote(LedgerWriter)
+        .options(
+            name=writer_name(root),
+            namespace=NAMESPACE,
+            get_if_exists=True,
+            num_cpus=0,
+            max_restarts=-1,
+            max_concurrency=64,
+            scheduling_strategy=here,
+        )
+        .remote(location)
+    )
 
 
 class WriterConnection:
@@ -122,7 +138,8 @@ class WriterConnection:
             raise _gone(name, error) from error
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Hand in one batch. Raises ``Unavailable`` when there is no answer: the outcome is unknown, hand it in again."""
+        """Hand in one batch. Raises ``Unavailable`` when there is no answer: the outcome is unknown, hand it in
+        again."""
         try:
             receipts, parts = self._ray.get(self._writer.append.remote(list(drafts)), timeout=ANSWER_SECONDS)
         except self._ray.exceptions.RayError as error:  # it died, is being restarted, or takes too long
@@ -143,12 +160,16 @@ class WriterConnection:
 
 
 def _gone(where: str, error: Exception) -> Unavailable:
-    return Unavailable("the ledger's writer does not answer", where=where, found=" ".join(str(error).split())[:200],
-                       cure="hand the same drafts in again when it is back: what was committed is not appended twice")
+    return Unavailable(
+        "the ledger's writer does not answer",
+        where=where,
+        found=" ".join(str(error).split())[:200],
+        cure="hand the same drafts in again when it is back: what was committed is not appended twice",
+    )
 
 
 class SpooledJournal:
-    """:class:`marin.steps.Journal` of a worker: every fact is on this machine's disk before it is sent.
+    """:class:`marin.pipeline.step.Journal` of a worker: every fact is on this machine's disk before it is sent.
 
     ``folder`` belongs to the run on this machine and ``own`` to this process; what others left there is sent first.
     """
@@ -169,10 +190,12 @@ class SpooledJournal:
         return receipts[-1].index
 
     def history(self, kind: str) -> Sequence[Body]:
-        """The bodies of all events of this type that the training recorded under its present identity, oldest first, out
-        of the verified log."""
-        return [events.read(events.BODIES[kind], event.body, where=f"event {index}")
-                for index, event in facts_of(self._root.history(), self._stream, "train", kind)]
+        """The bodies of all events of this type that the training recorded under its present identity, oldest first,
+        out of the verified log."""
+        return [
+            events.read(events.BODIES[kind], event.body, where=f"event {index}")
+            for index, event in facts_of(self._root.history(), self._stream, "train", kind)
+        ]
 
     def close(self) -> None:
         """Everything is acknowledged: the spool goes."""
@@ -182,7 +205,8 @@ class SpooledJournal:
 
 
 class SpooledAppender:
-    """:data:`marin.root.Appender` of a worker process: spooled on this machine's disk, then sent until acknowledged."""
+    """:data:`marin.record.root.Appender` of a worker process: spooled on this machine's disk, then sent until
+    acknowledged."""
 
     def __init__(self, ray: Any, root: Root) -> None:
         self._folder = root.local / "work" / "spool" / f"job-{uuid.uuid4().hex}"
@@ -200,7 +224,7 @@ class SpooledAppender:
                 spool.close()
                 if not len(spool):  # acknowledged, or refused, which is raised
                     shutil.rmtree(self._folder, ignore_errors=True)
-        return receipts[-len(drafts):]
+        return receipts[-len(drafts) :]
 
 
 def _send_left(folder: Path, connect: Any) -> None:

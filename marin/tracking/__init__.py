@@ -1,7 +1,7 @@
 """Projections for people: what the ledger holds, as MLflow runs and as HTML pages.
 
-Nothing in here is evidence. Everything is folded from verified events, lives below ``projections/`` in the root, and may
-be deleted at any time: the next ``marin sync`` or ``marin ui`` folds it again and answers every query as before.
+Nothing in here is evidence. Everything is folded from verified events, lives in the user's cache, and
+may be deleted at any time: the next ``marin sync`` or ``marin ui`` folds it again and answers every query as before.
 
     record.py      what is known of one run, built up event by event (pure)
     intents.py     the vocabulary of intended MLflow writes (pure)

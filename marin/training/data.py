@@ -5,8 +5,9 @@ of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, wher
 permutation keyed by the run's seed. Batch k holds sequences ``k * batch_size ...``; Levanter's data loader places them
 on the devices. So a step's batch can be found again without replaying the steps before it.
 
-A mixture has one stream and one such order for each part, and :mod:`marin.mixture` says which part each sequence comes
-from. A phase counts steps and sequences from its own beginning, and goes on in each part where the phases before it ended.
+A mixture has one stream and one such order for each part, and :mod:`marin.data.mixture` says which part each sequence
+comes from. A phase counts steps and sequences from its own beginning, and goes on in each part where the phases before
+it ended.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from levanter.models.lm_model import LmExample
 from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
+from marin.data.mixture import Interleave
 from marin.errors import DataError
-from marin.mixture import Interleave
-from marin.recipe import Recipe, parts
-from marin.training import hosts
-from marin.training.loss_mask import MaskedSequences, read_mask
+from marin.recipe.schema import Recipe, parts
+from marin.training.runtime import hosts
 from marin.training.state import DATA, named_key
-from marin.training.token_cache import document_of, open_cache, read_tokens
+from marin.training.tokens.cache import document_of, open_cache, read_tokens
+from marin.training.tokens.loss_mask import MaskedSequences, read_mask
 
 BATCHES_AHEAD = 16
 """How many batches are loaded before they are asked for."""
@@ -103,7 +104,9 @@ class DataOrder:
         if self._interleave is None:
             ((name, order),) = self._orders.items()
             return order(wanted + self._consumed[name])
-        part, rank = np.asarray([self._interleave(number) for number in wanted.tolist()], dtype=np.int64).reshape(-1, 2).T
+        part, rank = (
+            np.asarray([self._interleave(number) for number in wanted.tolist()], dtype=np.int64).reshape(-1, 2).T
+        )
         result = np.empty_like(wanted)
         for position, name in enumerate(self._interleave.parts):
             chosen = part == position
@@ -115,8 +118,12 @@ class DataOrder:
 class OrderedDataset(AsyncDataset[LmExample]):
     """Finite datasets, one after another, read in an order that has no end."""
 
-    def __init__(self, datasets: Sequence[AsyncDataset[LmExample]], starts: Sequence[int],
-                 order: Callable[[Sequence[int]], np.ndarray]) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[AsyncDataset[LmExample]],
+        starts: Sequence[int],
+        order: Callable[[Sequence[int]], np.ndarray],
+    ) -> None:
         self.datasets = datasets
         self.order = order
         self._starts = np.asarray(starts, dtype=np.int64)
@@ -148,9 +155,13 @@ def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], i
     sequences = TokenSeqDataset(open_cache(cache), seq_len)
     length = int(blocking_wait(sequences.async_len()))
     if length == 0:
-        raise DataError("not enough tokens for one sequence", where=f"token cache {cache.name}",
-                        expected=f"at least model.seq_len = {seq_len} tokens", found="fewer",
-                        cure="use more text or a smaller model.seq_len")
+        raise DataError(
+            "not enough tokens for one sequence",
+            where=f"token cache {cache.name}",
+            expected=f"at least model.seq_len = {seq_len} tokens",
+            found="fewer",
+            cure="use more text or a smaller model.seq_len",
+        )
     mask = read_mask(cache)
     examples = sequences if mask is None else MaskedSequences(sequences, mask, seq_len)
     return NamedLmDataset(CausalLmDataset(examples, Pos, block_cross_document_attention=False), Pos), length
@@ -167,9 +178,12 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
     order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
     size = recipe.trainer.batch_size
     dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
-    # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and aborts the
-    # process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread that is waited for.
-    loader = DataLoader(dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=0, fetch_batch_size=8)
+    # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and
+    # aborts the process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread
+    # that is waited for.
+    loader = DataLoader(
+        dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=0, fetch_batch_size=8
+    )
     number = first_step - recipe.first_step
     examples = loader.iter_from_step(number)
     atexit.register(examples.close)  # for whoever leaves a stream open; comes after that thread
@@ -181,7 +195,9 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
             ahead.append(loading.submit(_loaded, examples))
             indices = order(range(number * size, (number + 1) * size))
             tokens = example.tokens.array
-            yield Batch(recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens))
+            yield Batch(
+                recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens)
+            )
             number += 1
     finally:
         loading.shutdown(cancel_futures=True)
@@ -194,14 +210,19 @@ def _loaded(examples: Iterator[LmExample]) -> LmExample:
     try:
         return next(examples)
     except StopIteration as end:
-        raise end.__context__ or DataError("the training data ended", where="data loader", expected="batches without an end",
-                                           found="none", cure="report this") from None
+        raise end.__context__ or DataError(
+            "the training data ended",
+            where="data loader",
+            expected="batches without an end",
+            found="none",
+            cure="report this",
+        ) from None
 
 
 @dataclass(frozen=True)
 class SeenSequence:
-    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the documents
-    of that part's train split in which it lies."""
+    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the
+    documents of that part's train split in which it lies."""
 
     part: str
     index: int

@@ -1,8 +1,9 @@
 """The digest of a state that lies in slices on devices, taken where it lies: no process ever holds the whole.
 
-A slice of a tensor is a run of its bytes, so each is hashed in place, by the processes that hold it. Tiles that two slices
-share are put together: of a process's own slices at once, of others' by sending the pieces to the one process that
-finishes the tile (:mod:`ledger.shards`): at most two pieces of 1 MiB for each slice, and 32 bytes for every whole tile.
+A slice of a tensor is a run of its bytes, so each is hashed in place, by the processes that hold it. Tiles that two
+slices share are put together: of a process's own slices at once, of others' by sending the pieces to the one process
+that finishes the tile (:mod:`ledger.tensors.shards`): at most two pieces of 1 MiB for each slice, and 32 bytes for
+every whole tile.
 """
 
 from __future__ import annotations
@@ -25,19 +26,29 @@ from marin.training.slices import Layout, SlicedState
 def describe(state: SlicedState, layout: Layout, names: Sequence[str]) -> StateManifest:
     """Digest of every tensor, and of the whole; equals ``manifest_of(layout.join(state))``.
 
-    ``names``: of all tensors in the order of ``state.leaves``: step, cursor, key, parameters, moments. Where several processes
-    train as one, all of them must call this, and all get the answer.
+    ``names``: of all tensors in the order of ``state.leaves``: step, cursor, key, parameters, moments. Where several
+    processes train as one, all of them must call this, and all get the answer.
     """
     own = [tensor_info(name, value) for name, value in zip(names, (state.step, state.cursor, state.key), strict=False)]
     sliced, likes = names[len(own) :], (*layout.params, *layout.moments)
-    pieces = [[piece[i] for piece in kept] for kept, count in ((state.params, len(layout.params)),
-                                                               (state.moments, len(layout.moments))) for i in range(count)]
+    pieces = [
+        [piece[i] for piece in kept]
+        for kept, count in ((state.params, len(layout.params)), (state.moments, len(layout.moments)))
+        for i in range(count)
+    ]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         parts = list(pool.map(_here, likes, pieces))
     digests = [part.digest() for part in (parts if jax.process_count() == 1 else _together(parts))]
     rows = zip(sliced, likes, digests, strict=True)
-    return StateManifest.of([*own, *(TensorInfo(name, like.dtype.name, like.shape, digest, like.size * like.dtype.itemsize)
-                                     for name, like, digest in rows)])
+    return StateManifest.of(
+        [
+            *own,
+            *(
+                TensorInfo(name, like.dtype.name, like.shape, digest, like.size * like.dtype.itemsize)
+                for name, like, digest in rows
+            ),
+        ]
+    )
 
 
 def _here(like: jax.ShapeDtypeStruct, pieces: Sequence[jax.Array]) -> PartialTensor:
@@ -58,7 +69,8 @@ def _here(like: jax.ShapeDtypeStruct, pieces: Sequence[jax.Array]) -> PartialTen
 
 
 def _together(parts: Sequence[PartialTensor]) -> list[PartialTensor]:
-    """What all processes know of every tensor: cut tiles go to whoever finishes them, then everybody hears of all hashes."""
+    """What all processes know of every tensor: cut tiles go to whoever finishes them, then everybody hears of all
+    hashes."""
     count = jax.process_count()
     for_each = list(zip(*(part.parcels(count) for part in parts), strict=True))
     heard = _exchanged([_packed(parcels) for parcels in for_each])

@@ -15,10 +15,10 @@ from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
-from marin.events import MODEL_EXPORTED, ModelExported, Output
-from marin.recipe import Recipe
-from marin.steps import StepResult, Task
-from marin.training.evaluate import END_OF_TEXT, restore
+from marin.evaluation.evaluate import END_OF_TEXT, restore
+from marin.pipeline.step import StepResult, Task
+from marin.recipe.schema import Recipe
+from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.model import model_config, vocabulary_size
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
@@ -29,16 +29,23 @@ def hugging_face_config(recipe: Recipe, vocab_size: int, end_of_text: int) -> di
     """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
     config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
     config.pop("transformers_version", None)
-    config |= {"architectures": [ARCHITECTURES[recipe.model.architecture]], "bos_token_id": end_of_text,
-               "eos_token_id": end_of_text, "torch_dtype": recipe.export.dtype,
-               "tie_word_embeddings": recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings}
+    config |= {
+        "architectures": [ARCHITECTURES[recipe.model.architecture]],
+        "bos_token_id": end_of_text,
+        "eos_token_id": end_of_text,
+        "torch_dtype": recipe.export.dtype,
+        "tie_word_embeddings": recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings,
+    }
     return config
 
 
 def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int, end_of_text: int) -> None:
     """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``."""
-    tensors = {name: np.ascontiguousarray(np.asarray(value)) for name, value in to_torch_compatible_state_dict(model).items()
-               if value is not None}
+    tensors = {
+        name: np.ascontiguousarray(np.asarray(value))
+        for name, value in to_torch_compatible_state_dict(model).items()
+        if value is not None
+    }
     if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
@@ -60,6 +67,7 @@ def export(task: Task) -> StepResult:
     write_model(task.out, model, task.recipe, vocabulary_size(tokenizer), ends[0])
     tree = describe_tree(task.out)
     output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
-    task.journal.record(MODEL_EXPORTED, ModelExported(
-        run=task.run, format=task.recipe.export.format, model=state, output=output))
+    task.journal.record(
+        MODEL_EXPORTED, ModelExported(run=task.run, format=task.recipe.export.format, model=state, output=output)
+    )
     return StepResult(kind="model")

@@ -7,7 +7,6 @@ only differ where machine, data or program do.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -18,16 +17,17 @@ import jax
 import numpy as np
 
 from ledger import StateManifest, Tampered
-from marin.arithmetic import check_device
 from marin.errors import Diverged, Unsupported, UsageError
-from marin.recipe import CPU_PROFILES, Execution, Recipe
-from marin.training import canary
+from marin.process.arithmetic import check_device
+from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
+from marin.record.fingerprint import step_fingerprint
 from marin.training.data import Batch, batches
 from marin.training.digesting import describe
+from marin.training.runtime import canary
+from marin.training.runtime.stopping import StopSignal
 from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save, state_like
 from marin.training.step import StepOutcome, TrainStep, mesh_of
-from marin.training.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, float], None]
@@ -50,11 +50,10 @@ class SegmentRecord:
     trace: bytes = b""
 
 
-def step_fingerprint(outcome: StepOutcome) -> str:
-    """``sha256:`` over the bits of loss, gradient norm and all tensors' fingerprints after the step."""
-    hasher = hashlib.sha256(np.asarray([outcome.loss, outcome.grad_norm], dtype="<f4").tobytes())
-    hasher.update(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
-    return "sha256:" + hasher.hexdigest()
+def fingerprint_of(outcome: StepOutcome) -> str:
+    """The recorded fingerprint of a step: over the bits of loss, gradient norm and all tensors' fingerprints after it."""
+    tensors = np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
+    return step_fingerprint(float(outcome.loss), float(outcome.grad_norm), tensors)
 
 
 def differing_tensors(names: Sequence[str], one: StepOutcome, other: StepOutcome) -> list[str]:
@@ -66,22 +65,32 @@ def differing_tensors(names: Sequence[str], one: StepOutcome, other: StepOutcome
 
 
 class NotFinite(Diverged):
-    """A train step found a loss or a gradient that is not a finite number and left the state as it was: ``state`` is the
-    one before the step, to be saved for inspection, and ``record`` what led there from the segment's begin."""
+    """A train step found a loss or a gradient that is not a finite number and left the state as it was: ``state`` is
+    the one before the step, to be saved for inspection, and ``record`` what led there from the segment's begin."""
 
-    def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, record: SegmentRecord) -> None:
+    def __init__(
+        self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, record: SegmentRecord
+    ) -> None:
         super().__init__(
-            "loss or gradient is not finite", where=f"train step {number} (sequences {batch.indices.tolist()})",
-            expected="finite numbers", found=f"loss {outcome.loss}, gradient norm {outcome.grad_norm}",
-            cure="lower optimizer.learning_rate or raise optimizer.warmup_steps")
+            "loss or gradient is not finite",
+            where=f"train step {number} (sequences {batch.indices.tolist()})",
+            expected="finite numbers",
+            found=f"loss {outcome.loss}, gradient norm {outcome.grad_norm}",
+            cure="lower optimizer.learning_rate or raise optimizer.warmup_steps",
+        )
         self.number = number
         self.state = state
         self.record = record
 
     def saved_as(self, artifact: str) -> Diverged:
         """This error for a user: with the place of the state that was saved."""
-        return Diverged(self.what, where=self.where, expected=self.expected, found=self.found,
-                        cure=f"{self.cure}; the state before this step is stored: marin store get {artifact} FOLDER")
+        return Diverged(
+            self.what,
+            where=self.where,
+            expected=self.expected,
+            found=self.found,
+            cure=f"{self.cure}; the state before this step is stored: marin store get {artifact} FOLDER",
+        )
 
 
 class Training:
@@ -105,9 +114,13 @@ class Training:
         self.step = TrainStep(recipe, self.mesh, example)
         foreign = self.step.foreign_products() if recipe.arithmetic.profile in CPU_PROFILES else []
         if foreign:
-            raise Unsupported("matrix products whose bits depend on the processor", where="compiled gradient",
-                              expected="every product in XLA's own library", found=", ".join(foreign),
-                              cure="choose other sizes of model or microbatch, and report these")
+            raise Unsupported(
+                "matrix products whose bits depend on the processor",
+                where="compiled gradient",
+                expected="every product in XLA's own library",
+                found=", ".join(foreign),
+                cure="choose other sizes of model or microbatch, and report these",
+            )
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
@@ -130,20 +143,35 @@ class Training:
             first = initial_state(self.recipe, self.vocab_size)
             return self.step.place(first), manifest_of(first)
         if phase is None or previous is None:
-            raise UsageError("a phase, and only a phase, begins with the state of another run", where="step train",
-                             expected="phase and the state together", found="phase only" if phase else "a state only",
-                             cure="`marin train --continue RUN` gives both")
+            raise UsageError(
+                "a phase, and only a phase, begins with the state of another run",
+                where="step train",
+                expected="phase and the state together",
+                found="phase only" if phase else "a state only",
+                cure="`marin train --continue RUN` gives both",
+            )
         named = previous / "state.json"
         digest = StateManifest.parse(named.read_bytes()).digest if named.exists() else phase.state
         if digest is None or digest != (phase.state or digest):
-            raise Tampered("the state to continue from is another one", where="phase.state", expected=str(phase.state),
-                           found=str(digest), cure="continue from the run that ended with it")
-        state, manifest = load(previous / "checkpoint", self.recipe, self.vocab_size, digest, where="state of the phase before")
+            raise Tampered(
+                "the state to continue from is another one",
+                where="phase.state",
+                expected=str(phase.state),
+                found=str(digest),
+                cure="continue from the run that ended with it",
+            )
+        state, manifest = load(
+            previous / "checkpoint", self.recipe, self.vocab_size, digest, where="state of the phase before"
+        )
         at = int(local(state.step)), int(local(state.cursor))
         if at != (phase.first_step, phase.first_sequence & 0xFFFFFFFF):
-            raise Tampered("the state to continue from is of another train step", where="phase",
-                           expected=f"train step {phase.first_step}, {phase.first_sequence} sequences",
-                           found=f"train step {at[0]}, {at[1]} sequences", cure="continue from the run that ended with it")
+            raise Tampered(
+                "the state to continue from is of another train step",
+                where="phase",
+                expected=f"train step {phase.first_step}, {phase.first_sequence} sequences",
+                found=f"train step {at[0]}, {at[1]} sequences",
+                cure="continue from the run that ended with it",
+            )
         return self.step.place(state), manifest
 
     def resume(self, folder: Path, expected: str, *, where: str) -> tuple[SlicedState, StateManifest]:
@@ -155,8 +183,16 @@ class Training:
         """A training checkpoint of ``state`` in ``folder``, which must not exist."""
         save(self.step.collect(state), folder)
 
-    def segment(self, state: SlicedState, before: StateManifest, start: int, end: int, *, stop: StopSignal | None = None,
-                progress: Progress | None = None) -> tuple[SlicedState, SegmentRecord]:
+    def segment(
+        self,
+        state: SlicedState,
+        before: StateManifest,
+        start: int,
+        end: int,
+        *,
+        stop: StopSignal | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[SlicedState, SegmentRecord]:
         """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
 
         Raises:
@@ -177,7 +213,7 @@ class Training:
             record.losses.append(float(outcome.loss))
             record.grad_norms.append(float(outcome.grad_norm))
             record.batches.append(batch.digest)
-            record.fingerprints.append(step_fingerprint(outcome))
+            record.fingerprints.append(fingerprint_of(outcome))
             traces.append(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
             record.end = number + 1
             if progress is not None:
@@ -196,9 +232,13 @@ class Training:
         _, again = self.step.run(self.step.place(earlier), batch.tokens, batch.weights)
         differing = differing_tensors(self.names, outcome, again)
         if differing:
-            raise Diverged("a train step executed twice gave other bits", where=f"train step {number}",
-                           expected=step_fingerprint(outcome), found=f"{step_fingerprint(again)} in {', '.join(differing[:8])}",
-                           cure="this machine computes wrongly: go on from the last checkpoint on another one")
+            raise Diverged(
+                "a train step executed twice gave other bits",
+                where=f"train step {number}",
+                expected=fingerprint_of(outcome),
+                found=f"{fingerprint_of(again)} in {', '.join(differing[:8])}",
+                cure="this machine computes wrongly: go on from the last checkpoint on another one",
+            )
 
     def _batch(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:

@@ -21,12 +21,12 @@ from levanter.models.llama import LlamaConfig
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
-from marin.recipe import Model, Optimizer, Recipe
+from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.products import canonical_products
-from marin.training.shape_checks import per_thread
+from marin.training.runtime.shape_checks import per_thread
 
 END_OF_TEXT_ID = 0
-"""The first token of every tokenizer that is trained here (:mod:`marin.steps.tokenizer`)."""
+"""The first token of every tokenizer that is trained here (:mod:`marin.pipeline.tokenizer`)."""
 
 type LevanterModel = LlamaConfig | Gpt2Config
 
@@ -38,21 +38,41 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     folder = str(tokenizer) if tokenizer is not None else None
     if model.architecture == "gpt2":
         return Gpt2Config(
-            max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, num_layers=model.num_layers,
-            num_heads=model.num_heads, mlp_scale=model.intermediate_dim // model.hidden_dim,
-            initializer_range=model.initializer_range, layer_norm_epsilon=model.layer_norm_epsilon,
-            embed_pdrop=0.0, resid_pdrop=0.0, attn_pdrop=0.0, activation_function=ActivationFunctionEnum.gelu_new,
-            scale_attn_by_inverse_layer_idx=False, upcast_attn=False, use_bias=True,
-            gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
+            max_seq_len=model.seq_len,
+            hidden_dim=model.hidden_dim,
+            num_layers=model.num_layers,
+            num_heads=model.num_heads,
+            mlp_scale=model.intermediate_dim // model.hidden_dim,
+            initializer_range=model.initializer_range,
+            layer_norm_epsilon=model.layer_norm_epsilon,
+            embed_pdrop=0.0,
+            resid_pdrop=0.0,
+            attn_pdrop=0.0,
+            activation_function=ActivationFunctionEnum.gelu_new,
+            scale_attn_by_inverse_layer_idx=False,
+            upcast_attn=False,
+            use_bias=True,
+            gradient_checkpointing=model.gradient_checkpointing,
+            attn_backend=AttentionBackend.VANILLA,
             tokenizer=folder,
         )
     return LlamaConfig(
-        max_seq_len=model.seq_len, hidden_dim=model.hidden_dim, intermediate_dim=model.intermediate_dim,
-        num_layers=model.num_layers, num_heads=model.num_heads, num_kv_heads=model.num_kv_heads,
-        activation_function=ActivationFunctionEnum.silu, initializer_range=model.initializer_range,
-        layer_norm_epsilon=model.layer_norm_epsilon, tie_word_embeddings=model.tie_word_embeddings,
-        upcast_attn=False, use_bias=False, use_layer_norm_weight=True, scan_layers=True,
-        gradient_checkpointing=model.gradient_checkpointing, attn_backend=AttentionBackend.VANILLA,
+        max_seq_len=model.seq_len,
+        hidden_dim=model.hidden_dim,
+        intermediate_dim=model.intermediate_dim,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        num_kv_heads=model.num_kv_heads,
+        activation_function=ActivationFunctionEnum.silu,
+        initializer_range=model.initializer_range,
+        layer_norm_epsilon=model.layer_norm_epsilon,
+        tie_word_embeddings=model.tie_word_embeddings,
+        upcast_attn=False,
+        use_bias=False,
+        use_layer_norm_weight=True,
+        scan_layers=True,
+        gradient_checkpointing=model.gradient_checkpointing,
+        attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
 
@@ -66,7 +86,8 @@ def vocabulary_size(tokenizer: Path) -> int:
 
 
 def attention_mask(recipe: Recipe, tokens: hax.NamedArray) -> AttentionMask:
-    """Which positions each one sees: those before it, and with ``trainer.packing=isolated`` only those of its own document.
+    """Which positions each one sees: those before it, and with ``trainer.packing=isolated`` only those of its own
+    document.
 
     ``tokens``: int32, with an axis ``position``. The end-of-text token (0) belongs to the document that it ends.
     """
@@ -129,16 +150,29 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
         case "adamw":
             return _Adam(
                 begin=begin,
-                learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
-                warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
-                epsilon=config.epsilon, max_grad_norm=None, nesterov=False,
+                learning_rate=config.learning_rate,
+                weight_decay=config.weight_decay,
+                min_lr_ratio=config.min_lr_ratio,
+                warmup=warmup,
+                lr_schedule=config.schedule,
+                beta1=config.beta1,
+                beta2=config.beta2,
+                epsilon=config.epsilon,
+                max_grad_norm=None,
+                nesterov=False,
             )
         case "lion":
             return _Lion(
                 begin=begin,
-                learning_rate=config.learning_rate, weight_decay=config.weight_decay, min_lr_ratio=config.min_lr_ratio,
-                warmup=warmup, lr_schedule=config.schedule, beta1=config.beta1, beta2=config.beta2,
-                epsilon=config.epsilon, max_grad_norm=None,
+                learning_rate=config.learning_rate,
+                weight_decay=config.weight_decay,
+                min_lr_ratio=config.min_lr_ratio,
+                warmup=warmup,
+                lr_schedule=config.schedule,
+                beta1=config.beta1,
+                beta2=config.beta2,
+                epsilon=config.epsilon,
+                max_grad_norm=None,
             )
 
 

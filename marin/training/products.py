@@ -47,8 +47,12 @@ def is_canonical(numbers: Dimensions, left_rank: int, right_rank: int) -> bool:
     """Left operand: batch, free, summed axes in this order; right operand: batch, summed, free axes."""
     (left, right), (left_batch, right_batch) = numbers
     batch = tuple(range(len(left_batch)))
-    return (left_batch == batch and right_batch == batch and left == tuple(range(left_rank - len(left), left_rank))
-            and right == tuple(range(len(batch), len(batch) + len(right))))
+    return (
+        left_batch == batch
+        and right_batch == batch
+        and left == tuple(range(left_rank - len(left), left_rank))
+        and right == tuple(range(len(batch), len(batch) + len(right)))
+    )
 
 
 def product(lhs: jax.Array, rhs: jax.Array, numbers: Dimensions, params: dict[str, Any]) -> jax.Array:
@@ -59,10 +63,14 @@ def product(lhs: jax.Array, rhs: jax.Array, numbers: Dimensions, params: dict[st
     lhs = jax.lax.transpose(lhs, (*left_batch, *left_free, *left))
     rhs = jax.lax.transpose(rhs, (*right_batch, *right, *right_free))
     batch, summed = len(left_batch), len(left)
-    canonical = ((tuple(range(lhs.ndim - summed, lhs.ndim)), tuple(range(batch, batch + summed))), (tuple(range(batch)),) * 2)
+    canonical = (
+        (tuple(range(lhs.ndim - summed, lhs.ndim)), tuple(range(batch, batch + summed))),
+        (tuple(range(batch)),) * 2,
+    )
     # Without the barrier a transposition of the result would be folded in: (AB)' = B'A', no canonical product.
     result: jax.Array = jax.lax.optimization_barrier(
-        primitives.dot_general_p.bind(lhs, rhs, dimension_numbers=canonical, **params))
+        primitives.dot_general_p.bind(lhs, rhs, dimension_numbers=canonical, **params)
+    )
     return result
 
 

@@ -14,9 +14,12 @@ from pathlib import Path
 from jax.sharding import Mesh
 
 from ledger import Artifact, is_state, put_state
-from marin.cache import compilation_cache
 from marin.errors import Interrupted, Paused
-from marin.events import (
+from marin.pipeline.step import PREVIOUS, StepResult, Task
+from marin.process.cache import compilation_cache
+from marin.process.progress import bar
+from marin.recipe.seeds import seeds_of
+from marin.record.events import (
     CHECKPOINT_SAVED,
     METRICS_RECORDED,
     TRAIN_SEGMENT,
@@ -28,17 +31,14 @@ from marin.events import (
     read,
     write,
 )
-from marin.meter import Meter, recorded
-from marin.progress import bar
-from marin.recipe import Recipe
-from marin.steps import PREVIOUS, StepResult, Task
-from marin.training import hosts
-from marin.training.compilation import use_compilation_cache
+from marin.record.meter import Meter, recorded
 from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
+from marin.training.runtime import hosts
+from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.runtime.stopping import StopSignal
 from marin.training.slices import SlicedState
 from marin.training.state import arrays_of, initial_program
-from marin.training.stopping import StopSignal
 
 logger = logging.getLogger(__name__)
 
@@ -57,21 +57,15 @@ def program_identity(training: Training) -> Json:
     }
 
 
-def seeds_of(recipe: Recipe) -> Json:
-    """The root seed (as a string: it may have 63 bits) and the names of the keys derived from it."""
-    names = [*_data_keys(recipe), "model", "train"]
-    return {"root": str(recipe.seed), "derived": names, "generator": recipe.arithmetic.generator}
-
-
-def _data_keys(recipe: Recipe) -> list[str]:
-    return ["data"] if recipe.mixture is None else [f"data/{name}" for name in sorted(recipe.mixture.weights)]
-
-
 def described(mesh: Mesh) -> Json:
-    """Platform and kind of the devices that train, the process of each, and its coordinates where the platform has some."""
+    """Platform and kind of the devices that train, the process of each, and its coordinates where the platform has
+    some."""
     devices = mesh.devices.ravel().tolist()
-    found: Json = {"platform": devices[0].platform, "kind": devices[0].device_kind,
-                   "processes": [device.process_index for device in devices]}
+    found: Json = {
+        "platform": devices[0].platform,
+        "kind": devices[0].device_kind,
+        "processes": [device.process_index for device in devices],
+    }
     places = [list(device.coords) for device in devices if getattr(device, "coords", None) is not None]
     return found | {"coordinates": places} if places else found
 
@@ -80,7 +74,9 @@ def train(task: Task) -> StepResult:
     """Execute or resume the training of ``task.recipe``; the final state lands in ``task.out``."""
     recipe, journal = task.recipe, task.journal
     use_compilation_cache(compilation_cache())
-    training = Training(recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution)
+    training = Training(
+        recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution
+    )
     state, manifest = training.start(task.inputs.get(PREVIOUS))
     first, last = recipe.first_step, recipe.last_step
     at, pause = first, task.execution.pause_at
@@ -97,35 +93,68 @@ def train(task: Task) -> StepResult:
         logger.info("resuming at train step %d", at)
     program = program_identity(training)  # in every process: Levanter's loss asks all of them what it chose
     if hosts.leader():
-        journal.record(TRAIN_STARTED, TrainStarted(
-            run=task.run, first_step=at, num_steps=last, state=manifest.digest,
-            manifest=task.store.put_bytes(manifest.encode()).digest, program=program, seeds=seeds_of(recipe),
-            devices=task.execution.devices, processes=hosts.processes(), attempt=task.attempt,
-            device=described(training.mesh)))
+        journal.record(
+            TRAIN_STARTED,
+            TrainStarted(
+                run=task.run,
+                first_step=at,
+                num_steps=last,
+                state=manifest.digest,
+                manifest=task.store.put_bytes(manifest.encode()).digest,
+                program=program,
+                seeds=seeds_of(recipe),
+                devices=task.execution.devices,
+                processes=hosts.processes(),
+                attempt=task.attempt,
+                device=described(training.mesh),
+            ),
+        )
     folder = task.work / "checkpoint"
     meter = Meter()
     with StopSignal() as stop, bar("train", last - first, at - first) as progress:
         while at < last:
             if pause is not None and at >= pause:
-                raise Paused("training is paused", where=f"before train step {at}", found=f"state {manifest.digest}",
-                             cure="run the same command without the pause: it goes on from here, on any number of devices")
+                raise Paused(
+                    "training is paused",
+                    where=f"before train step {at}",
+                    found=f"state {manifest.digest}",
+                    cure="run the same command without the pause: it goes on from here, on any number of devices",
+                )
             length = recipe.trainer.steps_per_segment
             end = min(last, first + ((at - first) // length + 1) * length, *([pause] if pause is not None else []))
             try:
-                state, record = training.segment(state, manifest, at, end, stop=stop,
-                                                 progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"))
+                state, record = training.segment(
+                    state,
+                    manifest,
+                    at,
+                    end,
+                    stop=stop,
+                    progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"),
+                )
             except NotFinite as error:
                 raise error.saved_as(keep_last(task, training, error, folder)) from error
             save_segment(task, training, state, record, folder)
             if hosts.leader():
                 tokens = (record.end - record.start) * recipe.trainer.batch_size * recipe.model.seq_len
-                journal.record(METRICS_RECORDED, recorded(task.run, "train", record.start, {"train/grad_norm": record.grad_norms},
-                                                          meter.lap(record.end - record.start, tokens)))
+                journal.record(
+                    METRICS_RECORDED,
+                    recorded(
+                        task.run,
+                        "train",
+                        record.start,
+                        {"train/grad_norm": record.grad_norms},
+                        meter.lap(record.end - record.start, tokens),
+                    ),
+                )
             logger.info("train steps %d to %d recorded", record.start, record.end - 1)
             at, manifest = record.end, record.end_state
             if stop.received is not None and at < last:
-                raise Interrupted("training was asked to stop", where=f"after train step {at - 1}",
-                                  found=stop.received.name, cure="run the same command again: it goes on from here")
+                raise Interrupted(
+                    "training was asked to stop",
+                    where=f"after train step {at - 1}",
+                    found=stop.received.name,
+                    cure="run the same command again: it goes on from here",
+                )
     if not hosts.agreed(folder.exists()):
         training.save(state, folder)
     if not hosts.leader():
@@ -145,8 +174,13 @@ def result_of(task: Task, digest: str, size: int) -> StepResult:
     ordered = [losses[step] for step in range(first, task.recipe.last_step)]
     rows = "".join(f"{step},{loss!r}\n" for step, loss in enumerate(ordered, first))
     tokens = task.recipe.trainer.num_steps * task.recipe.trainer.batch_size * task.recipe.model.seq_len
-    return StepResult(kind="state", digest=digest, size=size, tables={"loss": "step,loss\n" + rows},
-                      metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)})
+    return StepResult(
+        kind="state",
+        digest=digest,
+        size=size,
+        tables={"loss": "step,loss\n" + rows},
+        metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)},
+    )
 
 
 def found_resumable(task: Task) -> list[Json] | None:
@@ -176,9 +210,17 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
     digest = ""
     if hosts.leader():
         artifact = task.store.put_tree(folder)
-        task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
-            run=task.run, step=record.start, state=record.end_state.digest, artifact=artifact.digest,
-            manifest=task.store.put_bytes(record.end_state.encode()).digest, size=artifact.size))
+        task.journal.record(
+            CHECKPOINT_SAVED,
+            CheckpointSaved(
+                run=task.run,
+                step=record.start,
+                state=record.end_state.digest,
+                artifact=artifact.digest,
+                manifest=task.store.put_bytes(record.end_state.encode()).digest,
+                size=artifact.size,
+            ),
+        )
         digest = artifact.digest
     hosts.agreed(True)
     return digest
@@ -186,15 +228,23 @@ def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) ->
 
 def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> str:
     """Bytes first, then the events that name them; the checkpoint's digest, for the leader. All processes take part in
-    saving; the leader records, and before it has none of them goes on: whoever left early would be missed, and the leader
-    be ended over its work."""
+    saving; the leader records, and before it has none of them goes on: whoever left early would be missed, and the
+    leader be ended over its work."""
     artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
     if artifact is not None:
         manifest = task.store.put_bytes(record.end_state.encode())
         trace = task.store.put_bytes(record.trace)
-        task.journal.record(CHECKPOINT_SAVED, CheckpointSaved(
-            run=task.run, step=record.end, state=record.end_state.digest, artifact=artifact.digest,
-            manifest=manifest.digest, size=artifact.size))
+        task.journal.record(
+            CHECKPOINT_SAVED,
+            CheckpointSaved(
+                run=task.run,
+                step=record.end,
+                state=record.end_state.digest,
+                artifact=artifact.digest,
+                manifest=manifest.digest,
+                size=artifact.size,
+            ),
+        )
         task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
     hosts.agreed(True)
     return artifact.digest if artifact is not None else ""
@@ -219,7 +269,13 @@ def _pack(task: Task, training: Training, state: SlicedState) -> Artifact | None
 
 def segment_event(run: str, record: SegmentRecord, trace: str) -> TrainSegment:
     return TrainSegment(
-        run=run, start=record.start, end=record.end, losses=[loss.hex() for loss in record.losses],
-        batches=record.batches, fingerprints=record.fingerprints, start_state=record.start_state.digest,
-        end_state=record.end_state.digest, trace=trace)
-
+        run=run,
+        start=record.start,
+        end=record.end,
+        losses=[loss.hex() for loss in record.losses],
+        batches=record.batches,
+        fingerprints=record.fingerprints,
+        start_state=record.start_state.digest,
+        end_state=record.end_state.digest,
+        trace=trace,
+    )

@@ -24,7 +24,7 @@ import optax
 from jax.sharding import NamedSharding
 
 from marin.errors import UsageError
-from marin.training import hosts
+from marin.training.runtime import hosts
 from marin.training.state import TrainState
 
 Leaves = tuple[jax.Array, ...]
@@ -44,8 +44,9 @@ class SlicedState:
 
 def unnamed(tree: Any) -> Any:
     """``tree`` with plain arrays in place of haliax's named ones: same paths, same order of leaves."""
-    return jax.tree.map(lambda x: x.array if isinstance(x, hax.NamedArray) else x, tree,
-                        is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    return jax.tree.map(
+        lambda x: x.array if isinstance(x, hax.NamedArray) else x, tree, is_leaf=lambda x: isinstance(x, hax.NamedArray)
+    )
 
 
 class Layout:
@@ -68,9 +69,13 @@ class Layout:
         moments = jax.tree.leaves(example.moments)
         self.moments = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moments)
         if [self.sliced_shape(x.shape) for x in self.moments] != [x.shape for x in jax.tree.leaves(sliced)]:
-            raise UsageError("the optimizer looks across elements of a tensor", where="optimizer.name",
-                             expected="an element-wise optimizer (adamw, lion)", found="moments not shaped like parameters",
-                             cure="choose another one: its result would depend on how tensors are cut")
+            raise UsageError(
+                "the optimizer looks across elements of a tensor",
+                where="optimizer.name",
+                expected="an element-wise optimizer (adamw, lion)",
+                found="moments not shaped like parameters",
+                cure="choose another one: its result would depend on how tensors are cut",
+            )
         self._moments_named = jax.tree.structure(example.moments)
 
     def width(self, shape: Sequence[int]) -> int:
@@ -87,9 +92,12 @@ class Layout:
         moments = jax.tree.leaves(state.moments)
         local = self.slices // devices
         return SlicedState(
-            step=np.asarray(state.step), cursor=np.asarray(state.cursor), key=np.asarray(state.key),
+            step=np.asarray(state.step),
+            cursor=np.asarray(state.cursor),
+            key=np.asarray(state.key),
             params=tuple(self._slice(params, j, local, sharding) for j in range(local)),
-            moments=tuple(self._slice(moments, j, local, sharding) for j in range(local)))
+            moments=tuple(self._slice(moments, j, local, sharding) for j in range(local)),
+        )
 
     def _slice(self, tensors: Sequence[Any], j: int, local: int, sharding: NamedSharding) -> Leaves:
         return tuple(self._place(np.asarray(tensor), j, local, sharding) for tensor in tensors)
@@ -113,8 +121,13 @@ class Layout:
         arrays = [self._whole([piece[i] for piece in state.params], x) for i, x in enumerate(self.params)]
         moments = [self._whole([piece[i] for piece in state.moments], x) for i, x in enumerate(self.moments)]
         model = eqx.combine(jax.tree.unflatten(jax.tree.structure(self.named), arrays), self.static)
-        return TrainState(step=state.step, cursor=state.cursor, key=state.key, model=model,
-                          moments=jax.tree.unflatten(self._moments_named, moments))
+        return TrainState(
+            step=state.step,
+            cursor=state.cursor,
+            key=state.key,
+            model=model,
+            moments=jax.tree.unflatten(self._moments_named, moments),
+        )
 
     def _whole(self, pieces: Sequence[jax.Array], like: jax.ShapeDtypeStruct) -> np.ndarray:
         rows = [hosts.whole(piece) for piece in pieces]
@@ -127,8 +140,10 @@ class Layout:
 
     def whole_params(self, gathered: Sequence[jax.Array]) -> Any:
         """The model's tree of named arrays from one array [S, width] per parameter."""
-        arrays = [rows.reshape(-1)[: math.prod(x.shape)].reshape(x.shape)
-                  for rows, x in zip(gathered, self.params, strict=True)]
+        arrays = [
+            rows.reshape(-1)[: math.prod(x.shape)].reshape(x.shape)
+            for rows, x in zip(gathered, self.params, strict=True)
+        ]
         return jax.tree.unflatten(jax.tree.structure(self.named), arrays)
 
     def rows(self, tensor: jax.Array) -> jax.Array:

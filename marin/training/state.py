@@ -28,7 +28,7 @@ from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import LedgerError, StateManifest, Tampered, TensorInfo, describe_state, read_state
-from marin.recipe import Recipe
+from marin.recipe.schema import Recipe
 from marin.training.model import model_config, optimizer
 
 # Levanter warns of every None that equinox leaves where a module has no tensor: hundreds of lines that mean nothing.
@@ -82,8 +82,10 @@ def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
 
 def state_like(recipe: Recipe, vocab_size: int) -> TrainState:
     """The initial state with zeros instead of its values, which take no memory; nothing is computed."""
-    return jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, jax.ShapeDtypeStruct) else x,
-                        state_shape(recipe, vocab_size))
+    return jax.tree.map(
+        lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, jax.ShapeDtypeStruct) else x,
+        state_shape(recipe, vocab_size),
+    )
 
 
 def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
@@ -92,9 +94,7 @@ def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     def make() -> TrainState:
         model = model_config(recipe.model).build(vocabulary(vocab_size), key=named_key(seed, "model"))
         moments = optimizer(recipe).init(eqx.filter(model, eqx.is_inexact_array))
-        return TrainState(
-            jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments
-        )
+        return TrainState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments)
 
     return make
 
@@ -141,9 +141,7 @@ def save(state: TrainState, folder: Path) -> None:
     All processes that train as one must call this; host arrays are written by process 0 alone."""
     manager = GlobalAsyncCheckpointManager()
     host = jax.tree.map(lambda x: local(x) if is_jax_array_like(x) else x, state)
-    levanter.checkpoint.save_checkpoint(
-        host, int(local(state.step)), str(folder), manager, is_temporary=False
-    )
+    levanter.checkpoint.save_checkpoint(host, int(local(state.step)), str(folder), manager, is_temporary=False)
     manager.wait_until_finished()
 
 
@@ -190,11 +188,7 @@ def _restored(folder: Path, shape: TrainState) -> TrainState:
     """What Levanter's writer left in a folder."""
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     exemplar = jax.tree.map(
-        lambda x: (
-            jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device)
-            if isinstance(x, jax.ShapeDtypeStruct)
-            else x
-        ),
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device) if isinstance(x, jax.ShapeDtypeStruct) else x,
         shape,
     )
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",))

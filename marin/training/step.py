@@ -40,11 +40,11 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
 from marin.errors import UsageError
-from marin.recipe import Recipe
+from marin.recipe.schema import Recipe
 from marin.training import fingerprint
-from marin.training.compilation import give_back_memory
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.products import foreign_products
+from marin.training.runtime.compilation import give_back_memory
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import DATA, TrainState
 
@@ -74,8 +74,13 @@ def mesh_of(devices: int) -> Mesh:
     """A one-dimensional mesh over the first ``devices`` devices."""
     present = jax.devices()
     if devices > len(present):
-        raise UsageError("not so many devices", where="--devices", expected=f"at most {len(present)}", found=str(devices),
-                         cure="on a CPU they are virtual: start the process with --devices so that jax makes them")
+        raise UsageError(
+            "not so many devices",
+            where="--devices",
+            expected=f"at most {len(present)}",
+            found=str(devices),
+            cure="on a CPU they are virtual: start the process with --devices so that jax makes them",
+        )
     return Mesh(np.array(present[:devices]), (DATA,))
 
 
@@ -97,7 +102,9 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
     def loss_sum(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), arrays), static)
         ids = hax.named(tokens, (Batch, Pos))
-        example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids))
+        example = LmExample(
+            tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids)
+        )
         per_token = model.compute_next_token_loss(example, reduction=None)
         return hax.sum(per_token.astype(jnp.float32)).array
 
@@ -107,7 +114,9 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
         loss, grads = grad(arrays, tokens, weights)
         return grads, loss, jnp.sum(weights)
 
-    def body(carry: tuple[Arrays, jax.Array], piece: tuple[jax.Array, jax.Array]) -> tuple[tuple[Arrays, jax.Array], None]:
+    def body(
+        carry: tuple[Arrays, jax.Array], piece: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[Arrays, jax.Array], None]:
         loss, grads = grad(arrays, *piece)
         return (jax.tree.map(jnp.add, carry[0], grads), carry[1] + loss), None
 
@@ -129,8 +138,17 @@ def fold(x: jax.Array) -> jax.Array:
     return x[0]
 
 
-def slice_update(recipe: Recipe, layout: Layout, params: Leaves, moments: Leaves, grads: Leaves, square: jax.Array,
-                 loss: jax.Array, weight: jax.Array, number: jax.Array) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
+def slice_update(
+    recipe: Recipe,
+    layout: Layout,
+    params: Leaves,
+    moments: Leaves,
+    grads: Leaves,
+    square: jax.Array,
+    loss: jax.Array,
+    weight: jax.Array,
+    number: jax.Array,
+) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
     """One slice after the step: parameters, moments, fingerprint uint32[tensors, 2]; and mean loss and gradient norm.
 
     ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares,
@@ -166,16 +184,21 @@ class TrainStep:
         self.devices = mesh.devices.size
         shards = recipe.arithmetic.logical_shards
         if shards % self.devices:
-            raise UsageError("logical shards do not divide over the devices", where="--devices",
-                             expected=f"a divisor of arithmetic.logical_shards ({shards})", found=str(self.devices),
-                             cure="use a power of two up to the number of logical shards")
+            raise UsageError(
+                "logical shards do not divide over the devices",
+                where="--devices",
+                expected=f"a divisor of arithmetic.logical_shards ({shards})",
+                found=str(self.devices),
+                cure="use a power of two up to the number of logical shards",
+            )
         self.local_shards = shards // self.devices
         self.shard_size = recipe.trainer.batch_size // shards
         self.layout = Layout(example, optimizer(recipe), shards)
         self.by_batch = NamedSharding(mesh, P(DATA))
         self._shard_numbers = [np.int32(j) for j in range(self.local_shards)]
-        self._slice_numbers = [self._per_device([d * self.local_shards + j for d in range(self.devices)])
-                               for j in range(self.local_shards)]
+        self._slice_numbers = [
+            self._per_device([d * self.local_shards + j for d in range(self.devices)]) for j in range(self.local_shards)
+        ]
         self._compile()
 
     def _per_device(self, values: list[int]) -> jax.Array:
@@ -218,8 +241,15 @@ class TrainStep:
         def total(squares: Leaves) -> jax.Array:
             return fold(jax.lax.all_gather(jnp.concatenate(squares), DATA, tiled=True))
 
-        def update(params: Leaves, moments: Leaves, grads: Leaves, number: jax.Array, square: jax.Array,
-                   loss: jax.Array, weight: jax.Array) -> Any:
+        def update(
+            params: Leaves,
+            moments: Leaves,
+            grads: Leaves,
+            number: jax.Array,
+            square: jax.Array,
+            loss: jax.Array,
+            weight: jax.Array,
+        ) -> Any:
             params, moments, grads, number = mine((params, moments, grads, number))
             *after, loss, norm = slice_update(recipe, layout, params, moments, grads, square, loss, weight, number)
             return lifted(tuple(after)), loss, norm
@@ -260,22 +290,41 @@ class TrainStep:
                 return compilers.submit(lowered.compile), lowered.out_info
 
             coming: dict[str, Future[Any]] = {}
-            coming["gradient"], sums = compiled(over(gradient, in_specs=(same, each, each), out_specs=each),
-                                                full(layout.named), *shard)
+            coming["gradient"], sums = compiled(
+                over(gradient, in_specs=(same, each, each), out_specs=each), full(layout.named), *shard
+            )
             sums = split(sums)
             coming["update"], ((_, _, piece), _, _) = compiled(
                 over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
-                params, moments, params, number, scalar, scalar, scalar, donate=(0, 1))
+                params,
+                moments,
+                params,
+                number,
+                scalar,
+                scalar,
+                scalar,
+                donate=(0, 1),
+            )
             coming["exchange"], _ = compiled(over(exchange, in_specs=(each,), out_specs=(each, same, same)), sums)
             coming["gather"], _ = compiled(over(gather, in_specs=(each,), out_specs=same), (params,) * local)
-            coming["add"], _ = compiled(over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each),
-                                        sums, sums, donate=(0,))
+            coming["add"], _ = compiled(
+                over(lambda a, b: jax.tree.map(jnp.add, a, b), in_specs=each, out_specs=each), sums, sums, donate=(0,)
+            )
             coming["square"], one = compiled(over(square, in_specs=(each,), out_specs=each), params)
             coming["total"], _ = compiled(over(total, in_specs=(each,), out_specs=same), (split(one),) * local)
             coming["prints"], _ = compiled(over(prints, in_specs=(each,), out_specs=same), (split(piece),) * local)
             coming["select"], _ = compiled(over(select, in_specs=(each, each, same), out_specs=each), *batch, index)
-            (self._gradient, self._update, self._exchange, self._gather, self._add, self._square, self._total, self._prints,
-             self._select) = (program.result() for program in coming.values())
+            (
+                self._gradient,
+                self._update,
+                self._exchange,
+                self._gather,
+                self._add,
+                self._square,
+                self._total,
+                self._prints,
+                self._select,
+            ) = (program.result() for program in coming.values())
         give_back_memory()
 
     def place(self, state: TrainState) -> SlicedState:
@@ -310,8 +359,12 @@ class TrainStep:
         """
         grads, loss, weight = self._exchange(self.sums(self._gather(state.params), tokens, weights))
         square = self._total(tuple(self._square(piece) for piece in grads))
-        outputs = [self._update(params, moments, piece, number, square, loss, weight) for params, moments, piece, number
-                   in zip(state.params, state.moments, grads, self._slice_numbers, strict=True)]
+        outputs = [
+            self._update(params, moments, piece, number, square, loss, weight)
+            for params, moments, piece, number in zip(
+                state.params, state.moments, grads, self._slice_numbers, strict=True
+            )
+        ]
         prints = self._prints(tuple(output[0][2] for output in outputs))
         (_, mean_loss, norm) = outputs[0]
         values = np.float32(_scalar(mean_loss)), np.float32(_scalar(norm))
@@ -324,12 +377,13 @@ class TrainStep:
         return after, StepOutcome(*values, whole)
 
     def foreign_products(self) -> list[str]:
-        """Matrix products of the compiled gradient whose bits depend on the processor (:mod:`marin.training.products`)."""
+        """Matrix products of the compiled gradient whose bits depend on the processor
+        (:mod:`marin.training.products`)."""
         return foreign_products(self._gradient.as_text())
 
     def program(self) -> Mapping[str, str]:
-        """sha256 of the StableHLO of each program that computes, lowered for one device: the same on any mesh. ``fold`` stands
-        for the additions between devices, as many as there can be; what only moves numbers is not among them."""
+        """sha256 of the StableHLO of each program that computes, lowered for one device: the same on any mesh. ``fold``
+        stands for the additions between devices, as many as there can be; what only moves numbers is not among them."""
         layout = self.layout
         shape = (self.shard_size, self.recipe.model.seq_len)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
@@ -341,12 +395,17 @@ class TrainStep:
             "gradient": jax.jit(partial(shard_sums, layout.static, self.recipe)).lower(layout.named, tokens, weights),
             "add": jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b)).lower(sums, sums),
             "fold": jax.jit(lambda rows: jax.tree.map(fold, rows)).lower(
-                tuple(jax.ShapeDtypeStruct((layout.slices, *x.shape), x.dtype) for x in (*params, scalar))),
+                tuple(jax.ShapeDtypeStruct((layout.slices, *x.shape), x.dtype) for x in (*params, scalar))
+            ),
             "square": jax.jit(slice_square).lower(params),
             "update": jax.jit(partial(slice_update, self.recipe, layout)).lower(
-                params, moments, params, scalar, scalar, scalar, jax.ShapeDtypeStruct((), jnp.uint32)),
+                params, moments, params, scalar, scalar, scalar, jax.ShapeDtypeStruct((), jnp.uint32)
+            ),
         }
-        return {name: "sha256:" + hashlib.sha256(program.as_text().encode()).hexdigest() for name, program in lowered.items()}
+        return {
+            name: "sha256:" + hashlib.sha256(program.as_text().encode()).hexdigest()
+            for name, program in lowered.items()
+        }
 
 
 def _scalar(array: jax.Array) -> np.ndarray:

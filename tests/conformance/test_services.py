@@ -17,8 +17,11 @@ def quick(bucket: Bucket):
     return from_url(
         bucket.url,
         client_options={"timeout": timedelta(seconds=0.3), "allow_http": True},
-        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=9), "backoff": {
-            "init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}},
+        retry_config={
+            "max_retries": 2,
+            "retry_timeout": timedelta(seconds=9),
+            "backoff": {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2},
+        },
     )
 
 

@@ -8,10 +8,11 @@ group's first cell. Exit status 0 when all that ran are equal, 1 otherwise.
 
 A row's processes train all of its groups, one after the other, and what a cell came to is kept as soon as it is known:
 `--results FILE` holds it with the commit and a digest of the code that decides bits, and a cell that is there is not
-trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs that
-two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor, compile
-theirs themselves. `--write` puts the table of all that is known into the document, and says what was not run. `--product`
-adds every other combination of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
+trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs
+that two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor,
+compile theirs themselves. `--write` puts the table of all that is known into the document, and says what was not run.
+`--product` adds every other combination of devices, processes, cores and stops; `--parallel N` executes N rows at a
+time.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ sys.path.insert(1, str(HERE))
 from worker import Case, recipe_of  # noqa: E402
 
 from ledger import canonical_digest  # noqa: E402
-from marin.arithmetic import APPLIED, cpu_flags, settings  # noqa: E402
-from marin.code import files_digest  # noqa: E402
-from marin.recipe import Arithmetic, Execution, digest  # noqa: E402
+from marin.process.arithmetic import APPLIED, cpu_flags, settings  # noqa: E402
+from marin.provenance.code import files_digest  # noqa: E402
+from marin.recipe.schema import Arithmetic, Execution, digest  # noqa: E402
 
 GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
@@ -66,7 +67,8 @@ GROUPS: dict[str, dict[str, Any]] = {
 }
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
-"""Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor executes."""
+"""Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor
+executes."""
 PROGRAMS = ("make", "gather", "select", "gradient", "_lambda", "exchange", "square", "total", "update", "prints")
 """The compiled programs of a training, as jax names them; the addition of two sums has no name."""
 TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "steps": 2}
@@ -74,9 +76,9 @@ TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "s
 
 @dataclass(frozen=True)
 class Row:
-    """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case, ``own`` those
-    of single groups; with ``compiled_by``, the prefix of another interpreter, the machine code is what that one compiled; a
-    row with ``tiny`` is compared with the tiny reference instead."""
+    """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case, ``own``
+    those of single groups; with ``compiled_by``, the prefix of another interpreter, the machine code is what that one
+    compiled; a row with ``tiny`` is compared with the tiny reference instead."""
 
     name: str
     devices: int = 1
@@ -110,8 +112,8 @@ class Row:
         return None
 
 
-# Not among the rows: AVX-512 allowed (shape(1, avx512=True)). It differs from the first step on, and recipes that allow it
-# are refused (recipe.REQUIRED_FLAGS); every row that runs on a processor with AVX-512 shows that the ceiling holds.
+# Not among the rows: AVX-512 allowed (shape(1, avx512=True)). It differs from the first step on, and recipes that allow
+# it are refused (recipe.REQUIRED_FLAGS); every row that runs on a processor with AVX-512 shows that the ceiling holds.
 
 
 def with_isa(isa: str, devices: int) -> dict[str, str]:
@@ -158,8 +160,11 @@ ROWS = (
     Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
     *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in EMULATED),
 )
-APART = tuple(Row(f"compiled as {cpu}, executed here", compiled_by=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in COMPILED)
-"""Not in the table, for some of their cells differ and the contract refuses these processors; `--rows "compiled as"` shows it."""
+APART = tuple(
+    Row(f"compiled as {cpu}, executed here", compiled_by=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in COMPILED
+)
+"""Not in the table, for some of their cells differ and the contract refuses these processors; `--rows "compiled as"`
+shows it."""
 TINY_REFERENCE = Row("1 device, tiny", tiny=True)
 
 
@@ -167,9 +172,11 @@ def product_rows() -> list[Row]:
     """Every combination of the native factors that :data:`ROWS` does not have."""
     known = {row.name for row in ROWS}
     factors = product((1, 2, 4, 8), (1, 2), (False, True), ("", RESUMED, KILLED))
-    rows = [shape(devices, processes, one_core=core, stop=stop)
-            for devices, processes, core, stop in factors
-            if devices >= processes and not (processes > 1 and stop)]
+    rows = [
+        shape(devices, processes, one_core=core, stop=stop)
+        for devices, processes, core, stop in factors
+        if devices >= processes and not (processes > 1 and stop)
+    ]
     return [row for row in rows if row.name not in known]
 
 
@@ -187,8 +194,9 @@ def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
     return [*row.prefix, str(Path(sys.executable).resolve()), "-c", code]
 
 
-def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result: None,
-            cache: Path | None = None) -> dict[str, dict[str, Any]]:
+def execute(
+    row: Row, groups: Sequence[str], found: Found = lambda name, result: None, cache: Path | None = None
+) -> dict[str, dict[str, Any]]:
     """What the worker printed for each group of a row; ``found`` gets each as soon as it is there.
 
     Raises RuntimeError with the worker's messages where it did not end well.
@@ -196,7 +204,10 @@ def execute(row: Row, groups: Sequence[str], found: Found = lambda name, result:
     if row.compiled_by:
         return {name: transplanted(row, name, found) for name in groups}
     sizes = TINY if row.tiny else {"steps": STEPS}
-    cases = [json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case) | dict(row.own.get(name, {}))) for name in groups]
+    cases = [
+        json.dumps({"name": name} | GROUPS[name] | sizes | dict(row.case) | dict(row.own.get(name, {})))
+        for name in groups
+    ]
     environment = {
         key: value
         for key, value in os.environ.items()
@@ -229,10 +240,11 @@ def on_a_core_of_its_own(row: Row) -> Iterator[Row]:
 
 
 def transplanted(row: Row, group: str, found: Found) -> dict[str, Any]:
-    """What this processor computes with the machine code that another one compiled: both keep their compiled programs, and
-    each of the training's of here gets the bytes of there.
+    """What this processor computes with the machine code that another one compiled: both keep their compiled programs,
+    and each of the training's of here gets the bytes of there.
 
-    Raises RuntimeError where they do not correspond, the gradient is the same, or they are not what is executed in the end.
+    Raises RuntimeError where they do not correspond, the gradient is the same, or they are not what is executed in the
+    end.
     """
     here = replace(row, compiled_by=())
     there = replace(here, prefix=row.compiled_by)
@@ -252,16 +264,19 @@ def transplanted(row: Row, group: str, found: Found) -> dict[str, Any]:
 
 
 def compiled(folder: Path) -> dict[str, Path]:
-    """A training's compiled programs in one of jax's caches, by name; RuntimeError where one is missing or there twice."""
+    """A training's compiled programs in one of jax's caches, by name; RuntimeError where one is missing or there
+    twice."""
     found = {name: list(folder.glob(f"jit_{name}-*-cache")) for name in PROGRAMS}
     if any(len(paths) != 1 for paths in found.values()):
         raise RuntimeError(f"not each program once: { {name: len(paths) for name, paths in found.items()} }")
     return {name: path for name, (path,) in found.items()}
 
 
-def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str],
-           found: Found = lambda name, result: None) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Run the row's processes to their end: the status of the first that failed, what the first one printed, messages."""
+def finish(
+    row: Row, worker: Sequence[str], environment: Mapping[str, str], found: Found = lambda name, result: None
+) -> tuple[int, dict[str, dict[str, Any]], str]:
+    """Run the row's processes to their end: the status of the first that failed, what the first one printed,
+    messages."""
     port = free_port() if row.processes > 1 else 0
     results: dict[str, dict[str, Any]] = {}
 
@@ -270,9 +285,17 @@ def finish(row: Row, worker: Sequence[str], environment: Mapping[str, str],
         arguments += ["--canary"] if row.canary else []
         if row.processes > 1:
             arguments += ["--processes", str(row.processes), "--process", str(process), "--port", str(port)]
-        with tempfile.TemporaryFile("w+") as messages, subprocess.Popen(
-                command_of(row, [*arguments, *worker]), env=dict(environment), stdout=subprocess.PIPE, stderr=messages,
-                text=True, cwd=PROJECT) as running:
+        with (
+            tempfile.TemporaryFile("w+") as messages,
+            subprocess.Popen(
+                command_of(row, [*arguments, *worker]),
+                env=dict(environment),
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                text=True,
+                cwd=PROJECT,
+            ) as running,
+        ):
             limit = threading.Timer(LIMIT, running.kill)
             limit.start()
             assert running.stdout is not None
@@ -305,9 +328,7 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     pairs = zip(expected["steps"], found["steps"], strict=True)
     parts += [f"step {number} differs" for number, (a, b) in enumerate(pairs) if a != b]
     if expected["state"] != found["state"]:
-        parts += [
-            path for path, digest in expected["tensors"].items() if found["tensors"].get(path) != digest
-        ]
+        parts += [path for path, digest in expected["tensors"].items() if found["tensors"].get(path) != digest]
     return parts
 
 
@@ -322,27 +343,44 @@ class Cell:
 
 
 def code_under_test() -> str:
-    """Digest of all that decides the bits of a cell: the settings of the contract, the groups' recipes, what the worker imports
-    to train, itself, and the versions of what programs are made from. Results of other code are not believed."""
+    """Digest of all that decides the bits of a cell: the settings of the contract, the groups' recipes, what the worker
+    imports to train, itself, and the versions of what programs are made from. Results of other code are not
+    believed."""
     seen, todo = {HERE / "worker.py"}, [HERE / "worker.py"]
     while todo:
-        for name in re.findall(r"^\s*(?:from|import) (marin\.training[.\w]*)(?: import (.*))?$",
-                               todo.pop().read_text(encoding="utf-8"), re.MULTILINE):
+        for name in re.findall(
+            r"^\s*(?:from|import) (marin\.training[.\w]*)(?: import (.*))?$",
+            todo.pop().read_text(encoding="utf-8"),
+            re.MULTILINE,
+        ):
             module = PROJECT / Path(*name[0].split("."))
             candidates = [module.with_suffix(".py"), *(module / f"{part.strip()}.py" for part in name[1].split(","))]
             todo += [path for path in candidates if path.is_file() and path not in seen]
             seen |= set(todo)
-    seen.discard(PROJECT / "marin" / "training" / "hosts.py")  # how processes meet and how long they wait: no arithmetic
+    seen.discard(
+        PROJECT / "marin" / "training" / "hosts.py"
+    )  # how processes meet and how long they wait: no arithmetic
     files = files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)])
-    recipes = [digest(recipe_of(Case(name=name, **group, **sizes)))
-               for name, group in GROUPS.items() for sizes in ({"steps": STEPS}, TINY)]
-    return canonical_digest({"files": files, "recipes": recipes, "settings": settings(Arithmetic(), Execution()),
-                             "versions": {name: version(name) for name in PACKAGES}})
+    recipes = [
+        digest(recipe_of(Case(name=name, **group, **sizes)))
+        for name, group in GROUPS.items()
+        for sizes in ({"steps": STEPS}, TINY)
+    ]
+    return canonical_digest(
+        {
+            "files": files,
+            "recipes": recipes,
+            "settings": settings(Arithmetic(), Execution()),
+            "versions": {name: version(name) for name in PACKAGES},
+        }
+    )
 
 
 def commit() -> str:
     """The commit that is checked out, short."""
-    asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
     return asked.stdout.strip() or "no commit"
 
 
@@ -389,15 +427,22 @@ class Results:
             self._replace(self._path)
 
     def _replace(self, path: Path) -> None:
-        text = json.dumps({"code": self._code, "cells": [asdict(cell) for cell in self.cells.values()],
-                           "references": self.references})
+        text = json.dumps(
+            {"code": self._code, "cells": [asdict(cell) for cell in self.cells.values()], "references": self.references}
+        )
         beside = path.with_suffix(".new")
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)
 
 
-def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None = None, *, cache: Path | None = None,
-            parallel: int = 1) -> Iterator[Cell]:
+def measure(
+    rows: Sequence[Row],
+    groups: Sequence[str],
+    results: Results | None = None,
+    *,
+    cache: Path | None = None,
+    parallel: int = 1,
+) -> Iterator[Cell]:
     """Execute what is not known of the rows and compare it with the first (the tiny ones with the tiny one)."""
     results = results if results is not None else Results(None)
 
@@ -408,7 +453,9 @@ def measure(rows: Sequence[Row], groups: Sequence[str], results: Results | None 
         names = {name for row in rows if row.tiny == tiny and not row.missing() for name in absent(row)}
         missing = [name for name in groups if name in names and reference.kind + name not in results.references]
         if missing:
-            execute(reference, missing, lambda name, result, kind=reference.kind: results.refer(kind + name, result), cache)
+            execute(
+                reference, missing, lambda name, result, kind=reference.kind: results.refer(kind + name, result), cache
+            )
     with ThreadPoolExecutor(parallel) as pool:
         for cells in pool.map(lambda row: _measured(row, absent(row), results, cache), rows):
             yield from cells
@@ -434,7 +481,8 @@ def _measured(row: Row, groups: Sequence[str], results: Results, cache: Path | N
 
 
 def table_of(cells: Mapping[tuple[str, str], Cell], rows: Sequence[Row], groups: Sequence[str]) -> str:
-    """The outcomes as a Markdown table, a column per group; and how many cells were not run, at which commit the others."""
+    """The outcomes as a Markdown table, a column per group; and how many cells were not run, at which commit the
+    others."""
     lines = ["| executed as | " + " | ".join(groups) + " |", "| --- |" + " --- |" * len(groups)]
     for row in rows:
         outcomes = [cells[row.name, name].outcome if (row.name, name) in cells else "not run" for name in groups]
@@ -443,8 +491,11 @@ def table_of(cells: Mapping[tuple[str, str], Cell], rows: Sequence[Row], groups:
     equal = sum(cell.outcome in ("equal", "reference") for cell in here)
     absent = len(rows) * len(groups) - sum(not cell.outcome.startswith("not run") for cell in here)
     at = ", ".join(sorted({cell.commit for cell in here})) or "none"
-    lines += ["", f"{len(rows) * len(groups)} cells: {equal} equal, {len(rows) * len(groups) - equal - absent} different, "
-                  f"{absent} not run; seen at {at}."]
+    lines += [
+        "",
+        f"{len(rows) * len(groups)} cells: {equal} equal, {len(rows) * len(groups) - equal - absent} different, "
+        f"{absent} not run; seen at {at}.",
+    ]
     return "\n".join(lines)
 
 
@@ -464,12 +515,12 @@ def chosen(text: str, rows: Sequence[Row]) -> list[Row]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the matrix."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="", help="only rows whose name contains one of these, separated by ;")
     parser.add_argument("--product", action="store_true", help="every combination of the native factors too")
-    parser.add_argument("--results", type=Path, help="keep what cells came to in this file, and do not train them again")
+    parser.add_argument(
+        "--results", type=Path, help="keep what cells came to in this file, and do not train them again"
+    )
     parser.add_argument(
         "--groups", default="", help="only groups whose name contains one of these, separated by commas"
     )
@@ -486,7 +537,9 @@ def main(arguments: list[str] | None = None) -> int:
             cache = None if options.fresh else Path(compiled)
             for _ in measure(rows, groups, results, cache=cache, parallel=options.parallel):
                 pass
-    shown = [row for row in (*ROWS, *product_rows()) if row in ROWS or any(row.name == name for name, _ in results.cells)]
+    shown = [
+        row for row in (*ROWS, *product_rows()) if row in ROWS or any(row.name == name for name, _ in results.cells)
+    ]
     table = table_of(results.cells, shown if options.write else rows, list(GROUPS) if options.write else groups)
     sys.stdout.write(table + "\n")
     if options.write:

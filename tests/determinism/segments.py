@@ -1,7 +1,8 @@
 """Several processes that train as one until one of them is told to stop; or one process that goes over it again.
 
-    segments.py --folder F --port PORT --processes 2 --process I      trains, saves when told to stop, prints what it recorded
-    segments.py --folder F --until STEP                               straight to STEP and two further; and resumed from F
+    segments.py --folder F --port PORT --processes 2 --process I      trains, saves when told to stop, prints what it
+    recorded segments.py --folder F --until STEP                               straight to STEP and two further; and
+    resumed from F
 
 Every line on stdout is a JSON object. The token cache is F/train, the training checkpoint F/checkpoint.
 """
@@ -24,8 +25,12 @@ DEVICES, LAST = 2, 100_000
 
 def described(record: Any) -> dict[str, Any]:
     """What a segment came to."""
-    return {"end": record.end, "state": record.end_state.digest, "steps": record.fingerprints,
-            "tensors": {tensor.path: tensor.digest for tensor in record.end_state.tensors}}
+    return {
+        "end": record.end,
+        "state": record.end_state.digest,
+        "steps": record.fingerprints,
+        "tensors": {tensor.path: tensor.digest for tensor in record.end_state.tensors},
+    }
 
 
 def say(message: dict[str, Any]) -> None:
@@ -36,21 +41,23 @@ def say(message: dict[str, Any]) -> None:
 
 def together(folder: Path, processes: int, process: int, port: int) -> None:
     """One of the processes."""
-    from marin.arithmetic import apply
-    from marin.recipe import Execution
+    from marin.process.arithmetic import apply
+    from marin.recipe.schema import Execution
 
     recipe, execution = recipe_of(), Execution(devices=DEVICES, processes=processes)
     apply(recipe.arithmetic, execution)
-    from marin.training import hosts
     from marin.training.loop import Training
+    from marin.training.runtime import hosts
+    from marin.training.runtime.stopping import StopSignal
     from marin.training.state import manifest_of
-    from marin.training.stopping import StopSignal
 
     hosts.join(f"127.0.0.1:{port}", processes, process)
     training = Training(recipe, folder / "train", worker.VOCABULARY, execution)
     state, before = training.start()
     with StopSignal() as stop:
-        state, record = training.segment(state, before, 0, LAST, stop=stop, progress=lambda step, loss: say({"step": step}))
+        state, record = training.segment(
+            state, before, 0, LAST, stop=stop, progress=lambda step, loss: say({"step": step})
+        )
     training.save(state, folder / "checkpoint")
     say({"signal": stop.received, "gathered": manifest_of(training.step.collect(state)).digest} | described(record))
     hosts.leave()
@@ -58,8 +65,8 @@ def together(folder: Path, processes: int, process: int, port: int) -> None:
 
 def over_again(folder: Path, until: int) -> None:
     """All of it in one process with one device, and once more from what was saved."""
-    from marin.arithmetic import apply
-    from marin.recipe import Execution
+    from marin.process.arithmetic import apply
+    from marin.recipe.schema import Execution
 
     recipe = recipe_of()
     apply(recipe.arithmetic, Execution())

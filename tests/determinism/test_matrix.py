@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from marin.arithmetic import cpu_flags
-from marin.training.canary import ANSWERS
+from marin.process.arithmetic import cpu_flags
+from marin.training.runtime.canary import ANSWERS
 
 Results = dict[str, dict[str, Any]]
 REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
@@ -33,11 +33,12 @@ def straight(matrix: ModuleType, compiled: Path) -> Results:
 
 @pytest.fixture(scope="module")
 def moved(matrix: ModuleType, compiled: Path) -> Results:
-    """The same in a process with eight devices, each moved half-way, through a training checkpoint: one from eight devices to
-    two, the other from four to one."""
+    """The same in a process with eight devices, each moved half-way, through a training checkpoint: one from eight
+    devices to two, the other from four to one."""
     own = {REDUCED[0]: {"devices": 8, "moves": [2]}, REDUCED[1]: {"devices": 4, "moves": [1]}}
-    return matrix.execute(matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own), REDUCED,
-                          cache=compiled)
+    return matrix.execute(
+        matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own), REDUCED, cache=compiled
+    )
 
 
 @pytest.mark.parametrize("group", REDUCED)
@@ -79,9 +80,7 @@ def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> N
     assert matrix.differences(expected, other) == ["step 2 differs", path]
 
 
-def test_the_table_lands_in_the_document(
-    matrix: ModuleType, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_lands_in_the_document(matrix: ModuleType, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     document = tmp_path / "determinism.md"
     document.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(matrix, "DOCUMENT", document)
@@ -103,7 +102,9 @@ def test_results_are_kept_by_cell_and_believed_for_the_same_code_only(
     beside.keep("4 devices", "a", "DIFFERS: step 0 differs")
     again = matrix.Results(path)
     assert {key: cell.outcome for key, cell in again.cells.items()} == {
-        ("2 devices", "a"): "equal", ("4 devices", "a"): "DIFFERS: step 0 differs"}
+        ("2 devices", "a"): "equal",
+        ("4 devices", "a"): "DIFFERS: step 0 differs",
+    }
     assert again.references == {"a": {"start": "x"}}
     monkeypatch.setattr(matrix, "code_under_test", lambda: "sha256:other")
     assert matrix.Results(path).cells == {}

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.training.token_cache import write_cache
+from marin.training.tokens.cache import write_cache
 
 PROGRAM = Path(__file__).with_name("segments.py")
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, str(PROGRAM), "--folder", str(folder), *arguments], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), "--folder", str(folder), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def lines(text: str) -> list[dict[str, Any]]:

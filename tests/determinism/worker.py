@@ -52,7 +52,7 @@ class Case:
 
 def recipe_of(case: Case) -> Any:
     """The recipe of a case; its schedule is as long as the case."""
-    from marin.recipe import Arithmetic, Model, Optimizer, Recipe, Trainer
+    from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer
 
     inner = 4 * case.hidden if case.architecture == "gpt2" else 3 * case.hidden
     return Recipe(
@@ -117,22 +117,14 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
                 whole = step.collect(state)
                 save(whole, Path(folder) / "checkpoint")
                 whole, _ = load(
-                    Path(folder) / "checkpoint",
-                    recipe,
-                    VOCABULARY,
-                    manifest_of(whole).digest,
-                    where=case.name,
+                    Path(folder) / "checkpoint", recipe, VOCABULARY, manifest_of(whole).digest, where=case.name
                 )
             step = TrainStep(recipe, mesh_of(moves.get(number, case.devices)), whole)
             state = step.place(whole)
         tokens, weights = batch_of(case, number)
         state, outcome = step.run(state, step.batch(tokens), step.batch(weights))
         steps.append(
-            [
-                outcome.loss.tobytes().hex(),
-                outcome.grad_norm.tobytes().hex(),
-                outcome.fingerprint.tobytes().hex(),
-            ]
+            [outcome.loss.tobytes().hex(), outcome.grad_norm.tobytes().hex(), outcome.fingerprint.tobytes().hex()]
         )
     manifest = manifest_of(step.collect(state))
     found = {
@@ -143,11 +135,7 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
         "loss": float(outcome.loss),
         "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors},
     }
-    return (
-        found | {"program": dict(step.program()), "foreign": step.foreign_products()}
-        if case.compiled
-        else found
-    )
+    return found | {"program": dict(step.program()), "foreign": step.foreign_products()} if case.compiled else found
 
 
 def main(arguments: list[str]) -> None:
@@ -163,8 +151,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args(arguments)
     if not options.bare:
-        from marin.arithmetic import apply
-        from marin.recipe import Arithmetic, Execution
+        from marin.process.arithmetic import apply
+        from marin.recipe.schema import Arithmetic, Execution
 
         apply(Arithmetic(), Execution(devices=options.devices))
     import jax
@@ -177,16 +165,14 @@ def main(arguments: list[str]) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     if options.canary:
-        from marin.training import canary
+        from marin.training.runtime import canary
 
         sys.stdout.write(json.dumps({"name": "canary", "answer": canary.answer()}) + "\n")
     names = {field.name for field in fields(Case)}
     for text in options.cases:
         given = json.loads(text)
         assert given.keys() <= names, given
-        case = Case(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-        )
+        case = Case(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
         result = train(case, options.kept)
         if result is not None:
             sys.stdout.write(json.dumps(result) + "\n")

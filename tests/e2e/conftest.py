@@ -1,4 +1,5 @@
-"""One small pipeline, really executed once for the session: every stage, on eight virtual devices, in a process of its own.
+"""One small pipeline, really executed once for the session: every stage, on eight virtual devices, in a process of its
+own.
 
 Tests get copies of its root to damage. Verifications run as `marin verify` in processes of their own, on one device.
 """
@@ -22,12 +23,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PIPELINE = """
 import sys
 from pathlib import Path
-from marin.arithmetic import apply
-from marin.executor import run_stage
-from marin.params import load_params
-from marin.pipeline import PIPELINE
-from marin.recipe import Execution
-from marin.root import create_root, open_root
+from marin.process.arithmetic import apply
+from marin.execution.executor import run_stage
+from marin.recipe.params import load_params
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Execution
+from marin.record.root import create_root, open_root
 recipe, execution = load_params(Path("params.yaml")), Execution(devices=int(sys.argv[1]))
 apply(recipe.arithmetic, execution)
 create_root()
@@ -39,7 +40,14 @@ PARAMS = {
     "seed": 3,
     "dataset": {"kind": "grammar", "train_bytes": 60_000, "validation_bytes": 10_000, "minimal_pairs": 20},
     "tokenizer": {"vocab_size": 400},
-    "model": {"hidden_dim": 32, "intermediate_dim": 48, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "seq_len": 32},
+    "model": {
+        "hidden_dim": 32,
+        "intermediate_dim": 48,
+        "num_layers": 2,
+        "num_heads": 2,
+        "num_kv_heads": 2,
+        "seq_len": 32,
+    },
     "trainer": {"num_steps": 6, "batch_size": 8, "steps_per_segment": 3},
     "arithmetic": {"microbatch_size": 1},
     "evaluation": {"max_sequences": 8, "minimal_pairs": 20},
@@ -59,21 +67,36 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """No variable of the user that reaches Marin, and none that a test process set for jax."""
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("MARIN", "XLA", "JAX", "XDG")) and name != "NPROC"}
-        return kept | {"XDG_CONFIG_HOME": str(self.home / "config"), "XDG_STATE_HOME": str(self.home / "state"),
-                       "MARIN_CACHE": str(self.home / "cache"), "PYTHONPATH": str(REPOSITORY)}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MARIN", "XLA", "JAX", "XDG")) and name != "NPROC"
+        }
+        return kept | {
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "MARIN_CACHE": str(self.home / "cache"),
+            "PYTHONPATH": str(REPOSITORY),
+        }
 
     def python(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """A Python program in this folder."""
-        done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=self.folder, env=self.environment(),
-                              capture_output=True, text=True, timeout=900)
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
         assert not check or done.returncode == 0, done.stderr
         return done
 
     def marin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`marin ARGUMENT...` in this folder."""
-        return self.python("import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()", *arguments, check=False)
+        return self.python(
+            "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()", *arguments, check=False
+        )
 
     def verify(self, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Exit status and report of `marin verify latest`."""
@@ -84,8 +107,8 @@ class Project:
         return done.returncode, report
 
     def copy(self, folder: Path) -> Project:
-        """The same project, to be damaged; with its keys, and with nothing that it has seen. What was compiled is shared:
-        XLA's programs are kept by their content, and each is compiled once for all tests."""
+        """The same project, to be damaged; with its keys, and with nothing that it has seen. What was compiled is
+        shared: XLA's programs are kept by their content, and each is compiled once for all tests."""
         shutil.copytree(self.folder, folder / "project", symlinks=True)
         shutil.copytree(self.home / "config", folder / "home" / "config")
         (folder / "home" / "cache").symlink_to((self.home / "cache").resolve())
@@ -113,9 +136,16 @@ sys.stdout.write(json.dumps(answers))
 
 
 def verified(*calls: tuple[Project, Sequence[str]]) -> list[tuple[int, dict[str, Any]]]:
-    """What :meth:`Project.verify` says to each of these calls, one after the other in one process: jax is imported once."""
-    asked = [(str(project.folder), {name: value for name, value in project.environment().items()
-                                    if name.startswith(("MARIN", "XDG"))}, list(arguments)) for project, arguments in calls]
+    """What :meth:`Project.verify` says to each of these calls, one after the other in one process: jax is imported
+    once."""
+    asked = [
+        (
+            str(project.folder),
+            {name: value for name, value in project.environment().items() if name.startswith(("MARIN", "XDG"))},
+            list(arguments),
+        )
+        for project, arguments in calls
+    ]
     done = calls[0][0].python(VERIFIED, json.dumps(asked))
     answers: list[list[Any]] = json.loads(done.stdout)
     assert all(told for _, told in answers), done.stderr

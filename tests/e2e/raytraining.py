@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin.root import open_root
+from marin.record.root import open_root
 
 if TYPE_CHECKING:
     from ledger import Event
@@ -69,12 +69,15 @@ def processes(project: Project, title: str = "") -> dict[int, str]:
 
 
 def listening(numbers: Iterable[int]) -> set[str]:
-    """The addresses at which these processes listen, as /proc/net writes them (7F000001 backwards is the loopback one)."""
+    """The addresses at which these processes listen, as /proc/net writes them (7F000001 backwards is the loopback
+    one)."""
     sockets = set()
     for number in numbers:
         with suppress(OSError):
             sockets |= {os.readlink(link) for link in Path(f"/proc/{number}/fd").iterdir()}
-    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
     return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
 
 
@@ -117,13 +120,32 @@ class RayTraining:
 
 
 @contextmanager
-def training(project: Project, *arguments: str, processes: int = 2, devices: int = 8,
-             environment: dict[str, str] | None = None) -> Iterator[RayTraining]:
+def training(
+    project: Project, *arguments: str, processes: int = 2, devices: int = 8, environment: dict[str, str] | None = None
+) -> Iterator[RayTraining]:
     """Started; ended with the block, whatever happens."""
-    command = [sys.executable, "-c", MARIN, "stage", "train", "--runner", "ray", "--processes", str(processes),
-               "--devices", str(devices), *arguments]
-    with subprocess.Popen(command, cwd=project.folder, env=project.environment() | (environment or {}), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [
+        sys.executable,
+        "-c",
+        MARIN,
+        "stage",
+        "train",
+        "--runner",
+        "ray",
+        "--processes",
+        str(processes),
+        "--devices",
+        str(devices),
+        *arguments,
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env=project.environment() | (environment or {}),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         try:
             yield RayTraining(project, process)
         finally:
@@ -131,7 +153,8 @@ def training(project: Project, *arguments: str, processes: int = 2, devices: int
 
 
 def nothing_left(project: Project, seconds: float = 0.0) -> bool:
-    """Whether no process of the project is left, at the latest after so many seconds (a killed driver's Ray ends by itself)."""
+    """Whether no process of the project is left, at the latest after so many seconds (a killed driver's Ray ends by
+    itself)."""
     deadline = time.monotonic() + seconds
     while processes(project):
         if time.monotonic() > deadline:

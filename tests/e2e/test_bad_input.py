@@ -33,12 +33,23 @@ def folder(tmp_path: Path) -> Path:
 def marin(folder: Path) -> Marin:
     """The program, in that project, with keys of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MARIN_")}
-    environment = {**kept, "XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state"),
-                   "PYTHONPATH": str(PROJECT)}
+    environment = {
+        **kept,
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHONPATH": str(PROJECT),
+    }
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "marin.cli.main", "-q", *arguments], cwd=folder, env=environment,
-                              capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "marin.cli.main", "-q", *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     made = call("init", "--origin", "marin.test/bad")
     assert made.returncode == 0, made.stderr
@@ -67,8 +78,11 @@ def key_file(folder: Path) -> Path:
 def test_text_that_is_missing_empty_or_damaged(folder: Path, marin: Marin) -> None:
     assert marin("stage", "corpus").returncode == 0
     pointer = (folder / "artifacts" / "corpus.json").read_bytes()
-    for data, words in [(b"", ("corpus is empty", "a.txt")), (b"ab\xff", ("not UTF-8", "a.txt: byte 2", "0xff")),
-                        (None, ("no file matches", "a.txt"))]:
+    for data, words in [
+        (b"", ("corpus is empty", "a.txt")),
+        (b"ab\xff", ("not UTF-8", "a.txt: byte 2", "0xff")),
+        (None, ("no file matches", "a.txt")),
+    ]:
         (folder / "a.txt").unlink()
         if data is not None:
             (folder / "a.txt").write_bytes(data)
@@ -120,9 +134,22 @@ def test_a_pointer_whose_size_alone_was_changed(folder: Path, marin: Marin) -> N
 
 def test_an_execution_that_can_not_have_the_recipes_bits_is_refused_before_any_step(folder: Path, marin: Marin) -> None:
     before = log_bytes(folder)
-    refused(marin("stage", "train", "--devices", "3"), 2, "--devices", "a divisor of arithmetic.logical_shards (8)", "found 3")
+    refused(
+        marin("stage", "train", "--devices", "3"),
+        2,
+        "--devices",
+        "a divisor of arithmetic.logical_shards (8)",
+        "found 3",
+    )
     refused(marin("train", "model=nano", "trainer=smoke", "--devices", "16"), 2, "--devices", "found 16")
     text = (folder / "params.yaml").read_text()
     (folder / "params.yaml").write_text(text.replace("max_isa=AVX2", "max_isa=AVX512"))
-    refused(marin("stage", "train"), 3, "one processor only", "arithmetic.xla_flags", "AVX512", "conf/profile/portable-cpu.yaml")
+    refused(
+        marin("stage", "train"),
+        3,
+        "one processor only",
+        "arithmetic.xla_flags",
+        "AVX512",
+        "conf/profile/portable-cpu.yaml",
+    )
     assert log_bytes(folder) == before

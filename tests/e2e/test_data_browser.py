@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
 
 
 def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path: Path) -> None:
@@ -25,8 +31,11 @@ def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path
     target = tmp_path / "lineage.html"
     done = project.marin("lineage", "latest", "--html", str(target), "--train-steps", "0,4")
     assert done.returncode == 0, done.stderr
-    (corpus,) = [item["artifact"] for item in json.loads(project.marin("lineage", "latest", "--json").stdout)
-                 if item["step"] == "corpus"]
+    (corpus,) = [
+        item["artifact"]
+        for item in json.loads(project.marin("lineage", "latest", "--json").stdout)
+        if item["step"] == "corpus"
+    ]
     raw = tmp_path / "corpus"
     assert project.marin("store", "get", corpus, str(raw)).returncode == 0
     documents = [json.loads(line)["text"] for line in (raw / "train.jsonl").read_text("utf-8").splitlines()]
@@ -41,22 +50,31 @@ def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path
         page.keyboard.press("Enter")
         panel = page.locator("section:target")
         for number in (0, 4):
-            shown = panel.locator("details", has=page.locator("summary", has_text=f"What train step {number} saw")).first
+            shown = panel.locator(
+                "details", has=page.locator("summary", has_text=f"What train step {number} saw")
+            ).first
             shown.locator("summary").first.click()
             shown.get_by_text("found again: PASS").first.wait_for()
             sequences = shown.locator(":scope > div")
             assert sequences.count() == 4
             for place in range(4):
                 sequence = sequences.nth(place)
-                named = sequence.locator("p").first.inner_text().removesuffix(".").split("document")[1].removeprefix("s").split()
+                named = (
+                    sequence.locator("p")
+                    .first.inner_text()
+                    .removesuffix(".")
+                    .split("document")[1]
+                    .removeprefix("s")
+                    .split()
+                )
                 first, last = int(named[0]), int(named[-1])
                 pieces = "".join(sequence.locator(".token").all_text_contents())
                 sequence.get_by_text("The documents themselves").click()
                 whole = sequence.locator("details pre").all_text_contents()
                 # The oracle is the corpus itself: the documents of these numbers, and the sequence is a piece of them.
-                assert whole == [text[:600] for text in documents[first:last + 1]]
+                assert whole == [text[:600] for text in documents[first : last + 1]]
                 words = [word for part in pieces.replace("<|endoftext|>", "\n").split() for word in [part]]
-                told = " ".join(documents[first:last + 1])
+                told = " ".join(documents[first : last + 1])
                 assert all(word in told for word in words[1:-1]), (first, last, pieces)
         if shots := os.environ.get("MARIN_SCREENSHOTS"):
             page.screenshot(path=Path(shots) / "seen.png")

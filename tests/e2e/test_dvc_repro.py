@@ -26,8 +26,9 @@ class Checkout:
     environment: dict[str, str]
 
     def run(self, *command: str, status: int = 0) -> str:
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300,
-                              check=False)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False
+        )
         assert done.returncode == status, (command, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
@@ -64,15 +65,35 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     base = tmp_path_factory.mktemp("a folder")  # with a space in it
     folder = base / "published"
     folder.mkdir()
-    for name in ("marin", "ledger", "conf", ".dvc", "dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "requirements.lock"):
+    for name in (
+        "marin",
+        "ledger",
+        "conf",
+        ".dvc",
+        "dvc.yaml",
+        "params.yaml",
+        ".dvcignore",
+        ".gitignore",
+        "requirements.lock",
+    ):
         source = PROJECT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local"))
+            shutil.copytree(
+                source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local")
+            )
         else:
             shutil.copy(source, folder / name)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MARIN_", "DVC_", "GIT_", "PYTHON"))}
-    environment = {**kept, "XDG_CONFIG_HOME": str(base / "config"), "GIT_CONFIG_GLOBAL": os.devnull, "DVC_NO_ANALYTICS": "1",
-                   "XDG_CACHE_HOME": str(base / "cache"), "DVC_SITE_CACHE_DIR": str(base / "site")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MARIN_", "DVC_", "GIT_", "PYTHON"))
+    }
+    environment = {
+        **kept,
+        "XDG_CONFIG_HOME": str(base / "config"),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "DVC_NO_ANALYTICS": "1",
+        "XDG_CACHE_HOME": str(base / "cache"),
+        "DVC_SITE_CACHE_DIR": str(base / "site"),
+    }
     subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=environment)
     checkout = made(folder, environment)
     checkout.run("git", "add", ".")
@@ -112,6 +133,22 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
     assert len(clone.events()) == 5, "the open run has the results: there is nothing to record"
 
 
+def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_project(
+    published: Checkout, tmp_path: Path
+) -> None:
+    """`--temp` and `--queue` work in a copy of the repository below .dvc/tmp, which has no root."""
+    clone = published.clone(tmp_path / "clone")
+    seen = len(clone.events())
+    clone.run("dvc", "exp", "run", "--temp", "-S", "tokenizer.vocab_size=301", *SMALL[:4], "tokenizer")
+    assert clone.events()[seen:].count("step.completed/v1") == 2
+    clone.run("dvc", "exp", "run", "--queue", "-S", "tokenizer.vocab_size=302", *SMALL[:4], "tokenizer")
+    clone.run("dvc", "exp", "run", "--run-all")
+    assert clone.events().count("step.completed/v1") == 3, "the corpus was taken over"
+    assert clone.changes() == []
+    for name in ("301", "302"):
+        assert name in clone.run("dvc", "exp", "show", "--csv")
+
+
 def test_metrics_are_dvcs(published: Checkout) -> None:
     shown, _ = json.JSONDecoder().raw_decode(published.run("dvc", "metrics", "show", "--json"))
     files = shown[""]["data"]
@@ -136,7 +173,9 @@ def test_a_group_of_the_configuration_can_be_chosen(published: Checkout, tmp_pat
     clone = published.clone(tmp_path / "clone")
     (text / "input.txt").write_text("not what was pinned")
     environment = {**clone.environment, "MARIN_DATA": str(tmp_path / "data")}
-    said = Checkout(clone.folder, environment).run("dvc", "exp", "run", "-S", "dataset=tinyshakespeare", "corpus", status=255)
+    said = Checkout(clone.folder, environment).run(
+        "dvc", "exp", "run", "-S", "dataset=tinyshakespeare", "corpus", status=255
+    )
     assert "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed" in said
     assert "kind: url" in (clone.folder / "params.yaml").read_text()
     assert [line for line in clone.changes() if "artifacts" in line] == []

@@ -1,4 +1,5 @@
-"""`--explain` on a real run: the first operation that another instruction set computes otherwise, with its source line."""
+"""`--explain` on a real run: the first operation that another instruction set computes otherwise, with its source
+line."""
 
 from __future__ import annotations
 
@@ -13,8 +14,18 @@ pytestmark = pytest.mark.determinism  # two processes more, each of which compil
 
 
 def test_another_instruction_set_is_explained(project: Project) -> None:
-    status, report = project.verify("--only", "training", "--steps", "3:6", "--no-record", "--explain", "--setting", "devices=1",
-                                    "--setting", "devices=1,isa=SSE4_2")
+    status, report = project.verify(
+        "--only",
+        "training",
+        "--steps",
+        "3:6",
+        "--no-record",
+        "--explain",
+        "--setting",
+        "devices=1",
+        "--setting",
+        "devices=1,isa=SSE4_2",
+    )
     assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
     found = report["explanation"]
     assert found["level"] in ("operation", "fusion"), found
@@ -25,6 +36,16 @@ def test_another_instruction_set_is_explained(project: Project) -> None:
 
 
 def test_devices_make_no_difference_to_explain(project: Project) -> None:
-    _, report = project.verify("--only", "training", "--steps", "0:3", "--no-record", "--explain", "--setting", "devices=1",
-                               "--setting", "devices=2")
+    _, report = project.verify(
+        "--only",
+        "training",
+        "--steps",
+        "0:3",
+        "--no-record",
+        "--explain",
+        "--setting",
+        "devices=1",
+        "--setting",
+        "devices=2",
+    )
     assert report["explanation"]["level"] == "none", report["explanation"]

@@ -20,7 +20,7 @@ import pytest
 from haliax import Axis
 from levanter.layers.attention import AttentionMask
 
-from marin.recipe import Model, Recipe
+from marin.recipe.schema import Model, Recipe
 from marin.training.export import write_model
 from marin.training.model import model_config
 
@@ -46,13 +46,41 @@ def torch_python() -> str:
     pytest.skip("torch is not here: set MARIN_TORCH_PYTHON to a Python that has torch and transformers")
 
 
-@pytest.mark.parametrize("model", [
-    Model(hidden_dim=32, intermediate_dim=48, num_layers=2, num_heads=4, num_kv_heads=2, seq_len=16, initializer_range=0.3),
-    Model(hidden_dim=32, intermediate_dim=48, num_layers=2, num_heads=4, num_kv_heads=4, seq_len=16, tie_word_embeddings=True,
-          initializer_range=0.3),
-    Model(architecture="gpt2", hidden_dim=32, intermediate_dim=128, num_layers=2, num_heads=4, num_kv_heads=4,
-          seq_len=16, initializer_range=1.0),
-], ids=["llama", "llama-tied", "gpt2"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(
+            hidden_dim=32,
+            intermediate_dim=48,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=2,
+            seq_len=16,
+            initializer_range=0.3,
+        ),
+        Model(
+            hidden_dim=32,
+            intermediate_dim=48,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=4,
+            seq_len=16,
+            tie_word_embeddings=True,
+            initializer_range=0.3,
+        ),
+        Model(
+            architecture="gpt2",
+            hidden_dim=32,
+            intermediate_dim=128,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=4,
+            seq_len=16,
+            initializer_range=1.0,
+        ),
+    ],
+    ids=["llama", "llama-tied", "gpt2"],
+)
 def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> None:
     python = torch_python()
     recipe = Recipe(model=model)  # a wide initialisation, so that a swapped tensor can not hide in small logits
@@ -63,16 +91,30 @@ def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> 
     tokens = np.random.default_rng(1).integers(0, VOCAB, (2, model.seq_len), dtype=np.int32)
     np.save(tmp_path / "tokens.npy", tokens)
     mine = built(hax.named(tokens, ("batch", "position")), AttentionMask.causal()).array
-    subprocess.run([python, "-c", TORCH_PROGRAM, folder, tmp_path / "tokens.npy", tmp_path / "logits.npy"],
-                   check=True, capture_output=True, env=os.environ | {"HF_HUB_OFFLINE": "1"}, timeout=300)
+    subprocess.run(
+        [python, "-c", TORCH_PROGRAM, folder, tmp_path / "tokens.npy", tmp_path / "logits.npy"],
+        check=True,
+        capture_output=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        timeout=300,
+    )
     theirs = np.load(tmp_path / "logits.npy")
     assert np.abs(theirs).max() > 0.5
     np.testing.assert_allclose(np.asarray(mine), theirs, rtol=2e-4, atol=2e-4)
 
 
 def test_the_folder_is_the_same_bytes_twice(tmp_path: Path) -> None:
-    recipe = Recipe(model=Model(hidden_dim=32, intermediate_dim=48, num_layers=2, num_heads=4, num_kv_heads=4,
-                                seq_len=16, initializer_range=0.3))
+    recipe = Recipe(
+        model=Model(
+            hidden_dim=32,
+            intermediate_dim=48,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=4,
+            seq_len=16,
+            initializer_range=0.3,
+        )
+    )
     written = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -10,12 +10,12 @@ from ledger import PosixStorage, Store
 PACKED = """
 import json
 from pathlib import Path
-from marin.arithmetic import apply
-from marin.executor import run_stage
-from marin.params import load_params
-from marin.pipeline import PIPELINE
-from marin.recipe import Execution
-from marin.root import open_root
+from marin.process.arithmetic import apply
+from marin.execution.executor import run_stage
+from marin.recipe.params import load_params
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Execution
+from marin.record.root import open_root
 recipe, execution = load_params(Path("params.yaml")), Execution(devices=8, pack_checkpoints=True)
 apply(recipe.arithmetic, execution)
 for step in PIPELINE.steps:

@@ -1,7 +1,8 @@
-"""Phases for real: a run that is left before its end, continued with other settings on other machine shapes, and verified
-as a chain.
+"""Phases for real: a run that is left before its end, continued with other settings on other machine shapes, and
+verified as a chain.
 
-The oracle is the straight run of the session: a phase that changes nothing and keeps the schedule has to end with its bits.
+The oracle is the straight run of the session: a phase that changes nothing and keeps the schedule has to end with its
+bits.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ CONTINUE = """
 import json, sys
 from pathlib import Path
 import msgspec
-from marin import phases, runs
-from marin.arithmetic import apply
+from marin.execution import phases
+from marin.history import runs
+from marin.process.arithmetic import apply
 from marin.errors import Paused
-from marin.executor import run_stage
-from marin.params import load_params
-from marin.pipeline import PIPELINE
-from marin.recipe import Execution, Phase, from_mapping
-from marin.root import open_root
+from marin.execution.executor import run_stage
+from marin.recipe.params import load_params
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Execution, Phase, from_mapping
+from marin.record.root import open_root
 root, (devices, pause, changes) = open_root(), json.loads(sys.argv[1])
 history = root.history()
 run = runs.resolve(history, sys.argv[2]) if sys.argv[2] else None
@@ -65,7 +67,9 @@ def edit(project: Project, **changes: Any) -> None:
     path = project.folder / "params.yaml"
     params = yaml.safe_load(path.read_text())
     for section, values in changes.items():
-        params[section] = values if values is None or not isinstance(values, dict) else (params.get(section) or {}) | values
+        params[section] = (
+            values if values is None or not isinstance(values, dict) else (params.get(section) or {}) | values
+        )
     path.write_text(yaml.safe_dump(params))
 
 
@@ -83,8 +87,13 @@ def test_a_chain_of_phases(project: Project, tmp_path: Path) -> None:
     assert view["steps"]["train"]["output"]["digest"] == straight
     assert view["segments"][0]["start"] == 3
     # Another one changes much, is paused and moved.
-    changes = {"trainer.num_steps": 4, "trainer.batch_size": 16, "optimizer.learning_rate": 0.001, "model.seq_len": 16,
-               "arithmetic.compute_dtype": "bfloat16"}
+    changes = {
+        "trainer.num_steps": 4,
+        "trainer.batch_size": 16,
+        "optimizer.learning_rate": 0.001,
+        "model.seq_len": 16,
+        "arithmetic.compute_dtype": "bfloat16",
+    }
     paused = go(project, same["run"], devices=8, pause=8, **changes)
     moved = go(project, same["run"], devices=2, **changes)
     assert paused["run"] == moved["run"] and moved["status"] == "completed"
@@ -107,11 +116,14 @@ def test_a_chain_of_phases(project: Project, tmp_path: Path) -> None:
     assert (status, report["verdicts"]["artifacts"]) == (1, "FAIL"), report
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"model.hidden_dim": 64}, "a phase keeps this: model.hidden_dim"),
-    ({"optimizer.name": "lion"}, "a phase keeps this: optimizer.name"),
-    ({"tokenizer.vocab_size": 500}, "a phase keeps this: tokenizer"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.hidden_dim": 64}, "a phase keeps this: model.hidden_dim"),
+        ({"optimizer.name": "lion"}, "a phase keeps this: optimizer.name"),
+        ({"tokenizer.vocab_size": 500}, "a phase keeps this: tokenizer"),
+    ],
+)
 def test_what_a_phase_cannot_change(project: Project, changes: dict[str, Any], message: str) -> None:
     done = project.python(CONTINUE, json.dumps([1, None, changes]), "latest", check=False)
     assert done.returncode != 0

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from raytraining import (
-    WORKER,
-    bodies,
-    listening,
-    longer,
-    nothing_left,
-    processes,
-    trained_digest,
-    training,
-)
+from raytraining import WORKER, bodies, listening, longer, nothing_left, processes, trained_digest, training
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -1,5 +1,5 @@
-"""The whole promise in one go: train with eight virtual devices in two Ray workers with two kills on the way; then a fresh
-clone, which has only the published log, store and public key, verifies all of it with other workers and devices.
+"""The whole promise in one go: train with eight virtual devices in two Ray workers with two kills on the way; then a
+fresh clone, which has only the published log, store and public key, verifies all of it with other workers and devices.
 
     make survival            the times are printed with -s
 """
@@ -58,21 +58,57 @@ def test_trained_under_fire_and_verified_by_a_stranger(project: Project, mirror:
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(clone)], check=True)
     key = (project.root / "vkey").read_text(encoding="utf-8").strip()
     environment = {name: value for name, value in project.environment().items() if not name.startswith("MARIN")} | {
-        "HOME": str(stranger), "XDG_CONFIG_HOME": str(stranger / "config"), "XDG_STATE_HOME": str(stranger / "state"),
-        "XDG_CACHE_HOME": str(stranger / "cache"), "PYTHONPATH": str(clone)}
+        "HOME": str(stranger),
+        "XDG_CONFIG_HOME": str(stranger / "config"),
+        "XDG_STATE_HOME": str(stranger / "state"),
+        "XDG_CACHE_HOME": str(stranger / "cache"),
+        "PYTHONPATH": str(clone),
+    }
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", MARIN, "verify", "latest", "--root", mirror.url, "--vkey", key, "--workers", "2",
-                           "--devices", "1", "--no-record", "--json"],
-                          cwd=clone, env=environment, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            MARIN,
+            "verify",
+            "latest",
+            "--root",
+            mirror.url,
+            "--vkey",
+            key,
+            "--workers",
+            "2",
+            "--devices",
+            "1",
+            "--no-record",
+            "--json",
+        ],
+        cwd=clone,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
     times["verify --workers 2 --devices 1"] = time.monotonic() - began
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
-    assert report["verdicts"] == dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"), report["details"]
+    assert report["verdicts"] == dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"), report[
+        "details"
+    ]
     assert done.returncode == 0
     assert report["training"]["segments_replayed"] == report["training"]["segments_total"] == 16
-    sys.stdout.write(json.dumps({"seconds": {name: round(value, 1) for name, value in times.items()},
-                                 "deaths": [body["reason"][:120] for body in bodies(project, "step.preempted/v1")],
-                                 "verdicts": report["verdicts"], "training": report["training"]}, indent=1) + "\n")
+    sys.stdout.write(
+        json.dumps(
+            {
+                "seconds": {name: round(value, 1) for name, value in times.items()},
+                "deaths": [body["reason"][:120] for body in bodies(project, "step.preempted/v1")],
+                "verdicts": report["verdicts"],
+                "training": report["training"],
+            },
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def recorded(project: Project) -> int:

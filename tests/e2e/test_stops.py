@@ -27,8 +27,14 @@ def edit(project: Project, **sections: Any) -> None:
 
 def stopped(project: Project, number: signal.Signals, *arguments: str) -> tuple[int, str]:
     """`marin stage train`, signalled as soon as it has recorded its first segment; exit status and messages."""
-    process = subprocess.Popen([sys.executable, "-c", STAGE, "stage", "train", *arguments], cwd=project.folder,
-                               env=project.environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAGE, "stage", "train", *arguments],
+        cwd=project.folder,
+        env=project.environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
     assert process.stderr is not None
     seen = ""
     for line in process.stderr:
@@ -60,8 +66,11 @@ def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project) 
     ends = [segment["end"] for segment in view["segments"]]
     assert [segment["start"] for segment in view["segments"]] == [0, *ends[:-1]] and ends[-1] == 24
     events = [json.loads(line) for line in project.marin("log", "--json").stdout.splitlines()]
-    starts = [event["body"]["first_step"] for event in events
-              if event["type"] == "train.started/v1" and event["body"]["run"] == resumed["run"]]
+    starts = [
+        event["body"]["first_step"]
+        for event in events
+        if event["type"] == "train.started/v1" and event["body"]["run"] == resumed["run"]
+    ]
     assert len(starts) == 2 and starts[0] == 0 and starts[1] in ends, "it went on from the last recorded state"
 
 
@@ -84,8 +93,17 @@ def test_killed_it_loses_at_most_the_steps_since_the_last_training_checkpoint(pr
 
 @pytest.mark.determinism
 def test_marin_train_pauses_and_goes_on_with_other_devices(project: Project) -> None:
-    small = ("model=nano", "trainer=smoke", "dataset.train_bytes=60000", "dataset.validation_bytes=8000", "seed=5",
-             "dataset.minimal_pairs=10", "tokenizer.vocab_size=512", "evaluation.max_sequences=16", "evaluation.minimal_pairs=5")
+    small = (
+        "model=nano",
+        "trainer=smoke",
+        "dataset.train_bytes=60000",
+        "dataset.validation_bytes=8000",
+        "seed=5",
+        "dataset.minimal_pairs=10",
+        "tokenizer.vocab_size=512",
+        "evaluation.max_sequences=16",
+        "evaluation.minimal_pairs=5",
+    )
     paused = project.marin("train", *small, "--devices", "8", "--pause-at", "3")
     assert paused.returncode == 0, paused.stderr
     assert "training is paused: before train step 3" in paused.stdout and "it goes on from here" in paused.stdout
@@ -102,8 +120,11 @@ def test_marin_train_pauses_and_goes_on_with_other_devices(project: Project) -> 
 
 def test_numbers_that_end_stop_it_with_the_state_saved(project: Project) -> None:
     """Decoupled decay by 100 times the rate multiplies every weight by -99 at each step."""
-    edit(project, trainer={"num_steps": 40, "steps_per_segment": 40},
-         optimizer={"learning_rate": 10.0, "weight_decay": 10.0, "warmup_steps": 0, "schedule": "constant"})
+    edit(
+        project,
+        trainer={"num_steps": 40, "steps_per_segment": 40},
+        optimizer={"learning_rate": 10.0, "weight_decay": 10.0, "warmup_steps": 0, "schedule": "constant"},
+    )
     done = project.marin("stage", "train")
     assert done.returncode == 1, done.stderr
     (message,) = [line for line in done.stderr.splitlines() if "loss or gradient is not finite" in line][-1:]

@@ -1,4 +1,5 @@
-"""Everything that a training on Ray consists of, killed (SIGKILL) at moments drawn from a seed; and what is left goes on.
+"""Everything that a training on Ray consists of, killed (SIGKILL) at moments drawn from a seed; and what is left goes
+on.
 
     make survival            SURVIVAL_SEED=7 make survival       SURVIVAL_ROUNDS=10 make survival
 
@@ -158,7 +159,9 @@ def test_the_controller_and_the_head_die(undisturbed: tuple[Project, str], proje
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_driver_that_is_asked_to_stop_loses_no_step(undisturbed: tuple[Project, str], project: Project, count: int) -> None:
+def test_a_driver_that_is_asked_to_stop_loses_no_step(
+    undisturbed: tuple[Project, str], project: Project, count: int
+) -> None:
     longer(project, STEPS, STEPS)  # one segment: what is saved on the way is saved for the signal
     with training(project, processes=count, devices=4 * count) as run:
         assert run.until_recorded("train.started/v1", len(bodies(project, "train.started/v1")) + 1)
@@ -186,7 +189,9 @@ def test_retries_are_bounded_and_say_why(project: Project) -> None:
     assert "training died again and again" in told and "at most 1 deaths in a row" in told, told
     found = told.partition("found 1: ")[2].partition("; mend")[0]  # workers, or the group of them that never came up
     first, _, second = found.partition("; 2: ")
-    assert all("worker" in death.lower() and (": " in death or "SYSTEM_ERROR" in death) for death in (first, second)), told
+    assert all("worker" in death.lower() and (": " in death or "SYSTEM_ERROR" in death) for death in (first, second)), (
+        told
+    )
     assert [body["again"] for body in bodies(project, "step.preempted/v1")] == [True, False]
     assert "again and again" in bodies(project, "step.failed/v1")[-1]["error"]
     assert nothing_left(project)
@@ -203,15 +208,17 @@ main()
 
 @contextmanager
 def loopback_alone() -> Iterator[None]:
-    """A network namespace for this thread and what it starts, with the loopback interface and nothing else: a raylet that is
-    not at 127.0.0.1 listens on every interface that there is."""
+    """A network namespace for this thread and what it starts, with the loopback interface and nothing else: a raylet
+    that is not at 127.0.0.1 listens on every interface that there is."""
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         os.unshare(os.CLONE_NEWNET)
     except PermissionError:
         pytest.skip("needs a network namespace, which only root makes here")
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:  # netdevice(7): struct ifreq, name and flags
+        with socket.socket(
+            socket.AF_INET, socket.SOCK_DGRAM
+        ) as any_socket:  # netdevice(7): struct ifreq, name and flags
             fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP | IFF_RUNNING))
         yield
     finally:
@@ -221,24 +228,46 @@ def loopback_alone() -> Iterator[None]:
 
 @contextmanager
 def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Two machines on one: a head and a second node with one processor each, as `ray start` makes them; ended afterwards.
-    Gives the address, the environment for whoever uses it, and the second node's raylet as it is found in /proc."""
+    """Two machines on one: a head and a second node with one processor each, as `ray start` makes them; ended
+    afterwards. Gives the address, the environment for whoever uses it, and the second node's raylet as it is found in
+    /proc."""
     folder = Path(tempfile.mkdtemp(prefix="marin-cluster-"))  # Ray's sockets lie in it, and their paths must be short
     environment = project.environment() | {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_health_check_initial_delay_ms": "0", "RAY_health_check_period_ms": "1000"}
-    ray = [sys.executable, "-c", AS_ANOTHER_MACHINE, "start", "--num-cpus=1", "--num-gpus=0", "--object-store-memory=80000000",
-           "--disable-usage-stats"]
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "f" * 64,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_health_check_initial_delay_ms": "0",
+        "RAY_health_check_period_ms": "1000",
+    }
+    ray = [
+        sys.executable,
+        "-c",
+        AS_ANOTHER_MACHINE,
+        "start",
+        "--num-cpus=1",
+        "--num-gpus=0",
+        "--object-store-memory=80000000",
+        "--disable-usage-stats",
+    ]
 
     def started(*arguments: str, **variables: str) -> None:
-        done = subprocess.run([*ray, *arguments], env=environment | variables, cwd=folder, capture_output=True, text=True,
-                              timeout=300)
+        done = subprocess.run(
+            [*ray, *arguments], env=environment | variables, cwd=folder, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr
 
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
     try:
-        started("--head", "--include-dashboard=false", f"--port={port}", "--node-ip-address=127.0.0.1", f"--temp-dir={folder}")
+        started(
+            "--head",
+            "--include-dashboard=false",
+            f"--port={port}",
+            "--node-ip-address=127.0.0.1",
+            f"--temp-dir={folder}",
+        )
         first = set(processes(project, "raylet/raylet"))
         # Only a machine of its own may join, and this address is another one; it too is the loopback interface's.
         started(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.2", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1")
@@ -251,8 +280,11 @@ def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
 
 
 def test_a_machine_is_lost_and_the_rest_goes_on(undisturbed: tuple[Project, str], project: Project) -> None:
-    with (loopback_alone(), cluster(project) as (address, environment, second),
-          training(project, "--address", address, environment=environment) as run):
+    with (
+        loopback_alone(),
+        cluster(project) as (address, environment, second),
+        training(project, "--address", address, environment=environment) as run,
+    ):
         assert run.until(lambda: len(segments(project)) >= 3)
         os.kill(int(second), 9)
         status, told = run.ended()
@@ -279,10 +311,21 @@ steps = [Step("report/x", tell, {}, {"counts": counts})]
 
 
 def ours_on(project: Project) -> list[str]:
-    """What runs on the cluster for somebody: workers that are not idle, apart from a node's agents and what Ray Train leaves."""
-    return [line for line in processes(project, "ray::").values()
-            if not line.startswith(("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::TrainStateActor",
-                                    "ray::_AutoscalingCoordinatorActor"))]
+    """What runs on the cluster for somebody: workers that are not idle, apart from a node's agents and what Ray Train
+    leaves."""
+    return [
+        line
+        for line in processes(project, "ray::").values()
+        if not line.startswith(
+            (
+                "ray::IDLE",
+                "ray::DashboardAgent",
+                "ray::RuntimeEnvAgent",
+                "ray::TrainStateActor",
+                "ray::_AutoscalingCoordinatorActor",
+            )
+        )
+    ]
 
 
 def quiet(project: Project) -> bool:
@@ -300,8 +343,15 @@ def test_a_cluster_is_used_and_left_as_it_was(undisturbed: tuple[Project, str], 
 
         def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
             program = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
-            return subprocess.run([sys.executable, "-c", program, *arguments, "--address", address], cwd=project.folder,
-                                  env=environment | variables, capture_output=True, text=True, timeout=900, check=False)
+            return subprocess.run(
+                [sys.executable, "-c", program, *arguments, "--address", address],
+                cwd=project.folder,
+                env=environment | variables,
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+            )
 
         stranger = marin("run", "letters.py", "--runner", "ray", RAY_AUTH_TOKEN="0" * 64)
         assert stranger.returncode == 3 and "no Ray cluster answers" in stranger.stderr, stranger.stderr

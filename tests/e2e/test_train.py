@@ -1,4 +1,5 @@
-"""`marin train` on a root where `dvc repro` was: what is known is taken over, the rest is executed, and a number leads back."""
+"""`marin train` on a root where `dvc repro` was: what is known is taken over, the rest is executed, and a number leads
+back."""
 
 from __future__ import annotations
 
@@ -37,4 +38,5 @@ def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(p
     assert [item["run"] for item in found["runs"]] == [first["run"]] and found["exact"]
     tree = json.loads(project.marin("lineage", f"{first['run']}/evaluate", "--json").stdout)
     assert {item["step"]: item["run"] for item in tree if item["step"] != "evaluate"} == dict.fromkeys(
-        ("corpus", "tokenizer", "tokens", "train"), before["run"])
+        ("corpus", "tokenizer", "tokens", "train"), before["run"]
+    )

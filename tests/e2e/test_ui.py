@@ -1,6 +1,7 @@
 """`marin ui` as a person meets it: a process, an address that answers, a browser, Ctrl-C.
 
-The browser part needs a Chromium (``pytest -m browser``); screenshots are left in MARIN_SCREENSHOTS, or in pytest's folder.
+The browser part needs a Chromium (``pytest -m browser``); screenshots are left in MARIN_SCREENSHOTS, or in pytest's
+folder.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events as types
-from marin.meter import Meter, recorded
-from marin.root import Root
-from marin.tracking.fold import Fold
-from marin.tracking.graph import graph_of
-from marin.tracking.lineage import graph_page
+from marin.record import events as types
+from marin.record.meter import Meter, recorded
+from marin.record.root import Root
+from marin.reporting.graph import graph_of
+from marin.reporting.lineage import graph_page
+from marin.tracking.projection.fold import Fold
 
 START_SECONDS = 120.0
 MANY = 50_000
@@ -60,21 +61,45 @@ class Served:
     """A running `marin ui` over a real root."""
 
     process: subprocess.Popen[str]
-    address: str
+    printed: str
     root: Root
     folder: Path
     log: Any
 
+    @property
+    def address(self) -> str:
+        return self.printed.partition("/?token=")[0]
+
+    @property
+    def token(self) -> str:
+        return self.printed.partition("/?token=")[2]
+
+    def open(self, path: str, data: bytes | None = None) -> Any:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self.token}"}
+        return urllib.request.urlopen(urllib.request.Request(self.address + path, data, headers), timeout=60)
+
     def ask(self, path: str, body: object = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with self.open(path, None if body is None else json.dumps(body).encode()) as answer:
             return json.load(answer)
+
+    def refused(self, path: str, data: bytes | None = None, **headers: str) -> int:
+        """The status of a request that is as given, without the token."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(self.address + path, data, named), timeout=60)
+        refused.value.close()
+        return refused.value.code
 
 
 def started(environment: dict[str, str], *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "marin.cli.main", "ui", *options], env=environment, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "marin.cli.main", "ui", *options],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
@@ -129,8 +154,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for start in range(0, MANY, 1000):
             story.segment(log, "manyj234", start, start + 1000)
         roots.record(root, log)
-        root.append([Draft(types.METRICS_RECORDED, "run/abcd2345", types.write(recorded(
-            "abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900)))) for start in range(0, 120, 30)])
+        root.append(
+            [
+                Draft(
+                    types.METRICS_RECORDED,
+                    "run/abcd2345",
+                    types.write(
+                        recorded("abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
+                    ),
+                )
+                for start in range(0, 120, 30)
+            ]
+        )
         process = started(dict(os.environ), "--port", "0")
         try:
             yield Served(process, address_of(process), root, folder, log)
@@ -144,8 +179,42 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_the_printed_address_answers_on_loopback_alone(served: Served):
     assert served.address.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(f"{served.address}/health", timeout=30) as answer:
+    with served.open("/health") as answer:
         assert answer.read() == b"OK"
+
+
+def test_nothing_is_read_or_written_without_the_token(served: Served):
+    size = served.root.reader().checkpoint().size
+    change = json.dumps({"run_id": RUN, "key": "marin.verified", "value": "PASS 2030-01-01"}).encode()
+    for path, data in (
+        ("/", None),
+        ("/health", None),
+        (f"/api/2.0/mlflow/runs/get?run_id={RUN}", None),
+        (f"/get-artifact?run_uuid={RUN}&path=report.html", None),
+        ("/api/2.0/mlflow/runs/set-tag", change),
+        ("/ajax-api/2.0/mlflow/runs/set-tag", change),
+        ("/graphql", b"{}"),
+    ):
+        assert served.refused(path, data, content_type="application/json") == 401
+        assert served.refused(path, data, authorization="Bearer " + "0" * 64) == 401
+    assert served.refused("/", host="rebound.example") == 421
+    assert served.root.reader().refresh().size == size
+
+
+def test_what_the_ledger_says_of_a_run_is_not_changed_by_whoever_has_the_token(served: Served):
+    size = served.root.reader().checkpoint().size
+    for path, body in (
+        ("runs/set-tag", {"run_id": RUN, "key": "marin.verified", "value": "PASS 2030-01-01"}),
+        ("runs/update", {"run_id": RUN, "run_name": "renamed"}),
+        ("runs/log-metric", {"run_id": RUN, "key": "train/loss", "value": 0.1, "timestamp": 0, "step": 1}),
+        ("runs/delete", {"run_id": RUN}),
+        ("registered-models/alias", {"name": "pipeline", "alias": "verified", "version": "1"}),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            served.ask(f"/api/2.0/mlflow/{path}", body)
+        assert refused.value.code == 403
+        refused.value.close()
+    assert served.root.reader().refresh().size == size
 
 
 def test_mlflows_api_and_its_artifact_server_show_the_run(served: Served):
@@ -153,10 +222,10 @@ def test_mlflows_api_and_its_artifact_server_show_the_run(served: Served):
     assert run["info"]["run_name"] == "abcd2345"
     files = {item["path"] for item in served.ask(f"/api/2.0/mlflow/artifacts/list?run_id={RUN}")["files"]}
     assert files >= {"loss.png", "report.html", "lineage.html", "corpus", "export"}
-    with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=loss.png", timeout=60) as answer:
+    with served.open(f"/get-artifact?run_uuid={RUN}&path=loss.png") as answer:
         assert answer.read(8) == b"\x89PNG\r\n\x1a\n"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path=../../../key.pem", timeout=60)
+        served.open(f"/get-artifact?run_uuid={RUN}&path=../../../key.pem")
     assert refused.value.code == 400
     refused.value.close()
 
@@ -167,8 +236,12 @@ def test_one_process_serves(served: Served):
 
 def test_a_run_that_begins_now_appears_while_the_server_runs(served: Served):
     story.start(served.log, "live2345")
-    served.root.append([Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor)
-                        for event in served.log.entries[-1:]])
+    served.root.append(
+        [
+            Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor)
+            for event in served.log.entries[-1:]
+        ]
+    )
     wanted = {"experiment_ids": ["1"], "filter": "tags.marin.run = 'live2345'"}
     for _ in range(600):
         if served.ask("/api/2.0/mlflow/runs/search", wanted).get("runs"):
@@ -185,28 +258,42 @@ def test_a_taken_port_is_said_and_sigterm_ends_cleanly(tmp_path: Path, monkeypat
         process = started(dict(os.environ), "--port", str(port))
         address = address_of(process)
         status, complaint = ended(process, signal.SIGTERM)
-    assert address != f"http://127.0.0.1:{port}"
-    assert f"port {port} is taken, using {address.rpartition(':')[2]}" in complaint
+    other = urllib.parse.urlsplit(address).port
+    assert other != port
+    assert f"port {port} is taken, using {other}" in complaint
     assert status == 0
     assert left_behind(process.pid) == []
 
 
 def test_without_a_root_there_is_one_line(tmp_path: Path):
     environment = {**os.environ, "MARIN_ROOT": str(tmp_path / "nowhere")}
-    done = subprocess.run([sys.executable, "-m", "marin.cli.main", "ui"], env=environment, capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "marin.cli.main", "ui"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "marin init" in done.stderr
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run",
-             "--disable-sync", "--metrics-recording-only"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--disable-sync",
+    "--metrics-recording-only",
+]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def page(served: Served) -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no chromium on the path")
@@ -214,6 +301,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.set_default_timeout(60_000)
+        page.goto(served.printed)  # leaves its token in a cookie
+        assert page.url == f"{served.address}/"
         yield page
         browser.close()
 
@@ -242,7 +331,8 @@ def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
     page.get_by_placeholder("Search metric charts").fill("loss")  # charts out of sight are not drawn
     points = page.wait_for_function(
         "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
-        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 8")
+        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 8"
+    )
     assert points
     page.screenshot(path=shots / "loss.png")
 
@@ -290,14 +380,17 @@ def test_the_tab_of_system_metrics_shows_what_training_measured(served: Served, 
 @pytest.mark.browser
 def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any, shots: Path):
     run = Fold(story.ORIGIN).run_id("manyj234")
-    asked = f"/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?run_ids={run}&metric_key=train%2Floss&max_results=320"
+    asked = (
+        f"/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?run_ids={run}&metric_key=train%2Floss&max_results=320"
+    )
     last = max(point["step"] for point in served.ask(asked)["metrics"])
     assert last == MANY - 1, "the points reach to the last train step"
     page.goto(f"{served.address}/#/experiments/1/runs/{run}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("loss")
     page.wait_for_function(
         "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
-        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 1")  # flat stretches are drawn as one
+        ".map(path => path.getAttribute('d').split(/[LHVC]/).length)) > 1"
+    )  # flat stretches are drawn as one
     page.screenshot(path=shots / "points.png")
 
 
@@ -322,13 +415,21 @@ with mlflow.start_run(run_name="plainly") as run:
     mlflow.log_text("a note", "note.txt")
 print(run.info.run_id)
 """
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": served.address, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180,
-                          check=False)
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": served.address,
+        "MLFLOW_TRACKING_TOKEN": served.token,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     run = done.stdout.split()[-1]
     assert {event.type for _, event in served.root.history().events(stream=f"tracking/{run}")} == {"tracking.logged/v1"}
-    experiment = served.ask("/api/2.0/mlflow/experiments/get-by-name?experiment_name=by%20hand")["experiment"]["experiment_id"]
+    experiment = served.ask("/api/2.0/mlflow/experiments/get-by-name?experiment_name=by%20hand")["experiment"][
+        "experiment_id"
+    ]
     page.goto(f"{served.address}/#/experiments/{experiment}/runs/{run}/artifacts")
     page.get_by_text("note.txt", exact=True).first.click()
     page.get_by_text("a note", exact=False).first.wait_for()
@@ -339,7 +440,7 @@ def pages_in(served: Served) -> dict[str, str]:
     found = {}
     for name in ("lineage", "report", "data_order", "verification"):
         path = served.folder / f"{name}.html"
-        with urllib.request.urlopen(f"{served.address}/get-artifact?run_uuid={RUN}&path={name}.html", timeout=60) as answer:
+        with served.open(f"/get-artifact?run_uuid={RUN}&path={name}.html") as answer:
             path.write_bytes(answer.read())
         found[name] = path.as_uri()
     return found
@@ -390,7 +491,9 @@ def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: S
     page.goto(pages_in(served)["lineage"])
 
     def seen() -> list[float]:
-        found = page.evaluate("(() => { const m = document.querySelector('g.view').getCTM(); return [m.e, m.f, m.a]; })()")
+        found = page.evaluate(
+            "(() => { const m = document.querySelector('g.view').getCTM(); return [m.e, m.f, m.a]; })()"
+        )
         assert isinstance(found, list)
         return found
 
@@ -469,8 +572,11 @@ def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, sho
     for name, address in pages_in(served).items():
         page.goto(address)
         found = axe.run(page).response["violations"]
-        serious = [(item["id"], [node["html"][:200] for node in item["nodes"][:3]]) for item in found
-                   if item["impact"] in ("serious", "critical")]
+        serious = [
+            (item["id"], [node["html"][:200] for node in item["nodes"][:3]])
+            for item in found
+            if item["impact"] in ("serious", "critical")
+        ]
         assert serious == [], (name, scheme, width)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
         page.screenshot(path=shots / f"{name}-{scheme}-{width}.png")
@@ -480,7 +586,7 @@ def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, sho
 
 REPORTING = '''
 """Two numbers and what they say."""
-from marin.exhibit import Plot, Report
+from marin.reporting.experiment import Plot, Report
 from marin.graph import Resources, Result, Step
 
 HERE = Resources(in_process=True)
@@ -499,8 +605,9 @@ steps = [Step("report/numbers", report, {}, numbers, HERE)]
 '''
 
 
-def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_client(served: Served, tmp_path: Path,
-                                                                                  monkeypatch: pytest.MonkeyPatch):
+def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_client(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     from mlflow import MlflowClient
 
     from marin.graph.execute import execute_graph
@@ -511,6 +618,7 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
     file.write_text(REPORTING)
     outcome = execute_graph(load_graph(file), served.root, file=file)
     assert outcome.failures == {}
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", served.token)
     client = MlflowClient(tracking_uri=served.address)
     wanted = f"tags.`marin.run` = '{outcome.graph}' and attributes.status = 'FINISHED'"
     names: dict[str, Any] = {}
@@ -524,7 +632,9 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
     for name, folder in ((outcome.graph, "report/numbers"), ("report/numbers", "output")):
         run = names[name].info.run_id
         listed = {item.path for item in client.list_artifacts(run, folder)}
-        assert listed == {f"{folder}/{file}" for file in ("table.csv", "plot.png", "report.md", "report.html", "value.json")}
+        assert listed == {
+            f"{folder}/{file}" for file in ("table.csv", "plot.png", "report.md", "report.html", "value.json")
+        }
         table = Path(client.download_artifacts(run, f"{folder}/table.csv", str(tmp_path)))
         assert table.read_text().splitlines() == ["number,loss", "one,0.0", f"two,{1 / 3!r}"]
         picture = Path(client.download_artifacts(run, f"{folder}/plot.png", str(tmp_path)))

@@ -1,4 +1,5 @@
-"""`marin verify` on a real run: what was trained on eight devices is replayed on one, and every damage is found and named."""
+"""`marin verify` on a real run: what was trained on eight devices is replayed on one, and every damage is found and
+named."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ FORGE = """
 import json, sys
 from pathlib import Path
 from ledger import Draft, Log
-from marin.root import open_root
+from marin.record.root import open_root
 kind, field, value = sys.argv[1:4]
 root = open_root()
 signer = root.signer()
@@ -44,12 +45,12 @@ ARM = """
 import sys
 from pathlib import Path
 import msgspec
-from marin.params import load_params
-from marin.pipeline import PIPELINE
-from marin.plan import Plan
-from marin.executor import run_stage
-from marin.root import open_root
-from marin.runs import load, resolve
+from marin.recipe.params import load_params
+from marin.pipeline.stages import PIPELINE
+from marin.execution.plan import Plan
+from marin.execution.executor import run_stage
+from marin.record.root import open_root
+from marin.history.runs import load, resolve
 recipe, root = load_params(Path("params.yaml")), open_root()
 name, pinned = "arm", {}
 if sys.argv[1] == "pinned":
@@ -74,7 +75,12 @@ def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
     status, report = project.verify()
     assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
     assert report["training"] | {"seconds": 0} == {
-        "mode": "full", "segments_total": 2, "segments_replayed": 2, "workers": 1, "seconds": 0}
+        "mode": "full",
+        "segments_total": 2,
+        "segments_replayed": 2,
+        "workers": 1,
+        "seconds": 0,
+    }
     assert report["first_divergence"] is None
     recorded = json.loads(project.marin("show", str(report["event"]), "--json").stdout)
     assert recorded["type"] == "replay.completed/v1"
@@ -84,8 +90,13 @@ def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
 def test_only_what_was_asked_for_runs(project: Project) -> None:
     status, report = project.verify("--only", "ledger,artifacts", "--no-record")
     assert status == 0
-    assert report["verdicts"] == {"ledger": "PASS", "artifacts": "PASS", "data": "NOT_RUN", "training": "NOT_RUN",
-                                  "model": "NOT_RUN"}
+    assert report["verdicts"] == {
+        "ledger": "PASS",
+        "artifacts": "PASS",
+        "data": "NOT_RUN",
+        "training": "NOT_RUN",
+        "model": "NOT_RUN",
+    }
     assert report["event"] is None
 
 
@@ -106,11 +117,17 @@ def blob_of(project: Project, kind: str) -> Path:
     shown = json.loads(project.marin("show", "latest", "--json").stdout)
     tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3)
     manifest = json.loads(project.marin("store", "ls", tree, "--json").stdout.splitlines()[0])
-    entries = manifest["entries"] if "entries" in manifest else [
-        json.loads(line) for line in project.marin("store", "ls", tree, "--json").stdout.splitlines()]
+    entries = (
+        manifest["entries"]
+        if "entries" in manifest
+        else [json.loads(line) for line in project.marin("store", "ls", tree, "--json").stdout.splitlines()]
+    )
     digest = max(entries, key=lambda entry: int(entry["size"]))["digest"].removeprefix("sha256:")
-    (path,) = (path for path in (project.root / "store").rglob("*") if path.is_file() and
-               "".join(path.relative_to(project.root / "store").parts).endswith(digest))
+    (path,) = (
+        path
+        for path in (project.root / "store").rglob("*")
+        if path.is_file() and "".join(path.relative_to(project.root / "store").parts).endswith(digest)
+    )
     return path
 
 
@@ -184,10 +201,10 @@ def test_a_log_that_was_rolled_back_is_found(project: Project) -> None:
 
 OTHER_ARITHMETIC = """
 import sys
-from marin.arithmetic import apply
-from marin.recipe import Arithmetic, Execution
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Arithmetic, Execution
 apply(Arithmetic(), Execution(devices=1))
-from marin.training import canary
+from marin.training.runtime import canary
 canary.answer = lambda: "sha256:" + "0" * 64
 from marin.cli.main import main
 sys.argv[0] = "marin"
@@ -196,10 +213,15 @@ main()
 
 
 def test_a_machine_that_computes_otherwise_accuses_nobody(project: Project) -> None:
-    done = project.python(OTHER_ARITHMETIC, "-q", "verify", "latest", "--json", "--no-record", "--only", "training,model",
-                          check=False)
+    done = project.python(
+        OTHER_ARITHMETIC, "-q", "verify", "latest", "--json", "--no-record", "--only", "training,model", check=False
+    )
     report = json.loads(done.stdout)
-    assert (done.returncode, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED")
+    assert (done.returncode, report["verdicts"]["training"], report["verdicts"]["model"]) == (
+        3,
+        "UNSUPPORTED",
+        "UNSUPPORTED",
+    )
     assert "does not compute the bits" in report["details"]["model"][0]
 
 
@@ -207,7 +229,9 @@ def test_a_setting_against_the_contract_accuses_nobody(project: Project, monkeyp
     setting = project.environment() | {"XLA_FLAGS": "--xla_cpu_max_isa=AVX512"}
     monkeypatch.setattr(type(project), "environment", lambda _: setting)
     status, report = project.verify("--only", "training,model", "--no-record")
-    assert (status, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED"), report
+    assert (status, report["verdicts"]["training"], report["verdicts"]["model"]) == (3, "UNSUPPORTED", "UNSUPPORTED"), (
+        report
+    )
     assert project.marin("verify", "latest", "--devices", "3").returncode == 2
 
 

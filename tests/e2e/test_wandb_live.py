@@ -1,4 +1,5 @@
-"""`tracker=wandb`: Levanter's tracker follows a training that is interrupted and goes on; identity and bits stay the same."""
+"""`tracker=wandb`: Levanter's tracker follows a training that is interrupted and goes on; identity and bits stay the
+same."""
 
 from __future__ import annotations
 
@@ -44,12 +45,21 @@ def test_wandb_follows_a_training_and_changes_nothing(project: Project) -> None:
             listener.accept()
     runs = [read_offline_run(path) for path in sorted(folder.glob("offline-run-*"))]
     tracked = begun.run_id
-    assert tracked != plain["run"] and {run.run_id for run in runs} == {tracked}, "one id, however often it was interrupted"
-    segments, untracked = events(project, tracked, "train.segment/v1"), events(project, plain["run"], "train.segment/v1")
+    assert tracked != plain["run"] and {run.run_id for run in runs} == {tracked}, (
+        "one id, however often it was interrupted"
+    )
+    segments, untracked = (
+        events(project, tracked, "train.segment/v1"),
+        events(project, plain["run"], "train.segment/v1"),
+    )
     for name in ("losses", "fingerprints", "batches", "start_state", "end_state"):
         assert [part[name] for part in segments] == [part[name] for part in untracked], name
     (one,), (other,) = events(project, tracked, "run.started/v1"), events(project, plain["run"], "run.started/v1")
-    assert (one["recipe_digest"], one["plan"], one["recipe"]) == (other["recipe_digest"], other["plan"], other["recipe"])
+    assert (one["recipe_digest"], one["plan"], one["recipe"]) == (
+        other["recipe_digest"],
+        other["plan"],
+        other["recipe"],
+    )
 
     losses = [float.fromhex(loss) for part in segments for loss in part["losses"]]
     assert [point["train/loss"] for point in begun.points] == losses[:3], "during the training, not after it"

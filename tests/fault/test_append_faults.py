@@ -1,8 +1,8 @@
 """The fault table of the append path: every write x {fails, fails but persists, torn, killed before, within, after}.
 
-Whatever happens, the client does the one thing clients do: it hands the same drafts in again until they are acknowledged,
-opening the log anew when its process was killed. Afterwards the log opens, every acknowledged event is where
-its receipt said, no event is missing or there twice, and the audit finds nothing.
+Whatever happens, the client does the one thing clients do: it hands the same drafts in again until they are
+acknowledged, opening the log anew when its process was killed. Afterwards the log opens, every acknowledged event is
+where its receipt said, no event is missing or there twice, and the audit finds nothing.
 """
 
 import pytest
@@ -71,9 +71,7 @@ def writes_of_a_clean_run(publish_seconds, start):
     return storage.writes
 
 
-WRITES = {
-    (seconds, start): writes_of_a_clean_run(seconds, start) for seconds in (0.0, 3600.0) for start in BEGUN
-}
+WRITES = {(seconds, start): writes_of_a_clean_run(seconds, start) for seconds in (0.0, 3600.0) for start in BEGUN}
 
 
 def assert_whole(storage, receipts, start):

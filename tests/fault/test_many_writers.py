@@ -1,6 +1,8 @@
-"""Many processes append through the service, each resends what it is not sure of, and the service is killed again and again.
+"""Many processes append through the service, each resends what it is not sure of, and the service is killed again and
+again.
 
-Afterwards every event is in the log once, each stream is gapless and in its client's order, and the audit finds nothing.
+Afterwards every event is in the log once, each stream is gapless and in its client's order, and the audit finds
+nothing.
 """
 
 import json
@@ -14,8 +16,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Draft, Log, LogReader, PosixStorage, Signer, Unavailable, check
-from ledger.client import LogClient, Spool
-from ledger.service import LogService
+from ledger.service.client import LogClient, Spool
+from ledger.service.server import LogService
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 CLIENTS = 6
@@ -37,10 +39,7 @@ def forked(act):
 
 
 def serve(root: Path, endpoint: Path):
-    with (
-        Log.open(PosixStorage(root), SIGNER, wait=30, publish_seconds=0.01) as log,
-        LogService(log, endpoint),
-    ):
+    with Log.open(PosixStorage(root), SIGNER, wait=30, publish_seconds=0.01) as log, LogService(log, endpoint):
         signal.pause()
 
 
@@ -48,10 +47,7 @@ def client(number: int, folder: Path, endpoint: Path):
     """Spool everything, then send; every third batch is spooled twice, as by a client that forgot."""
     spool = Spool(folder, lambda: LogClient(endpoint))
     for start in range(0, EVENTS, BATCH):
-        batch = [
-            Draft("t/v1", f"client/{number}", {"n": n}, id=f"{number}-{n}")
-            for n in range(start, start + BATCH)
-        ]
+        batch = [Draft("t/v1", f"client/{number}", {"n": n}, id=f"{number}-{n}") for n in range(start, start + BATCH)]
         for _ in range(2 if start % 9 == 0 else 1):
             spool.put(batch)
     spool.drain(seconds=120)

@@ -101,7 +101,8 @@ def in_child(root, shim):
 
 @contextmanager
 def driver_on(shim):
-    """The driver works on `shim` instead of `os`, with one thread, so that its calls come in the same order each time."""
+    """The driver works on `shim` instead of `os`, with one thread, so that its calls come in the same order each
+    time."""
     threads, posix._SYNC_THREADS, posix.os = posix._SYNC_THREADS, 1, shim
     try:
         yield

@@ -1,7 +1,7 @@
 """A disk that is really full, a mount that is really read-only: small file systems in a user namespace of their own.
 
-Where the system forbids user namespaces or mounts in them the tests are skipped and say so; tests/fault/test_store_faults.py
-has the same faults injected at every step.
+Where the system forbids user namespaces or mounts in them the tests are skipped and say so;
+tests/fault/test_store_faults.py has the same faults injected at every step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ source.mkdir()
 def mounts_work() -> bool:
     if shutil.which("unshare") is None:
         return False
-    done = subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
+    done = subprocess.run(
+        ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+    )
     return done.returncode == 0
 
 
@@ -57,13 +59,20 @@ pytestmark = pytest.mark.skipif(not mounts_work(), reason="this system has no mo
 
 def in_namespace(folder: Path, program: str) -> None:
     code = PRELUDE + textwrap.dedent(program)
-    done = subprocess.run(["unshare", "-Urm", sys.executable, "-c", code, str(folder)], capture_output=True, text=True,
-                          check=False, timeout=120)
+    done = subprocess.run(
+        ["unshare", "-Urm", sys.executable, "-c", code, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    in_namespace(tmp_path, """
+    in_namespace(
+        tmp_path,
+        """
         store = Store(open_storage(disk / "root"))
         first = store.put_tree(source)
         (source / "more").write_bytes(os.urandom(PART_SIZE + 9))
@@ -88,11 +97,14 @@ def test_a_full_disk(tmp_path: Path) -> None:
         left = [path for path in (disk / "root" / "store").rglob(".tmp-*")]
         assert left == [], left
         whole(store)
-    """)
+    """,
+    )
 
 
 def test_a_read_only_mount(tmp_path: Path) -> None:
-    in_namespace(tmp_path, """
+    in_namespace(
+        tmp_path,
+        """
         root = disk / "root"
         tree = Store(open_storage(root)).put_tree(source).digest
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
@@ -112,11 +124,14 @@ def test_a_read_only_mount(tmp_path: Path) -> None:
             back = Store(MemoryStorage())
             copy_artifacts(store, back, [tree])
             assert back.verify(tree) == []
-    """)
+    """,
+    )
 
 
 def test_the_commands_on_a_read_only_mount(tmp_path: Path) -> None:
-    in_namespace(tmp_path, """
+    in_namespace(
+        tmp_path,
+        """
         os.environ |= {"XDG_CONFIG_HOME": str(base / "config")}
         from marin.cli.main import run
         root = disk / ".marin"
@@ -131,4 +146,5 @@ def test_the_commands_on_a_read_only_mount(tmp_path: Path) -> None:
             status = run(["--root", str(root), "store", *command])
             assert status in (0, 1), command
             assert status == 1 or command[0] == "put", "what is there already need not be written"
-    """)
+    """,
+    )

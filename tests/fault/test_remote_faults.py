@@ -16,21 +16,13 @@ from buckets import Bucket, Mirror
 from http_faults import Fault
 from obstore.store import from_url
 
-from ledger import (
-    PART_SIZE,
-    LedgerError,
-    PosixStorage,
-    Store,
-    Tampered,
-    copy_artifacts,
-    open_storage,
-    transfer,
-)
-from ledger.hashing import hash_bytes
-from ledger.parts import HEADER
+from ledger import PART_SIZE, LedgerError, PosixStorage, Store, Tampered, copy_artifacts, open_storage
 from ledger.storage import https
 from ledger.storage.objects import ObjectStorage
-from ledger.storelayout import BLOBS, INCOMING, PACKFILE_LIST, PACKFILES
+from ledger.store import transfer
+from ledger.store.blobs.hashing import hash_bytes
+from ledger.store.blobs.parts import HEADER
+from ledger.store.layout import BLOBS, INCOMING, PACKFILE_LIST, PACKFILES
 
 BIG = hashlib.shake_128(b"remote").digest(PART_SIZE + 11)
 FILES = {"a": b"alpha", "b/c": b"beta", "big": BIG}
@@ -51,8 +43,11 @@ def store_in(bucket: Bucket, seconds: float = 20) -> Store:
     client = from_url(
         bucket.url,
         client_options={"timeout": timedelta(seconds=seconds), "allow_http": True},
-        retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=30),
-                      "backoff": {"init_backoff": QUICK, "max_backoff": QUICK, "base": 2}},
+        retry_config={
+            "max_retries": 1,
+            "retry_timeout": timedelta(seconds=30),
+            "backoff": {"init_backoff": QUICK, "max_backoff": QUICK, "base": 2},
+        },
     )
     return Store(ObjectStorage(client, bucket.url))
 
@@ -98,13 +93,15 @@ def name_of(thing: str, tree: str) -> str:
 
 # All of the table over GCS; over S3, whose client is the same but for the signature, one of each kind.
 PUSHES = [("gcs", fault, thing) for fault in (Fault.STATUS, Fault.STATUS_AFTER) for thing in ALL]
-PUSHES += [("gcs", Fault.HANG, "small blob"), ("s3", Fault.STATUS, "large blob"), ("s3", Fault.STATUS_AFTER, "manifest")]
+PUSHES += [
+    ("gcs", Fault.HANG, "small blob"),
+    ("s3", Fault.STATUS, "large blob"),
+    ("s3", Fault.STATUS_AFTER, "manifest"),
+]
 
 
 @pytest.mark.parametrize(("service", "fault", "thing"), PUSHES)
-def test_push(
-    request: pytest.FixtureRequest, local: Store, tree: str, service: str, fault: Fault, thing: str
-) -> None:
+def test_push(request: pytest.FixtureRequest, local: Store, tree: str, service: str, fault: Fault, thing: str) -> None:
     bucket: Bucket = request.getfixturevalue(service)
     remote = store_in(bucket)
     bucket.service.faults.add(fault, method="PUT", path=name_of(thing, tree))
@@ -165,7 +162,9 @@ def test_pull(
 
 
 @pytest.mark.parametrize("fault", [Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT])
-def test_a_pull_rides_out_a_fault_that_passes(bucket: Bucket, local: Store, tree: str, tmp_path: Path, fault: Fault) -> None:
+def test_a_pull_rides_out_a_fault_that_passes(
+    bucket: Bucket, local: Store, tree: str, tmp_path: Path, fault: Fault
+) -> None:
     remote, mine = store_in(bucket), Store(PosixStorage(tmp_path / "mine"))
     copy(local, remote, tree)
     bucket.service.faults.add(fault, method="GET", path=BLOBS, times=2)
@@ -189,7 +188,8 @@ def test_pull_over_https(mirror: Mirror, local: Store, tree: str, tmp_path: Path
 
 @pytest.fixture
 def many(local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A tree of so many small files that they travel in packfiles, one that begins as a large blob's text, and a large one."""
+    """A tree of so many small files that they travel in packfiles, one that begins as a large blob's text, and a large
+    one."""
     monkeypatch.setattr(transfer, "WORTH", 10)
     files = {f"{number}.txt": f"small {number}".encode() for number in range(20)}
     for name, data in (files | {"text": HEADER + b"of no large blob", "big": BIG}).items():
@@ -220,7 +220,9 @@ def test_push_in_packfiles(bucket: Bucket, local: Store, many: str, fault: Fault
     assert len(bucket.service.asked("PUT", PACKFILES)) <= 1
     bucket.service.requests.clear()
     copy(local, store_in(bucket), many)
-    assert bucket.service.asked("PUT", BLOBS) == [] == bucket.service.asked("PUT", PACKFILES), "what is there is not sent again"
+    assert bucket.service.asked("PUT", BLOBS) == [] == bucket.service.asked("PUT", PACKFILES), (
+        "what is there is not sent again"
+    )
 
 
 STRIKES = [("gcs", fault, at) for fault in (Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT) for at in (0, 1, 2)]

@@ -1,4 +1,5 @@
-"""Sixteen processes append for a minute, with duplicates; they and the service are killed again and again (`make faults`).
+"""Sixteen processes append for a minute, with duplicates; they and the service are killed again and again (`make
+faults`).
 
 Each client spools its batches and sends them until they are acknowledged. It is killed at any moment and started again,
 and then spools once more what it is not sure of. Afterwards every stream is gapless and in order, nothing that was
@@ -18,8 +19,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Draft, Log, LogReader, PosixStorage, Signer, Unavailable, check
-from ledger.client import LogClient, Spool
-from ledger.service import LogService
+from ledger.service.client import LogClient, Spool
+from ledger.service.server import LogService
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 CLIENTS = 16
@@ -53,11 +54,14 @@ def client(number: int, folder: Path, endpoint: Path):
     while True:
         stopping = stop.exists()
         if not stopping:
-            batch = [Draft("t/v1", f"client/{number}", {"n": n}, id=f"{number}-{n}") for n in range(start, start + BATCH)]
+            batch = [
+                Draft("t/v1", f"client/{number}", {"n": n}, id=f"{number}-{n}") for n in range(start, start + BATCH)
+            ]
             for _ in range(random.choice((1, 1, 2))):
                 spool.put(batch)
             start += BATCH
-            # Told after it was spooled: killed in between, the same batch is spooled again, which makes one of each event.
+            # Told after it was spooled: killed in between, the same batch is spooled again, which makes one of each
+            # event.
             temporary = made.with_suffix(".new")
             temporary.write_text(str(start))
             temporary.replace(made)

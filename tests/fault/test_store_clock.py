@@ -1,7 +1,8 @@
-"""A clock that jumps: the table of {how far} x {before which step}, for a store that is put to, leased, collected and scrubbed.
+"""A clock that jumps: the table of {how far} x {before which step}, for a store that is put to, leased, collected and
+scrubbed.
 
-Whatever the clock says, what was put stays right, what the ledger names stays there, and what was put lately and is named
-late is still there to be named: two collections and the minimum age stand before a deletion.
+Whatever the clock says, what was put stays right, what the ledger names stays there, and what was put lately and is
+named late is still there to be named: two collections and the minimum age stand before a deletion.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from pathlib import Path
 import pytest
 
 from ledger import PosixStorage, Store, collect_garbage, lease, list_leases, scrub_store
-from ledger.storelayout import blob_name
+from ledger.store.layout import blob_name
 
 YEARS = 10 * 365 * 86400.0
-JUMPS = {"ten years ahead": YEARS, "ten years back": -YEARS, "to 1970": -1_700_000_000.0, "eight days ahead": 8 * 86400.0}
+JUMPS = {
+    "ten years ahead": YEARS,
+    "ten years back": -YEARS,
+    "to 1970": -1_700_000_000.0,
+    "eight days ahead": 8 * 86400.0,
+}
 STEPS = ("put", "lease", "collect", "put again", "collect again", "scrub", "collect a third time")
 
 
@@ -61,8 +67,13 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jum
         collect_garbage(store, [named])
 
     jobs: dict[str, Callable[[], object]] = {
-        "put": lambda: store.put_bytes(b"more"), "lease": leased, "collect": collect, "put again": put_again,
-        "collect again": collect, "scrub": lambda: scrub_store(store), "collect a third time": collect,
+        "put": lambda: store.put_bytes(b"more"),
+        "lease": leased,
+        "collect": collect,
+        "put again": put_again,
+        "collect again": collect,
+        "scrub": lambda: scrub_store(store),
+        "collect a third time": collect,
     }
     for step in STEPS:
         if step == before:

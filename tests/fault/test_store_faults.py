@@ -1,8 +1,8 @@
 """The fault tables of the store: a kill, a full disk, a failing write at every step, and several writers at once.
 
 After each of them the store is whole: what is visible under a digest has that digest, a tree that is there has all of
-its files, one clear error was given, and putting again succeeds. On disk the steps are the interpreter's own audit events
-(every open for writing, link, rename, chmod, remove and folder), so the table follows the code as it changes.
+its files, one clear error was given, and putting again succeeds. On disk the steps are the interpreter's own audit
+events (every open for writing, link, rename, chmod, remove and folder), so the table follows the code as it changes.
 """
 
 import hashlib
@@ -24,14 +24,12 @@ from ledger import (
     Refused,
     StorageFailed,
     Store,
-    checkout,
     collect_garbage,
     copy_artifacts,
-    intake,
-    manyfiles,
 )
 from ledger.storage.memory import Fault, ProcessKilled
-from ledger.storelayout import PACKFILES
+from ledger.store.layout import PACKFILES
+from ledger.store.trees import checkout, intake, manyfiles
 
 BIG = hashlib.shake_128(b"fault").digest(PART_SIZE + 4321)
 FILES = {"a": b"alpha", "b/c": b"beta", "b/d": b"alpha", "big": BIG}
@@ -163,9 +161,20 @@ def _pull(folder: Path, store: Store) -> None:
 
 
 @pytest.mark.parametrize("strike", [killed, disk_full], ids=["kill", "full disk"])
-@pytest.mark.parametrize("job", [
-    "put bytes", "put file", "put linked", "put tree", "checkout", "pull", "put packed", "check packed out", "collect packed",
-])
+@pytest.mark.parametrize(
+    "job",
+    [
+        "put bytes",
+        "put file",
+        "put linked",
+        "put tree",
+        "checkout",
+        "pull",
+        "put packed",
+        "check packed out",
+        "collect packed",
+    ],
+)
 def test_every_step_on_disk(folder: Path, tmp_path: Path, job: str, strike: Callable[[], None]) -> None:
     root = tmp_path / "root"
     work = jobs(folder)[job]
@@ -177,9 +186,7 @@ def test_every_step_on_disk(folder: Path, tmp_path: Path, job: str, strike: Call
         if status == DONE:
             break
         assert status == (KILLED if strike is killed else ERROR)
-        if (
-            step % 3 == 0
-        ):  # start over from nothing now and then, so that first steps are met on a new disk too
+        if step % 3 == 0:  # start over from nothing now and then, so that first steps are met on a new disk too
             _clear(root, tmp_path / "out")
     else:
         raise AssertionError("the job never ended")

@@ -1,8 +1,9 @@
 """Faults put into the system calls of a real writer by strace: each call that changes the disk fails, or is the last.
 
-A process appends under strace, which makes the n-th pwrite64, fsync, link, … fail with EIO or ENOSPC (the kernel never sees
-it), or kills the process there. What it had acknowledged it wrote down. Then the log is opened as anybody would, and the
-same batches are appended again: nothing acknowledged is missing, nothing is there twice, the audit finds nothing.
+A process appends under strace, which makes the n-th pwrite64, fsync, link, … fail with EIO or ENOSPC (the kernel never
+sees it), or kills the process there. What it had acknowledged it wrote down. Then the log is opened as anybody would,
+and the same batches are appended again: nothing acknowledged is missing, nothing is there twice, the audit finds
+nothing.
 
 `make test` takes a sample; `make faults` takes every call.
 """
@@ -89,7 +90,8 @@ def recover(root, acknowledged):
 
 
 def every_fault(begun, folder):
-    """(call, number, fault) for each call that an undisturbed writer makes; strace counts by thread, and so does this."""
+    """(call, number, fault) for each call that an undisturbed writer makes; strace counts by thread, and so does
+    this."""
     root, acknowledged, trace, errors = traced(begun, folder)
     assert acknowledged == START + sum(BATCHES), errors
     recover(root, acknowledged)
@@ -107,7 +109,9 @@ def injected(begun, folder, call, number, fault):
     filtered = [] if fault.startswith("signal") else ["--seccomp-bpf"]
     root, acknowledged, trace, ended = traced(begun, folder, *filtered, "-e", f"inject={call}:{fault}:when={number}")
     recover(root, acknowledged)
-    return "INJECTED" in trace or ended == "ended by signal 9"  # which thread makes which call is not the same each time
+    return (
+        "INJECTED" in trace or ended == "ended by signal 9"
+    )  # which thread makes which call is not the same each time
 
 
 @needs_strace

@@ -1,7 +1,7 @@
 """Every stored byte and file of a small log, changed: the audit finds it, and whoever reads everything is stopped.
 
-The log has complete and partial tiles on two levels. Small entries keep the walk over all bytes exhaustive and quick; the
-audit of entries as events is tried on a log of its own.
+The log has complete and partial tiles on two levels. Small entries keep the walk over all bytes exhaustive and quick;
+the audit of entries as events is tried on a log of its own.
 """
 
 import hashlib
@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Draft, LedgerError, Log, LogCheckpoint, LogReader, MemoryStorage, Signer, check
-from ledger.bundle import pack_entries, unpack_entries
-from ledger.layout import entries_path, tile_path
-from ledger.tlog import TileEdge, all_tiles, leaf_hash
+from ledger.format.bundle import pack_entries, unpack_entries
+from ledger.format.layout import entries_path, tile_path
+from ledger.format.tlog import TileEdge, all_tiles, leaf_hash
 
 SIGNER = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 KEYS = [SIGNER.verifier]
@@ -122,10 +122,7 @@ def test_files_that_belong_to_no_tile_are_found():
 def test_older_partial_tiles_may_stay_if_they_agree():
     for at in (1, 43):
         tile, bundle = SMALL["log/tile/0/001.p/44"], unpack_entries(SMALL["log/tile/entries/001.p/44"])
-        older = {
-            f"log/tile/0/001.p/{at}": tile[: at * 32],
-            f"log/tile/entries/001.p/{at}": pack_entries(bundle[:at]),
-        }
+        older = {f"log/tile/0/001.p/{at}": tile[: at * 32], f"log/tile/entries/001.p/{at}": pack_entries(bundle[:at])}
         assert audit(SMALL | older) == []
         for name, data in older.items():
             (finding,) = audit(SMALL | older | {name: data[:-1] + b"?"})
@@ -164,16 +161,14 @@ def test_a_rewritten_log_needs_the_key():
 
 
 def test_several_processes_find_the_same(monkeypatch):
-    monkeypatch.setattr("ledger.fsck._WORTH_WORKERS", 0)
+    monkeypatch.setattr("ledger.audit.fsck._WORTH_WORKERS", 0)
     name = "log/tile/entries/000"
     data = SMALL[name]
     for files in (SMALL, SMALL | {name: data[:50] + b"?" + data[51:]}, SMALL | {name: data[:-1]}):
         storage = MemoryStorage(files)
         alone = [str(finding) for finding in check(storage, KEYS)]
         assert [str(finding) for finding in check(storage, KEYS, workers=2)] == alone
-        assert (
-            len(alone) > 40
-        )  # none of the entries is an event, and in one case the first bundle cannot be read
+        assert len(alone) > 40  # none of the entries is an event, and in one case the first bundle cannot be read
 
 
 # Entries as events
@@ -233,9 +228,7 @@ def test_deep_hashes_the_store_too():
     with Log.open(storage, SIGNER) as log:
         log.append([Draft("t/v1", "s", {"outputs": [{"artifact": artifact.digest}]})])
     assert check(storage, KEYS) == check(storage, KEYS, deep=True) == []
-    (blob,) = [
-        name for name in storage.files if name.startswith("store/") and storage.files[name] == b"content"
-    ]
+    (blob,) = [name for name in storage.files if name.startswith("store/") and storage.files[name] == b"content"]
     storage.files[blob] = b"contend"
     assert check(storage, KEYS) == []
     assert check(storage, KEYS, deep=True) != []

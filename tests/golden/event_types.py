@@ -19,7 +19,7 @@ from hypothesis.strategies import from_regex
 from msgspec import inspect
 
 from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
-from marin.events import BODIES
+from marin.record.events import BODIES
 
 FOLDER = Path(__file__).parent / "events"
 SIGNER = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))))
@@ -36,7 +36,13 @@ def sample(kind: inspect.Type) -> Any:
         case inspect.StructType(fields=fields):
             return {field.encode_name: sample(field.type) for field in fields}
         case inspect.StrType(pattern=pattern):
-            shapes = ("sha256:" + "0" * 64, "0x1.8000000000000p+1", "0123456789abcdef", "2026-11-21T10:00:00.000000Z", "text")
+            shapes = (
+                "sha256:" + "0" * 64,
+                "0x1.8000000000000p+1",
+                "0123456789abcdef",
+                "2026-11-21T10:00:00.000000Z",
+                "text",
+            )
             found = [text for text in shapes if pattern is None or re.search(pattern, text)]
             return found[0] if found else from_regex(pattern or "", fullmatch=True).example()
         case inspect.DictType(key_type=key, value_type=value):
@@ -66,8 +72,13 @@ _KEYS = {"vkeys": [str(VKEY)], "by": [str(VKEY)]}
 OURS: dict[str, dict[str, Any]] = {
     "log.key-rotated/v1": _KEYS,
     "log.key-retired/v1": _KEYS,
-    "log.anchored/v1": {"authority": "https://tsa.example", "checkpoint": "log.example/events\n0\n\n", "kind": "rfc3161",
-                        "time": "2026-11-21T10:00:00.000000Z", "token": "AAAA"},
+    "log.anchored/v1": {
+        "authority": "https://tsa.example",
+        "checkpoint": "log.example/events\n0\n\n",
+        "kind": "rfc3161",
+        "time": "2026-11-21T10:00:00.000000Z",
+        "token": "AAAA",
+    },
 }
 """The types that the log itself gives a meaning to."""
 

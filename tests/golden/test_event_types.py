@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger import Event, LogProof, verify_proof
-from marin.root import event_types
+from marin.record.root import event_types
 
 sys.path.insert(0, str(Path(__file__).parent))
 import event_types as golden

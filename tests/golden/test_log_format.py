@@ -25,9 +25,9 @@ from ledger import (
     make_proof,
     verify_proof,
 )
-from ledger.journal import Record
-from ledger.layout import ENTRIES, parse_tile_path, tile_path
-from ledger.tlog import Tile, leaf_hash
+from ledger.format.layout import ENTRIES, parse_tile_path, tile_path
+from ledger.format.tlog import Tile, leaf_hash
+from ledger.log.journal import Record
 
 KEPT = Path(__file__).parent / "log"
 SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()
@@ -57,11 +57,7 @@ def shown(heading):
 
 
 def test_the_log_is_made_again_byte_for_byte():
-    kept = {
-        f"log/{path.relative_to(KEPT).as_posix()}": path.read_bytes()
-        for path in KEPT.rglob("*")
-        if path.is_file()
-    }
+    kept = {f"log/{path.relative_to(KEPT).as_posix()}": path.read_bytes() for path in KEPT.rglob("*") if path.is_file()}
     assert example().files == kept
 
 

@@ -23,7 +23,7 @@ from ledger import (
     state_digest,
     tensor_digest,
 )
-from ledger.packing import Chunks, Planes
+from ledger.store.packs.packing import Chunks, Planes
 
 SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()
 SECTION = SPEC[SPEC.index("## Artifact store") :]
@@ -96,17 +96,12 @@ def test_the_digests_of_tensors_follow_from_the_text() -> None:
     assert shown(bound)
     assert tensor_digest(STATE["w"]) == f"sha256:{sha256(bound.encode())}"
     assert shown(tensor_digest(STATE["w"]))
-    listing = ",".join(
-        f'{{"digest":"{tensor_digest(STATE[path])}","path":"{path}"}}' for path in ("step", "w")
-    )
+    listing = ",".join(f'{{"digest":"{tensor_digest(STATE[path])}","path":"{path}"}}' for path in ("step", "w"))
     text = f'{{"kind":"state","tensors":[{listing}],"version":1}}'
     assert shown(text)
     assert describe_state(STATE).digest == f"sha256:{sha256(text.encode())}"
     assert shown(describe_state(STATE).digest)
-    assert (
-        state_digest({path: tensor_digest(array) for path, array in STATE.items()})
-        == describe_state(STATE).digest
-    )
+    assert state_digest({path: tensor_digest(array) for path, array in STATE.items()}) == describe_state(STATE).digest
 
 
 def test_a_kept_store_stays_readable(tmp_path: Path) -> None:
@@ -197,12 +192,23 @@ def test_packed_blobs_written_once_stay_readable() -> None:
     base = bytes(range(16)) + b"xz"
     data = bytes(byte ^ (index % 4 == 0) for index, byte in enumerate(range(16))) + b"xy"
     planes = bytes.fromhex("28b52ffd20126500003001010101000301001cd002")
-    named = {name: f"sha256:{sha256(value)}" for name, value in
-             {"base": base, "data": data, "planes": planes, "both": b"alphabeta", "alpha": b"alpha", "beta": b"beta"}.items()}
+    named = {
+        name: f"sha256:{sha256(value)}"
+        for name, value in {
+            "base": base,
+            "data": data,
+            "planes": planes,
+            "both": b"alphabeta",
+            "alpha": b"alpha",
+            "beta": b"beta",
+        }.items()
+    }
     for value in (base, planes, b"alpha", b"beta"):
         store.put_bytes(value)
-    records = [Planes(named["data"], 18, named["planes"], 4, named["base"], 1),
-               Chunks(named["both"], 9, ((named["alpha"], 5), (named["beta"], 4)))]
+    records = [
+        Planes(named["data"], 18, named["planes"], 4, named["base"], 1),
+        Chunks(named["both"], 9, ((named["alpha"], 5), (named["beta"], 4))),
+    ]
     for record in records:
         store.blobs.put_packed(record)
         assert shown(record.encode().decode())

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import StorageFailed, audit
+from ledger import StorageFailed
+from ledger.audit import entries as audit
 
 HASHES = st.integers(0, 3) | st.integers(2**62, 2**62 + 2) | st.integers(2**64 - 3, 2**64 - 1)
 

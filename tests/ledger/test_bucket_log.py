@@ -55,7 +55,8 @@ def test_of_two_sequencers_the_earlier_is_fenced_and_told_so(address, signer, pu
 def test_a_commit_whose_answer_was_lost_makes_each_event_once(address, bucket, signer, fault):
     with Log.open(open_storage(address), signer) as log:
         log.append(drafts(0))
-        # However often the client of the bucket repeats it by itself, the outcome is one of two, and handing in again is safe.
+        # However often the client of the bucket repeats it by itself, the outcome is one of two, and handing in again
+        # is safe.
         bucket.service.faults.add(fault, method="PUT|POST", path="journal", times=1)
         for _ in range(3):
             try:

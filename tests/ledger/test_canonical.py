@@ -11,31 +11,19 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import (
-    Malformed,
-    Refused,
-    canonical_bytes,
-    canonical_digest,
-    digest_bytes,
-    parse_canonical,
-    parse_digest,
-)
+from ledger import Malformed, Refused, canonical_bytes, canonical_digest, digest_bytes, parse_canonical, parse_digest
 
 VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[3] / "shared")) / "vectors"
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 PLAIN = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXT
 SCALARS = PLAIN | st.floats(allow_nan=False, allow_infinity=False)
-JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4)
-)
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
 
 
 def published():
     found = sorted((VECTORS / "jcs" / "input").glob("*.json"))
-    return found or [
-        pytest.param(None, marks=pytest.mark.skip(f"no published vectors at {VECTORS}; set MARIN_SHARED"))
-    ]
+    return found or [pytest.param(None, marks=pytest.mark.skip(f"no published vectors at {VECTORS}; set MARIN_SHARED"))]
 
 
 @pytest.mark.parametrize("path", published(), ids=lambda p: p.name if p else "none")
@@ -186,14 +174,6 @@ def test_digests():
     assert digest == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert parse_digest(digest).hex() == digest[7:]
     assert canonical_digest({"b": 1, "a": 2}) == digest_bytes(b'{"a":2,"b":1}')
-    for wrong in (
-        "",
-        "sha256:",
-        digest[:-1],
-        digest + "0",
-        digest.upper(),
-        "md5:" + digest[7:],
-        digest + "\n",
-    ):
+    for wrong in ("", "sha256:", digest[:-1], digest + "0", digest.upper(), "md5:" + digest[7:], digest + "\n"):
         with pytest.raises(Malformed):
             parse_digest(wrong)

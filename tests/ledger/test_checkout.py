@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import ledger.checkout as module
+import ledger.store.trees.checkout as module
 from ledger import (
     AlreadyExists,
     CheckedOut,
@@ -19,14 +19,9 @@ from ledger import (
     Store,
     Tampered,
 )
-from ledger.storelayout import blob_name, tree_name
+from ledger.store.layout import blob_name, tree_name
 
-FILES = {
-    "a.txt": b"alpha",
-    "sub/b.bin": bytes(range(256)) * 8192,
-    "sub/deep/empty": b"",
-    "run.sh": b"#!/bin/sh\n",
-}
+FILES = {"a.txt": b"alpha", "sub/b.bin": bytes(range(256)) * 8192, "sub/deep/empty": b"", "run.sh": b"#!/bin/sh\n"}
 
 
 @pytest.fixture
@@ -45,9 +40,7 @@ def tree(store: Store, tmp_path: Path) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -77,9 +70,7 @@ def test_a_copy_is_writable_and_nobody_elses(store: Store, tree: str, tmp_path: 
     assert store.verify(tree) == []
 
 
-def test_a_hard_link_is_read_only_and_executables_have_their_own_mode(
-    store: Store, tree: str, tmp_path: Path
-) -> None:
+def test_a_hard_link_is_read_only_and_executables_have_their_own_mode(store: Store, tree: str, tmp_path: Path) -> None:
     done = store.checkout(tree, tmp_path / "out", how="hardlink")
     assert (done.hardlinked, done.copied) == (3, 1)
     assert (tmp_path / "out" / "a.txt").samefile(blob(store, tree, "a.txt"))
@@ -128,9 +119,7 @@ def test_a_file_edited_through_its_hard_link_is_noticed_and_the_store_heals(
         lambda out: ((out / "a.txt").unlink(), (out / "a.txt").mkdir()),
     ],
 )
-def test_what_stands_there_is_replaced_on_demand_only(
-    store: Store, tree: str, tmp_path: Path, spoil: object
-) -> None:
+def test_what_stands_there_is_replaced_on_demand_only(store: Store, tree: str, tmp_path: Path, spoil: object) -> None:
     out = tmp_path / "out"
     store.checkout(tree, out)
     spoil(out)  # type: ignore[operator]
@@ -257,7 +246,7 @@ def test_a_manifest_whose_paths_meet_is_refused(store: Store, tmp_path: Path) ->
 
 def _plant(store: Store, data: bytes, tmp_path: Path) -> None:
     """Put bytes where a manifest lies, as a hostile remote would, and see that nothing comes of it."""
-    from ledger.digest import digest_bytes
+    from ledger.format.digest import digest_bytes
 
     digest = digest_bytes(data)
     store.storage.create(tree_name(digest), data)

@@ -14,10 +14,7 @@ def names_for_type_checkers():
     tree = ast.parse(Path(ledger.__file__).read_text())
     (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
     return {
-        alias.name: node.module
-        for node in guarded.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
 
 
@@ -39,17 +36,11 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_opening_the_door_imports_nothing_heavy():
     code = "import sys, ledger; print(' '.join(sorted(sys.modules)))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.split()
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not HEAVY & {name.split(".")[0] for name in loaded}
 
 
 def test_the_log_needs_no_numerics():
     code = "import sys; from ledger import Log, LogReader, check, verify_proof; print(' '.join(sorted(sys.modules)))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.split()
-    assert not {"jax", "ray", "mlflow", "dvc", "click", "numpy", "marin"} & {
-        name.split(".")[0] for name in loaded
-    }
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"jax", "ray", "mlflow", "dvc", "click", "numpy", "marin"} & {name.split(".")[0] for name in loaded}

@@ -8,23 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import (
-    Draft,
-    Event,
-    EventTypes,
-    LedgerError,
-    Malformed,
-    Refused,
-    canonical_bytes,
-    format_time,
-    parse_time,
-)
-from ledger.bundle import MAX_ENTRY_BYTES, pack_entries, unpack_entries
+from ledger import Draft, Event, EventTypes, LedgerError, Malformed, Refused, canonical_bytes, format_time, parse_time
+from ledger.format.bundle import MAX_ENTRY_BYTES, pack_entries, unpack_entries
 
 TIME = "2026-11-21T10:29:22.000000Z"
-EVENT = Event(
-    "id-1", "train.segment/v1", "run/6f1c", 3, TIME, "somebody@host", {"steps": [1, 2], "loss": "0x1p+1"}
-)
+EVENT = Event("id-1", "train.segment/v1", "run/6f1c", 3, TIME, "somebody@host", {"steps": [1, 2], "loss": "0x1p+1"})
 
 
 def test_the_entry_is_canonical_json_of_seven_fields():
@@ -162,10 +150,7 @@ def test_any_bytes_are_a_bundle_or_malformed(data):
     assert pack_entries(entries) == data
 
 
-@given(
-    st.binary(max_size=200)
-    | st.builds(lambda d: json.dumps(d).encode(), st.dictionaries(st.text(), st.text()))
-)
+@given(st.binary(max_size=200) | st.builds(lambda d: json.dumps(d).encode(), st.dictionaries(st.text(), st.text())))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_are_an_event_or_our_own_error(data):
     with pytest.raises(LedgerError):
@@ -173,7 +158,9 @@ def test_any_bytes_are_an_event_or_our_own_error(data):
 
 
 @given(
-    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(-9, 9) | st.floats(-1, 1)),
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(-9, 9) | st.floats(-1, 1)
+    ),
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20),
     st.integers(0, 2**53 - 1),
 )

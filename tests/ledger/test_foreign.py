@@ -1,7 +1,7 @@
 """Logs that somebody else's software wrote: audited clean, and a changed byte in them is found.
 
-One writer is independent code in this repository (`foreign_log`), made from the specifications' text. Another log is what
-Tessera (Go) keeps as its test data: not ours to copy, so it is read where MARIN_FOREIGN_LOG names its folder.
+One writer is independent code in this repository (`foreign_log`), made from the specifications' text. Another log is
+what Tessera (Go) keeps as its test data: not ours to copy, so it is read where MARIN_FOREIGN_LOG names its folder.
 
     git clone https://github.com/transparency-dev/tessera
     MARIN_FOREIGN_LOG=tessera/testdata/log pytest tests/ledger/test_foreign.py

@@ -23,9 +23,9 @@ from ledger import (
     pin,
     unpin,
 )
-from ledger.leases import Lease
-from ledger.manifest import PART_SIZE
-from ledger.storelayout import INCOMING, LEASES, blob_name, parts_name, tree_name
+from ledger.store.collect.leases import Lease
+from ledger.store.layout import INCOMING, LEASES, blob_name, parts_name, tree_name
+from ledger.store.trees.manifest import PART_SIZE
 
 DAY = 86400.0
 
@@ -158,7 +158,7 @@ def test_a_put_that_races_a_collection_loses_nothing(
     """The put happens at each point of the collector's step from looking at a blob to renaming it."""
     digest = store.put_bytes(b"raced").digest
     age(store, 30 * DAY)
-    import ledger.gc as gc
+    import ledger.store.collect.gc as gc
 
     real = gc.os.rename
 
@@ -194,9 +194,7 @@ def test_a_lease_keeps_what_is_put_while_it_lives(store: Store) -> None:
     with lease(store.storage, "a long step") as held:
         during = store.put_bytes(b"during").digest
         later = time.time() + 20 * DAY
-        assert [s.name for s in collect_garbage(store, [], min_age=DAY, now=later).swept] == [
-            blob_name(before)
-        ]
+        assert [s.name for s in collect_garbage(store, [], min_age=DAY, now=later).swept] == [blob_name(before)]
         assert [known.holder for known in list_leases(store.storage)] == ["a long step"]
         assert held.alive(later), "its time has passed, its process runs"
     assert list(list_leases(store.storage)) == []

@@ -23,7 +23,7 @@ from ledger import (
     rotate_key,
     verify_proof,
 )
-from ledger.checkpoint import open_checkpoint
+from ledger.format.checkpoint import open_checkpoint
 
 
 def key(number, name="log.example/test"):
@@ -156,3 +156,71 @@ def test_hybrid_keys_rotate_whole(tmp_path):
     retire_key(storage, load_signer(tmp_path / "new"), old.verifiers)
     for trusted in (*old.verifiers, *new.verifiers):
         assert check(storage, [trusted]) == [], trusted.algorithm
+
+
+def without_links(storage):
+    bare = MemoryStorage()
+    bare.files.update({name: data for name, data in storage.files.items() if not name.startswith("keys/")})
+    return bare
+
+
+def changes(reader):
+    return [item for item in reader.events() if item[1].type.startswith("log.key-")]
+
+
+def test_the_log_itself_refuses_a_retired_key_where_the_links_were_left_out(log):
+    rotate_key(log, FIRST, SECOND)
+    retire_key(log, SECOND, [FIRST.verifier])
+    grow(log, SECOND, 1)
+    bare = without_links(log)
+    note = LogReader(log, [SECOND.verifier]).checkpoint()
+    bare.files["log/checkpoint"] = note.sign([FIRST]).encode()  # whoever has the old key signs the same tree
+    bare.files.pop("log/journal", None)
+    reader = LogReader(bare, [FIRST.verifier])
+    reader.checkpoint()  # the key is not known to be retired: that stands further inside
+    with pytest.raises(Unverified, match="only retired keys signed"):
+        reader.signers(changes(reader))
+    assert any("link" in finding.what or "retired" in finding.what for finding in check(bare, [FIRST.verifier]))
+
+
+def test_both_halves_of_a_hybrid_key_sign_once_both_are_published(tmp_path):
+    storage = MemoryStorage()
+    Log.create(storage, FIRST)
+    grow(storage, FIRST, 2)
+    hybrid = create_key(tmp_path / "hybrid", "log.example/test", hybrid=True)
+    rotate_key(storage, FIRST, hybrid)
+    grow(storage, hybrid, 2)
+    reader = LogReader(storage, [FIRST.verifier])
+    assert {key.algorithm for key in reader.signers(changes(reader))} == {1, 6}
+    assert check(storage, [FIRST.verifier]) == []
+    for stripped in ([Signer(hybrid.name, hybrid.key)], [*hybrid.companions]):
+        storage.files["log/checkpoint"] = reader.checkpoint().sign(stripped).encode()
+        storage.files.pop("log/journal", None)
+        for trusted in ([FIRST.verifier], hybrid.verifiers):
+            half = LogReader(storage, trusted)
+            with pytest.raises(Unverified, match="hybrid"):
+                half.signers(changes(half))
+            assert any("hybrid" in finding.what for finding in check(storage, trusted))
+
+
+def test_a_hybrid_key_that_was_given_whole_signs_whole(tmp_path):
+    hybrid = create_key(tmp_path / "hybrid", "log.example/test", hybrid=True)
+    storage = MemoryStorage()
+    Log.create(storage, hybrid)
+    grow(storage, hybrid, 2)
+    reader = LogReader(storage, hybrid.verifiers)
+    assert len(reader.signers()) == 2
+    storage.files["log/checkpoint"] = reader.checkpoint().sign([Signer(hybrid.name, hybrid.key)]).encode()
+    storage.files.pop("log/journal", None)
+    with pytest.raises(Unverified, match="hybrid"):
+        LogReader(storage, hybrid.verifiers).signers()
+
+
+def test_a_key_signs_the_log_that_it_is_named_for(log):
+    checkpoint = LogReader(log, [FIRST.verifier]).checkpoint()
+    other = LogCheckpoint("other.example/log", checkpoint.size, checkpoint.root)
+    log.files["log/checkpoint"] = other.sign([FIRST]).encode()
+    log.files.pop("log/journal", None)
+    with pytest.raises(Unverified, match="another origin than its name"):
+        LogReader(log, [FIRST.verifier]).checkpoint()
+    assert any("another origin" in finding.what for finding in check(log, [FIRST.verifier]))

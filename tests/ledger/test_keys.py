@@ -14,7 +14,7 @@ from ledger import (
     default_key_path,
     load_signer,
 )
-from ledger.keys import PASSPHRASE_VARIABLE
+from ledger.log.keys import PASSPHRASE_VARIABLE
 
 ORIGIN = "log.example/a log".replace(" ", "-")
 

@@ -1,5 +1,5 @@
-"""One state, many forms: memory, a TensorStore checkpoint in any layout (as Levanter writes: zarr3 in OCDBT), safetensors,
-the store's own states. The digest is the same, because it is that of the numbers."""
+"""One state, many forms: memory, a TensorStore checkpoint in any layout (as Levanter writes: zarr3 in OCDBT),
+safetensors, the store's own states. The digest is the same, because it is that of the numbers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,20 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one chunk": ({"driver": "zarr3"}, {}),
     "small chunks": ({"driver": "zarr3"}, {"chunk": [64, 100]}),
     "sharded": ({"driver": "zarr3"}, {"chunk": [128, 300], "inner": [32, 100]}),
-    "column order": ({"driver": "zarr3", "metadata": {"codecs": [
-        {"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes"}]}}, {}),
-    "big-endian, compressed": ({"driver": "zarr3", "metadata": {"codecs": [
-        {"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip"}]}}, {}),
+    "column order": (
+        {
+            "driver": "zarr3",
+            "metadata": {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes"}]},
+        },
+        {},
+    ),
+    "big-endian, compressed": (
+        {
+            "driver": "zarr3",
+            "metadata": {"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip"}]},
+        },
+        {},
+    ),
 }
 
 
@@ -41,10 +51,14 @@ def written(base: str, path: str, array: np.ndarray, layout: str) -> np.ndarray:
         spec, chunks = {"driver": "zarr3"}, {}
     more: dict[str, Any] = {}
     if "inner" in chunks:
-        more["chunk_layout"] = tensorstore.ChunkLayout(write_chunk_shape=chunks["chunk"], read_chunk_shape=chunks["inner"])
+        more["chunk_layout"] = tensorstore.ChunkLayout(
+            write_chunk_shape=chunks["chunk"], read_chunk_shape=chunks["inner"]
+        )
     elif chunks:
         more["chunk_layout"] = tensorstore.ChunkLayout(chunk_shape=chunks["chunk"])
-    made = tensorstore.open({**spec, "kvstore": store}, create=True, dtype=array.dtype, shape=array.shape, **more).result()
+    made = tensorstore.open(
+        {**spec, "kvstore": store}, create=True, dtype=array.dtype, shape=array.shape, **more
+    ).result()
     made.write(array).result()
     found: np.ndarray = tensorstore.open({"driver": "zarr3", "kvstore": store}).result().read().result()
     return found

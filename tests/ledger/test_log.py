@@ -27,13 +27,11 @@ from ledger import (
     Unverified,
     check,
 )
-from ledger.tlog import leaf_hash
+from ledger.format.tlog import leaf_hash
 
 
 def drafts(count, stream="run/1", start=0):
-    return [
-        Draft("test.made/v1", stream, {"number": n}, id=f"{stream}-{n}") for n in range(start, start + count)
-    ]
+    return [Draft("test.made/v1", stream, {"number": n}, id=f"{stream}-{n}") for n in range(start, start + count)]
 
 
 def bodies(storage, signer):
@@ -67,9 +65,7 @@ def test_the_same_id_again_is_the_same_event(storage, signer):
     with Log.open(storage, signer) as log:
         before = log.append(drafts(5))
         again = log.append([*drafts(5), *drafts(1, start=5)])
-        assert [(r.index, r.leaf_hash, r.seq) for r in again[:5]] == [
-            (r.index, r.leaf_hash, r.seq) for r in before
-        ]
+        assert [(r.index, r.leaf_hash, r.seq) for r in again[:5]] == [(r.index, r.leaf_hash, r.seq) for r in before]
         assert again[5].index == 5
     with Log.open(storage, signer) as log:
         assert [r.index for r in log.append(drafts(6))] == [0, 1, 2, 3, 4, 5]
@@ -344,10 +340,7 @@ def test_two_histories_do_not_mix(signer):
 
 
 @given(
-    st.lists(
-        st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 12)), max_size=5),
-        max_size=8,
-    ),
+    st.lists(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 12)), max_size=5), max_size=8),
     st.sets(st.integers(0, 8)),
 )
 @settings(max_examples=60, deadline=None)

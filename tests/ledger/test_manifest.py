@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import PART_SIZE, LedgerError, Malformed, Manifest, ManifestEntry, NotFound, Refused
-from ledger.canonical import canonical_bytes
-from ledger.treepath import check_path, check_tree
+from ledger.format.canonical import canonical_bytes
+from ledger.store.trees.paths import check_path, check_tree
 
 EMPTY = "sha256:" + hashlib.sha256(b"").hexdigest()
 
@@ -80,7 +80,7 @@ GOOD = Manifest.of([entry("a", 1), entry("b", 2)]).encode()
         lambda d: d.replace(b'"path":"a"', b'"parts":null,"path":"a"'),
         lambda d: d.replace(b"sha256:", b"sha512:", 1),
         lambda d: d.replace(b'","executable"', b'\\n","executable"', 1),
-        lambda d: d.replace(b'","executable"', b'\\nsha256:' + b"0" * 64 + b'","executable"', 1),
+        lambda d: d.replace(b'","executable"', b"\\nsha256:" + b"0" * 64 + b'","executable"', 1),
         lambda d: d.replace(b'"kind"', b'"extra":1,"kind"'),
         lambda d: d[:-1],
         lambda d: b"[]",

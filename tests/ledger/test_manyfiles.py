@@ -1,4 +1,5 @@
-"""Thousands of small files by several processes: the same result as one by one, and nothing lost when a process fails."""
+"""Thousands of small files by several processes: the same result as one by one, and nothing lost when a process
+fails."""
 
 import hashlib
 import os
@@ -20,18 +21,17 @@ from ledger import (
     StorageFailed,
     Store,
     Tampered,
-    hashing,
-    intake,
-    manyfiles,
     open_storage,
 )
-from ledger import checkout as checkouts
-from ledger.manifest import plain_files
-from ledger.packfile import read_index
-from ledger.parts import HEADER
 from ledger.storage import group
-from ledger.storelayout import BLOBS, PACKFILES, digest_of
-from ledger.treepath import check_tree
+from ledger.store.blobs import hashing
+from ledger.store.blobs.parts import HEADER
+from ledger.store.layout import BLOBS, PACKFILES, digest_of
+from ledger.store.packs.packfile import read_index
+from ledger.store.trees import checkout as checkouts
+from ledger.store.trees import intake, manyfiles
+from ledger.store.trees.manifest import plain_files
+from ledger.store.trees.paths import check_tree
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,8 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Fifty files, two with the same bytes, an executable, an empty, a large, one that looks like the text of a large blob."""
+    """Fifty files, two with the same bytes, an executable, an empty, a large, one that looks like the text of a large
+    blob."""
     folder = tmp_path / "tree"
     for index in range(50):
         path = folder / f"{index % 7}" / f"a name {index}é\nof lines"
@@ -122,9 +123,16 @@ def test_a_copied_folder_goes_into_packfiles(store: Store, folder: Path, asked: 
     whole = [digest_of(name, BLOBS) for name in store.storage.list(BLOBS)]
     for entry in store.manifest(expected.digest):
         assert store.read(entry.digest) == (folder / entry.path).read_bytes()
-        assert (store.blobs.local(entry.digest) is None) == (entry.path not in ("large", "text")) == (entry.digest not in whole)
-    assert [path.name for path in (store.storage.local_path("store/x") or folder).parent.iterdir()
-            if path.name.startswith(".tmp-")] == []
+        assert (
+            (store.blobs.local(entry.digest) is None)
+            == (entry.path not in ("large", "text"))
+            == (entry.digest not in whole)
+        )
+    assert [
+        path.name
+        for path in (store.storage.local_path("store/x") or folder).parent.iterdir()
+        if path.name.startswith(".tmp-")
+    ] == []
 
 
 def test_what_is_in_a_packfile_is_not_written_again(store: Store, folder: Path, packed: str) -> None:
@@ -250,9 +258,13 @@ def test_a_checkout_places_every_file(
     assert done.files == len(store.manifest(tree)) == done.reflinked + done.hardlinked + done.copied
     if how == "copy":
         assert [verb for verb, _, _ in asked] == ["copy-out"], "these names are not seen at the first look"
-        assert [given - done for _, given, done in asked] == [1], "all but the text that looks like that of a large blob"
-        assert all(os.stat(tmp_path / "out" / e.path).st_mode & 0o777 == (0o755 if e.executable else 0o644)
-                   for e in store.manifest(tree))
+        assert [given - done for _, given, done in asked] == [1], (
+            "all but the text that looks like that of a large blob"
+        )
+        assert all(
+            os.stat(tmp_path / "out" / e.path).st_mode & 0o777 == (0o755 if e.executable else 0o644)
+            for e in store.manifest(tree)
+        )
     assert store.checkout(tree, tmp_path / "out").unchanged
     for path in folder.rglob("*"):
         if path.is_file():
@@ -313,7 +325,9 @@ def test_plain_names_are_placed_while_the_manifest_is_parsed(
     assert asked == [("slice-out", 29, 29)], "the first one finds out what the file system can"
     assert store.put_tree(tmp_path / "out").digest == tree
     # What was seen at the first look and is not in the manifest does not stay.
-    monkeypatch.setattr(checkouts, "plain_files", lambda text: [*plain_files(text), (plain_files(text)[0][0], "2/more")])
+    monkeypatch.setattr(
+        checkouts, "plain_files", lambda text: [*plain_files(text), (plain_files(text)[0][0], "2/more")]
+    )
     assert store.checkout(tree, tmp_path / "again").copied == 31
     assert store.put_tree(tmp_path / "again").digest == tree
 

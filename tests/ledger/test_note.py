@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import LedgerError, LogCheckpoint, Malformed, Refused, Signer, Unverified, VerifierKey
-from ledger.checkpoint import open_checkpoint
-from ledger.note import NoteSignature, open_note, parse_note, sign_note
-from ledger.tlog import EMPTY_ROOT
+from ledger.format.checkpoint import open_checkpoint
+from ledger.format.note import NoteSignature, open_note, parse_note, sign_note
+from ledger.format.tlog import EMPTY_ROOT
 
 # The example of C2SP signed-note.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -80,9 +80,7 @@ def test_same_name_or_same_id_alone_is_another_key():
 
 
 def test_at_least_sixteen_signatures_are_read():
-    signers = [
-        Signer(f"w{i}.example", Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32)) for i in range(1, 17)
-    ]
+    signers = [Signer(f"w{i}.example", Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32)) for i in range(1, 17)]
     signed = sign_note("text\n", signers).encode()
     assert len(open_note(signed, [signer.verifier for signer in signers])[1]) == 16
 

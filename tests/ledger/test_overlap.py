@@ -1,4 +1,5 @@
-"""Placing the next batch while the one before is synced: what is acknowledged, in which order, and what a failure undoes."""
+"""Placing the next batch while the one before is synced: what is acknowledged, in which order, and what a failure
+undoes."""
 
 import random
 import threading
@@ -7,7 +8,7 @@ import pytest
 
 from ledger import Conflict, Draft, Log, LogReader, MemoryStorage, StorageFailed, check
 from ledger.errors import LedgerError
-from ledger.service import GroupCommit
+from ledger.service.server import GroupCommit
 
 
 def drafts(*numbers: int, stream="s"):
@@ -67,7 +68,11 @@ def test_events_are_placed_while_others_are_being_synced(gate, signer):
         thread, found = started(lambda: log.append(drafts(0, 1)))
         assert gate.reached.acquire(timeout=60)
         written = gate.written
-        behind = [log.enter([drafts(2)]), log.enter([drafts(1), drafts(3, 0)]), log.enter([drafts(4), drafts(*range(2))])]
+        behind = [
+            log.enter([drafts(2)]),
+            log.enter([drafts(1), drafts(3, 0)]),
+            log.enter([drafts(4), drafts(*range(2))]),
+        ]
         wrong = log.enter([[Draft("t/v1", "s", {"n": 9}, id="s-0")], [Draft("t/v1", "s", {}, expect_seq=2)]])
         assert log.checkpoint.size == 0
         assert LogReader(gate, [signer.verifier]).checkpoint().size == 0
@@ -199,7 +204,10 @@ def test_many_threads_and_commits_that_fail(gate, signer, seed):
             thread.join()
         group.close()
         gate.write_at = plain
-    found = {(event.stream, event.body["n"]): (index, event.seq) for index, event in LogReader(gate, [signer.verifier]).events()}
+    found = {
+        (event.stream, event.body["n"]): (index, event.seq)
+        for index, event in LogReader(gate, [signer.verifier]).events()
+    }
     assert len(found) == 180 == LogReader(gate, [signer.verifier]).checkpoint().size
     assert {(f"s/{number}", n): (index, n) for (number, n), index in receipts.items()} == found
     assert check(gate, [signer.verifier]) == []

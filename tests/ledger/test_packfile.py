@@ -1,4 +1,5 @@
-"""Packfiles: read by any storage, told from damage, collected and repaired. Written here by a few lines of their own."""
+"""Packfiles: read by any storage, told from damage, collected and repaired. Written here by a few lines of their
+own."""
 
 import hashlib
 import http.server
@@ -26,18 +27,17 @@ from ledger import (
     Tampered,
     collect_garbage,
     copy_artifacts,
-    fileworker,
-    manyfiles,
     open_storage,
     scrub_store,
 )
-from ledger.fileworker import PackWriter
-from ledger.packfile import Index, read_index
-from ledger.packing import Chunks
-from ledger.parts import HEADER
-from ledger.presence import presence
 from ledger.storage.port import Storage
-from ledger.storelayout import PACKFILE_LIST, PACKFILES, blob_name
+from ledger.store.blobs.parts import HEADER
+from ledger.store.blobs.presence import presence
+from ledger.store.layout import PACKFILE_LIST, PACKFILES, blob_name
+from ledger.store.packs.packfile import Index, read_index
+from ledger.store.packs.packing import Chunks
+from ledger.store.trees import fileworker, manyfiles
+from ledger.store.trees.fileworker import PackWriter
 
 DAY = 86400.0
 BLOBS = [f"blob {number}".encode() * (number + 1) for number in range(20)] + [b""]
@@ -281,7 +281,7 @@ def test_a_packfile_is_healed_at_once(root: Path, tmp_path: Path, monkeypatch: p
 
 def test_a_reader_far_away_sees_what_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was listed before is believed for a while, and looked at again before anything is said to be missing."""
-    monkeypatch.setattr("ledger.packfile._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("ledger.store.packs.packfile._AGAIN_SECONDS", 0.0)
     storage = MemoryStorage()
     reader = Store(storage)
     assert not reader.has(digest(BLOBS[0]))
@@ -323,8 +323,9 @@ def test_a_packfile_is_kept_with_one_of_its_blobs(root: Path) -> None:
     store, name, tree = with_packfile(PosixStorage(root))
     age(store)
     for roots in ([tree], [digest(BLOBS[-2]), digest(BLOBS[-3]), *map(digest, BLOBS[10:-3])]):
-        assert [s.name for s in collect_garbage(store, roots, min_age=DAY).swept] == ([] if tree in roots else [
-            "/".join(("store/trees/sha256", tree[7:9], tree[9:]))])
+        assert [s.name for s in collect_garbage(store, roots, min_age=DAY).swept] == (
+            [] if tree in roots else ["/".join(("store/trees/sha256", tree[7:9], tree[9:]))]
+        )
     assert collect_garbage(store, [digest(BLOBS[-2])], min_age=DAY, dry_run=True).missing == ()
     assert collect_garbage(store, [digest(b"other")], min_age=DAY, dry_run=True).missing == (digest(b"other"),)
     assert list(store.storage.list(PACKFILES)) == [name]

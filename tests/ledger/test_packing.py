@@ -1,4 +1,5 @@
-"""Packed blobs: chunks and planes give the very bytes back, share what repeats, and show damage; states restore exactly."""
+"""Packed blobs: chunks and planes give the very bytes back, share what repeats, and show damage; states restore
+exactly."""
 
 from __future__ import annotations
 
@@ -30,9 +31,10 @@ from ledger import (
     open_storage,
     packed_size,
     put_state,
-    transfer,
 )
-from ledger.packing import (
+from ledger.store import transfer
+from ledger.store.layout import BLOBS, PACKED, blob_name, packed_name
+from ledger.store.packs.packing import (
     CHUNK_MAX,
     MAX_DEPTH,
     Chunks,
@@ -43,11 +45,28 @@ from ledger.packing import (
     parse_packed,
     restored,
 )
-from ledger.storelayout import BLOBS, PACKED, blob_name, packed_name
 
-CUTS = [301606, 68657, 373441, 353458, 220519, 649040, 373108, 280981, 309967, 317761, 357398, 264188, 192243, 721655,
-        305528, 239340]
-TEXT = b"".join(b"line %d of a corpus, %s\n" % (n, hashlib.sha256(b"%d" % n).hexdigest().encode()) for n in range(60_000))
+CUTS = [
+    301606,
+    68657,
+    373441,
+    353458,
+    220519,
+    649040,
+    373108,
+    280981,
+    309967,
+    317761,
+    357398,
+    264188,
+    192243,
+    721655,
+    305528,
+    239340,
+]
+TEXT = b"".join(
+    b"line %d of a corpus, %s\n" % (n, hashlib.sha256(b"%d" % n).hexdigest().encode()) for n in range(60_000)
+)
 ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
@@ -103,11 +122,16 @@ def test_a_folder_is_chunked_where_files_are_large(store: Store, tmp_path: Path)
     (tmp_path / "t" / "large").write_bytes(TEXT * 3)
     (tmp_path / "t" / "small").write_bytes(b"small")
     tree = store.put_tree(tmp_path / "t", chunked=True).digest
-    assert tree == Store(MemoryStorage()).put_tree(tmp_path / "t").digest, "how bytes are kept is not part of what they are"
+    assert tree == Store(MemoryStorage()).put_tree(tmp_path / "t").digest, (
+        "how bytes are kept is not part of what they are"
+    )
     large = store.manifest(tree).entry("large")
     assert not store.blobs.is_whole(large.digest)
     assert store.verify(tree) == []
-    assert store.open_range(large.digest, PART_SIZE + 5, 9, parts=large.parts) == (TEXT * 3)[PART_SIZE + 5 : PART_SIZE + 14]
+    assert (
+        store.open_range(large.digest, PART_SIZE + 5, 9, parts=large.parts)
+        == (TEXT * 3)[PART_SIZE + 5 : PART_SIZE + 14]
+    )
 
 
 @pytest.mark.parametrize("what", ["chunk", "record", "missing chunk"])
@@ -150,12 +174,18 @@ def test_planes_are_undone(data: bytes, width: int, against: bool) -> None:
                     pass
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"{}", b"[]", Chunks(ONE, 3, ((TWO, 3),)).encode().replace(b'"size":3', b'"size":4'),
-    Planes(ONE, 3, TWO, 4).encode().replace(b'"depth":0', b'"depth":1'),
-    Planes(ONE, 3, TWO, 4).encode().replace(b'"width":4', b'"width":0'),
-    Planes(ONE, 3, TWO, 4, ONE, MAX_DEPTH).encode().replace(b'"depth":8', b'"depth":9'),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        Chunks(ONE, 3, ((TWO, 3),)).encode().replace(b'"size":3', b'"size":4'),
+        Planes(ONE, 3, TWO, 4).encode().replace(b'"depth":0', b'"depth":1'),
+        Planes(ONE, 3, TWO, 4).encode().replace(b'"width":4', b'"width":0'),
+        Planes(ONE, 3, TWO, 4, ONE, MAX_DEPTH).encode().replace(b'"depth":8', b'"depth":9'),
+    ],
+)
 def test_records_that_are_none(data: bytes) -> None:
     with pytest.raises(Malformed):
         parse_packed(data, where="x")
@@ -181,9 +211,18 @@ def training(steps: int) -> list[dict[str, np.ndarray]]:
     frozen = rng.standard_normal(1000)
     states = []
     for step in range(steps):
-        weights = (weights * np.float32(1 - 1e-6) + np.float32(1e-7) * rng.standard_normal(weights.shape)).astype(np.float32)
-        states.append({"model/w": weights, "model/h": half + np.asarray(step, half.dtype) / 64, "frozen": frozen,
-                       "step": np.int32(step), "empty": np.zeros((0, 3), np.float32)})
+        weights = (weights * np.float32(1 - 1e-6) + np.float32(1e-7) * rng.standard_normal(weights.shape)).astype(
+            np.float32
+        )
+        states.append(
+            {
+                "model/w": weights,
+                "model/h": half + np.asarray(step, half.dtype) / 64,
+                "frozen": frozen,
+                "step": np.int32(step),
+                "empty": np.zeros((0, 3), np.float32),
+            }
+        )
     return states
 
 
@@ -202,8 +241,11 @@ def test_states_come_back_bit_for_bit_and_small(store: Store, tmp_path: Path) ->
     frozen = digest(states[0]["frozen"].tobytes())
     assert len({store.manifest(tree).entry("tensors/00001").digest for tree in trees}) == 1
     assert store.manifest(trees[0]).entry("tensors/00001").digest == frozen, "a tensor that stays is one blob"
-    depths = [record.depth for name in store.storage.list(PACKED)
-              if isinstance(record := parse_packed(store.storage.read(name), where=name), Planes)]
+    depths = [
+        record.depth
+        for name in store.storage.list(PACKED)
+        if isinstance(record := parse_packed(store.storage.read(name), where=name), Planes)
+    ]
     assert max(depths) == MAX_DEPTH
     assert list(store.verify_all()) == []
     assert put_state(store, states[3]).digest == trees[3], "the digest of a state does not depend on how it is kept"
@@ -232,7 +274,9 @@ def test_a_chain_travels_as_it_is(store: Store, tmp_path: Path) -> None:
         trees.append(put_state(store, state, trees[-1] if trees else None).digest)
     remote, back = Store(MemoryStorage()), Store(PosixStorage(tmp_path / "back"))
     copy_artifacts(store, remote, [trees[2]])
-    assert sum(map(len, remote.storage.files.values())) < 0.8 * 3 * sum(np.asarray(a).nbytes for a in states[0].values())  # type: ignore[attr-defined]
+    assert sum(map(len, remote.storage.files.values())) < 0.8 * 3 * sum(
+        np.asarray(a).nbytes for a in states[0].values()
+    )  # type: ignore[attr-defined]
     copy_artifacts(remote, back, [trees[2]])
     assert describe_state(load_state(back, trees[2])) == describe_state(states[2])
     assert list(back.verify_all()) == []
@@ -261,7 +305,9 @@ def test_an_upload_that_broke_off_goes_on(store: Store, gcs: Bucket, monkeypatch
     data = hashlib.shake_128(b"upload").digest(3 * PART_SIZE + 5)
     name = store.put_bytes(data).digest
     remote = Store(open_storage(gcs.url))
-    gcs.service.faults.add(Fault.STATUS, method="PUT", path=blob_name(digest(data[PART_SIZE : 2 * PART_SIZE])), status=400)
+    gcs.service.faults.add(
+        Fault.STATUS, method="PUT", path=blob_name(digest(data[PART_SIZE : 2 * PART_SIZE])), status=400
+    )
     with pytest.raises(Exception, match="could not write"):
         copy_artifacts(store, remote, [name], workers=1, pause=lambda seconds: None)
     assert not remote.has(name)

@@ -7,17 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import (
-    Cosigner,
-    LedgerError,
-    LogCheckpoint,
-    Malformed,
-    PolicyWitness,
-    Refused,
-    Unverified,
-    WitnessPolicy,
-)
-from ledger.note import Note, NoteSignature, parse_note
+from ledger import Cosigner, LedgerError, LogCheckpoint, Malformed, PolicyWitness, Refused, Unverified, WitnessPolicy
+from ledger.format.note import Note, NoteSignature, parse_note
 
 WITNESSES = {
     name: Cosigner(f"witness.example/{name}", Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))

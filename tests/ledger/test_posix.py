@@ -1,4 +1,5 @@
-"""What is particular to the posix driver: leftovers, missing guarantees, read-only roots, the words for a failing disk."""
+"""What is particular to the posix driver: leftovers, missing guarantees, read-only roots, the words for a failing
+disk."""
 
 import errno
 import fcntl

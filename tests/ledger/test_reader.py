@@ -33,7 +33,7 @@ from ledger import (
     open_storage,
     verify_proof,
 )
-from ledger.tlog import leaf_hash, root_of, verify_consistency, verify_inclusion
+from ledger.format.tlog import leaf_hash, root_of, verify_consistency, verify_inclusion
 
 SIZE = 600
 
@@ -97,9 +97,7 @@ def test_proofs_hold_for_published_and_pending_entries(reader):
     for index in (0, 255, 256, 511, 512, 589, 590, 599):
         verify_inclusion(index, SIZE, reader.leaf_hash(index), reader.inclusion_proof(index), root)
     for index, size in ((0, 1), (255, 256), (300, 590), (590, 591)):
-        verify_inclusion(
-            index, size, reader.leaf_hash(index), reader.inclusion_proof(index, size), reader.root(size)
-        )
+        verify_inclusion(index, size, reader.leaf_hash(index), reader.inclusion_proof(index, size), reader.root(size))
     for old in (0, 1, 255, 256, 257, 590, 595, 600):
         verify_consistency(old, SIZE, reader.root(old), root, reader.consistency_proof(old))
     for size in (-1, 601):
@@ -156,10 +154,7 @@ def test_what_is_no_proof_is_malformed(data):
         LogProof.parse(data)
 
 
-@given(
-    st.binary(max_size=200).map(lambda tail: b"c2sp.org/tlog-proof@v1\nindex 1\n" + tail)
-    | st.binary(max_size=200)
-)
+@given(st.binary(max_size=200).map(lambda tail: b"c2sp.org/tlog-proof@v1\nindex 1\n" + tail) | st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_a_proof_or_malformed(data):
     try:
@@ -201,9 +196,7 @@ def test_a_missing_file_is_named(files, signer):
     for name in files:
         if not name.startswith("log/tile/"):
             continue
-        reader = LogReader(
-            MemoryStorage({n: data for n, data in files.items() if n != name}), [signer.verifier]
-        )
+        reader = LogReader(MemoryStorage({n: data for n, data in files.items() if n != name}), [signer.verifier])
         with pytest.raises(NotFound, match=name):
             list(reader.entries())
 
@@ -222,7 +215,7 @@ def test_no_trusted_key_no_reading(storage):
 
 def test_entries_that_are_no_events_are_read_as_bytes(signer):
     from ledger import LogCheckpoint
-    from ledger.bundle import pack_entries
+    from ledger.format.bundle import pack_entries
 
     entries = [b"foreign", b"", b"\xff"]
     leaves = [leaf_hash(entry) for entry in entries]
@@ -238,11 +231,7 @@ def test_entries_that_are_no_events_are_read_as_bytes(signer):
     with pytest.raises(Malformed, match="entry 0"):
         list(reader.events())
     assert check(storage, [signer.verifier], log="", entries_are_events=False) == []
-    assert [finding.where for finding in check(storage, [signer.verifier], log="")] == [
-        "entry 0",
-        "entry 1",
-        "entry 2",
-    ]
+    assert [finding.where for finding in check(storage, [signer.verifier], log="")] == ["entry 0", "entry 1", "entry 2"]
 
 
 # The projection
@@ -299,10 +288,7 @@ def test_a_projection_that_does_not_fit_is_rebuilt(reader, tmp_path, damage):
     else:
         with sqlite3.connect(path) as db:
             db.execute("DELETE FROM events WHERE idx > 10")
-            change = {
-                "ahead": "UPDATE cursor SET size = 9999",
-                "foreign": "UPDATE cursor SET root = x'00', size = 10",
-            }
+            change = {"ahead": "UPDATE cursor SET size = 9999", "foreign": "UPDATE cursor SET root = x'00', size = 10"}
             db.execute(change.get(damage, "PRAGMA user_version = 99"))
     with Projection(path, reader) as projection:
         assert projection.catch_up() == SIZE
@@ -359,9 +345,7 @@ def published(files, tmp_path):
     disk = PosixStorage(tmp_path / "site")
     for name, data in files.items():
         disk.create(name, data)
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site")
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site"))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     Quiet.failures = 0

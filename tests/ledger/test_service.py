@@ -1,31 +1,26 @@
-"""The append service and its clients: group commit, tokens, errors that arrive whole, spools that are sent until acknowledged."""
+"""The append service and its clients: group commit, tokens, errors that arrive whole, spools that are sent until
+acknowledged."""
 
 import json
 import socket
 import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
-from ledger import (
-    Conflict,
-    Draft,
-    Log,
-    LogReader,
-    Malformed,
-    PosixStorage,
-    Refused,
-    Unavailable,
-    Unverified,
-    check,
-)
-from ledger.client import LogClient, Spool
-from ledger.service import GroupCommit, LogService
-from ledger.wire import (
+from ledger import Conflict, Draft, Log, LogReader, Malformed, PosixStorage, Refused, Unavailable, Unverified, check
+from ledger.service.client import LogClient, Spool
+from ledger.service.lobby import Lobby, PromptReader, Room
+from ledger.service.server import GroupCommit, LogService
+from ledger.service.wire import (
+    MAX_FRAME,
     FrameSocket,
     decode_drafts,
     decode_receipts,
     encode_drafts,
     encode_error,
+    encode_member,
     encode_receipts,
 )
 
@@ -58,6 +53,13 @@ def in_threads(*acts: object):
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def assert_left(stranger: socket.socket):
+    """The other side ends the connection; it may reset it, since not all that was sent is read."""
+    with suppress(ConnectionResetError):
+        while stranger.recv(4096):
+            pass
 
 
 def test_group_commit_takes_what_is_waiting_and_keeps_requests_apart(storage, signer):
@@ -161,21 +163,13 @@ def test_without_a_service_there_is_a_clear_message(tmp_path, endpoint):
 
 @pytest.mark.parametrize(
     "data",
-    [
-        b"",
-        b"\x00",
-        b"\xff\xff\xff\xff",
-        b"\x00\x00\x00\x02{}",
-        b'\x00\x00\x00\x09{"a":1',
-        b"GET / HTTP/1.1\r\n\r\n",
-    ],
+    [b"", b"\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02{}", b'\x00\x00\x00\x09{"a":1', b"GET / HTTP/1.1\r\n\r\n"],
 )
 def test_strangers_are_left_alone_and_the_service_goes_on(service, endpoint, data):
     with socket.create_connection(("127.0.0.1", service.port)) as stranger:
         stranger.sendall(data)
         stranger.shutdown(socket.SHUT_WR)
-        while stranger.recv(4096):
-            pass
+        assert_left(stranger)
     with LogClient(endpoint) as connection:
         assert connection.append(drafts(0))[0].index == 0
 
@@ -193,15 +187,7 @@ def test_requests_that_are_none_are_answered_by_an_error(service, endpoint, fram
 
 def test_the_wire_keeps_drafts_and_errors():
     made = [
-        Draft(
-            "t/v1",
-            "s",
-            {"x": [1, "ü", None]},
-            id="i",
-            expect_seq=3,
-            actor="a",
-            time="2026-01-01T00:00:00.000000Z",
-        )
+        Draft("t/v1", "s", {"x": [1, "ü", None]}, id="i", expect_seq=3, actor="a", time="2026-01-01T00:00:00.000000Z")
     ]
     assert decode_drafts(encode_drafts(made)) == made
     assert decode_receipts(encode_receipts([])) == []
@@ -257,6 +243,154 @@ def test_a_refused_batch_does_not_stop_the_others(service, endpoint, tmp_path):
     with LogClient(endpoint) as connection:
         assert [r.index for r in connection.append(drafts(0, 1))] == [0, 1]
     spool.close()
+
+
+def connected(service: LogService, count: int, stack: ExitStack) -> list[socket.socket]:
+    return [stack.enter_context(socket.create_connection(("127.0.0.1", service.port))) for _ in range(count)]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_what_strangers_send_takes_no_memory(service, endpoint):
+    """Fifteen connections without the token claim frames of 64 MiB and send as much of them as is taken."""
+    piece = bytes(1 << 20)
+    with ExitStack() as stack:
+        strangers = connected(service, 15, stack)
+        before = resident_bytes()
+        for stranger in strangers:
+            with suppress(OSError):
+                stranger.sendall(MAX_FRAME.to_bytes(4))
+                for _ in range(64):
+                    stranger.sendall(piece)
+            assert_left(stranger)
+        assert resident_bytes() - before < 16 << 20
+    with LogClient(endpoint) as connection:
+        assert connection.append(drafts(0))[0].index == 0
+
+
+def test_a_silent_crowd_loses_its_seats_and_clients_are_served(storage, signer, endpoint):
+    with Log.open(storage, signer) as log, LogService(log, endpoint, strangers=4) as service, ExitStack() as stack:
+        strangers = connected(service, 40, stack)
+        with LogClient(endpoint) as connection:
+            assert connection.append(drafts(0))[0].index == 0
+            for stranger in strangers[:36]:
+                assert_left(stranger)
+            clients = sum(thread.name == "client" for thread in threading.enumerate())
+            assert clients < 20
+
+
+def test_a_greeting_has_a_deadline_and_a_client_none(storage, signer, endpoint):
+    with (
+        Log.open(storage, signer) as log,
+        LogService(log, endpoint, greeting_seconds=1.0, patience_seconds=0.2) as service,
+        LogClient(endpoint) as connection,
+        ExitStack() as stack,
+    ):
+        silent, halfway = connected(service, 2, stack)
+        halfway.sendall(b"\0\0\0\x09{")
+        assert_left(silent)
+        assert_left(halfway)
+        assert connection.append(drafts(0))[0].index == 0  # which said nothing for as long
+        connection._frames.send(b"{")
+        with pytest.raises(Malformed):
+            decode_receipts(connection._receive())
+        connection._frames._connection.sendall(b"\0\0\0\x09{")
+        with pytest.raises(Unavailable):
+            connection._receive()
+
+
+def test_dribbling_buys_no_time():
+    """Every read gets what is left of one deadline, whatever came before it."""
+    now = [0.0]
+    left, right = socket.socketpair()
+    with left, right:
+        reader = PromptReader(left, seconds=5, limit=100, clock=lambda: now[0])
+        for second in range(5):
+            now[0] = second
+            right.sendall(b"x")
+            assert reader.read(1) == b"x"
+            assert left.gettimeout() == 5 - second
+        right.sendall(b"x")
+        now[0] = 5
+        with pytest.raises(TimeoutError):
+            reader.read(1)
+
+
+def test_a_prompt_reader_ends_at_its_limit():
+    left, right = socket.socketpair()
+    with left, right:
+        right.sendall(b"abcdef")
+        reader = PromptReader(left, seconds=60, limit=4)
+        assert reader.exactly(3) == b"abc"
+        assert reader.exactly(3) == b"d"
+        assert left.recv(9) == b"ef"
+
+
+def test_the_seat_of_the_largest_crowd_goes_first():
+    pairs = [socket.socketpair() for _ in range(5)]
+    lobby = Lobby(seats=4, inside=1)
+    try:
+        for (connection, _), address in zip(pairs, ["a", "b", "b", "c"], strict=False):
+            assert lobby.enter(connection, address)
+        newcomer = threading.Thread(target=lobby.enter, args=(pairs[4][0], "d"))
+        newcomer.start()
+        assert pairs[1][1].recv(1) == b""  # the first of b
+        lobby.leave(pairs[1][0])
+        newcomer.join()
+        assert len(lobby) == 4
+        assert lobby.admit(pairs[0][0])
+        assert not lobby.admit(pairs[3][0])  # it is full inside
+        lobby.leave(pairs[0][0])
+        assert lobby.admit(pairs[3][0])
+        lobby.close()
+        assert pairs[3][1].recv(1) == b""
+        assert not lobby.enter(pairs[1][0], "b")
+    finally:
+        for pair in pairs:
+            for end in pair:
+                end.close()
+
+
+def test_no_more_clients_than_the_service_takes(storage, signer, endpoint):
+    with Log.open(storage, signer) as log, LogService(log, endpoint, clients=1), LogClient(endpoint) as first:
+        with pytest.raises(Unavailable, match="as many clients"):
+            LogClient(endpoint)
+        assert first.append(drafts(0))[0].index == 0
+
+
+def test_requests_wait_for_room():
+    room = Room(10)
+    room.take(25)  # larger than all of it: alone
+    waiting = threading.Thread(target=room.take, args=(8,))
+    waiting.start()
+    room.free(25)
+    waiting.join()
+    room.take(2)
+
+
+def test_a_client_that_takes_no_answers_is_left(storage, signer, endpoint):
+    with Log.open(storage, signer) as log, LogService(log, endpoint, patience_seconds=0.2) as service:
+        rude, content = socket.create_connection(("127.0.0.1", service.port)), json.loads(endpoint.read_text())
+        with rude, LogClient(endpoint) as polite:
+            frames = FrameSocket(rude)
+            frames.send(encode_member("token", content["token"]))
+            long = b"{" + b'"' * 100
+            with suppress(OSError):
+                while True:
+                    frames.send(*[long] * 1000)
+            frames.close()
+            assert polite.append(drafts(0))[0].index == 0
+
+
+def test_a_token_that_is_no_text_is_refused(service):
+    with socket.create_connection(("127.0.0.1", service.port)) as stranger:
+        frames = FrameSocket(stranger)
+        frames.send(b'{"token":"\\ud800"}')
+        with pytest.raises(Unverified):
+            decode_receipts(frames.receive())
+        frames.close()
 
 
 def test_frames_are_bounded():

@@ -1,4 +1,5 @@
-"""Arrays in parts: whatever the sharding, the digest is that of the whole, and no process is sent more than its share."""
+"""Arrays in parts: whatever the sharding, the digest is that of the whole, and no process is sent more than its
+share."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import Conflict, Malformed, Refused, tensor_digest
-from ledger import shards as module
-from ledger.shards import PartialTensor, hash_shards, merge_shards
-from ledger.tensors import TILE_SIZE
+from ledger.tensors import shards as module
+from ledger.tensors.shards import PartialTensor, hash_shards, merge_shards
+from ledger.tensors.tensors import TILE_SIZE
 
 
 def split(shape, cuts):
@@ -79,9 +80,13 @@ def test_replicas_agree_or_are_found() -> None:
     other[300, 7] += 1
     for index in (whole, (slice(0, 301), slice(None))):
         with pytest.raises(Conflict, match="tile 1"):
-            merge_shards([hash_shards("int32", array.shape, [(whole, array)]),
-                          hash_shards("int32", array.shape, [(index, other[index])]),
-                          hash_shards("int32", array.shape, [((slice(301, 600), slice(None)), array[301:])])])
+            merge_shards(
+                [
+                    hash_shards("int32", array.shape, [(whole, array)]),
+                    hash_shards("int32", array.shape, [(index, other[index])]),
+                    hash_shards("int32", array.shape, [((slice(301, 600), slice(None)), array[301:])]),
+                ]
+            )
 
 
 def test_what_is_missing_or_wrong_is_refused() -> None:

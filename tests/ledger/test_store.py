@@ -21,11 +21,11 @@ from ledger import (
     Store,
     Tampered,
     describe_tree,
-    hashing,
 )
-from ledger.hashing import hash_bytes, hash_file, hash_stream
-from ledger.parts import PartHashes
-from ledger.storelayout import STAT_CACHE, blob_name, parts_name, tree_name
+from ledger.store.blobs import hashing
+from ledger.store.blobs.hashing import hash_bytes, hash_file, hash_stream
+from ledger.store.blobs.parts import PartHashes
+from ledger.store.layout import STAT_CACHE, blob_name, parts_name, tree_name
 
 BIG = PART_SIZE * 2 + 12345
 
@@ -191,22 +191,14 @@ def test_every_flipped_byte_is_found_and_none_stops_the_search(store: Store, fol
     store.storage.remove(blob_name(manifest.entry("empty").digest))
     found = " ".join(str(finding) for finding in store.verify(tree.digest))
     assert all(f"file {path}" in found for path in ("a.txt", "empty", "sub/big.bin", "sub/deep/run.sh"))
-    assert (
-        len(store.verify(tree.digest)) == 5
-    )  # same.txt has the bytes of a.txt, and was asked for under both names
+    assert len(store.verify(tree.digest)) == 5  # same.txt has the bytes of a.txt, and was asked for under both names
     corrupt(store, tree_name(tree.digest), 3)
-    assert [finding.what for finding in store.verify(tree.digest)] == [
-        "a manifest's bytes differ from its digest"
-    ]
+    assert [finding.what for finding in store.verify(tree.digest)] == ["a manifest's bytes differ from its digest"]
 
 
 def test_what_does_not_belong_in_the_store_is_found(store: Store) -> None:
     store.put_bytes(b"fine")
-    for name in (
-        "store/blobs/sha256/ab/short",
-        "store/blobs/sha256/README",
-        f"store/trees/sha256/AB/{'c' * 62}",
-    ):
+    for name in ("store/blobs/sha256/ab/short", "store/blobs/sha256/README", f"store/trees/sha256/AB/{'c' * 62}"):
         store.storage.create(name, b"x")
     assert [finding.what for finding in store.verify_all()] == ["name in the store"] * 3
     assert list(store.digests()) == [(sha256(b"fine"), "blob")]
@@ -225,9 +217,7 @@ def test_a_forged_record_of_parts_does_not_pass_for_the_manifest(store: Store, b
     assert len(store.verify(digest)) == 1
 
 
-def test_a_damaged_record_of_parts_is_found_and_a_missing_one_costs_only_time(
-    store: Store, big: bytes
-) -> None:
+def test_a_damaged_record_of_parts_is_found_and_a_missing_one_costs_only_time(store: Store, big: bytes) -> None:
     digest = store.put_bytes(big).digest
     root = store.blobs.parts(digest)
     assert root is not None
@@ -262,8 +252,7 @@ def test_putting_again_heals_what_rotted(store: Store, tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize(
-    "digest",
-    ["", "sha256:", "md5:" + "0" * 64, "sha256:" + "G" * 64, "sha256:" + "a" * 63, "sha256:../" + "a" * 61],
+    "digest", ["", "sha256:", "md5:" + "0" * 64, "sha256:" + "G" * 64, "sha256:" + "a" * 63, "sha256:../" + "a" * 61]
 )
 def test_what_is_no_digest_is_malformed(store: Store, digest: str) -> None:
     for ask in (store.read, store.open, store.verify, store.manifest, store.has, store.artifact):
@@ -288,16 +277,12 @@ def test_a_manifest_is_not_published_before_its_blobs(store: Store) -> None:
     whole = Manifest.of([ManifestEntry("held", 4, held.digest)])
     assert store.put_manifest(whole).digest == whole.digest
     with pytest.raises(NotFound, match="lost"):
-        store.put_manifest(
-            Manifest.of([ManifestEntry("held", 4, held.digest), ManifestEntry("lost", 1, sha256(b"x"))])
-        )
+        store.put_manifest(Manifest.of([ManifestEntry("held", 4, held.digest), ManifestEntry("lost", 1, sha256(b"x"))]))
 
 
 def test_sizes_and_parts_that_a_manifest_claims_are_checked(store: Store, big: bytes) -> None:
     small, large = store.put_bytes(b"four"), store.put_bytes(big)
-    lies = Manifest.of(
-        [ManifestEntry("a", 5, small.digest), ManifestEntry("b", BIG, large.digest, parts="00" * 32)]
-    )
+    lies = Manifest.of([ManifestEntry("a", 5, small.digest), ManifestEntry("b", BIG, large.digest, parts="00" * 32)])
     found = [finding.what for finding in store.verify(store.put_manifest(lies).digest)]
     assert found == ["size of a file", "root of a file's parts"]
 
@@ -356,8 +341,7 @@ def test_putting_the_same_again_writes_no_file(local: Store, folder: Path, tmp_p
     before = {path: path.stat().st_ino for path in (tmp_path / "root" / "store").rglob("*")}
     assert local.put_tree(folder) == artifact
     assert (
-        local.put_file(folder / "sub" / "big.bin").digest
-        == local.manifest(artifact.digest).entry("sub/big.bin").digest
+        local.put_file(folder / "sub" / "big.bin").digest == local.manifest(artifact.digest).entry("sub/big.bin").digest
     )
     assert {path: path.stat().st_ino for path in (tmp_path / "root" / "store").rglob("*")} == before
 
@@ -375,9 +359,7 @@ def test_putting_makes_young_again(local: Store, folder: Path) -> None:
     assert all(path is not None and path.stat().st_mtime > 1 for path in paths)
 
 
-def test_a_linked_file_is_shared_and_an_edit_of_it_is_noticed(
-    local: Store, tmp_path: Path, big: bytes
-) -> None:
+def test_a_linked_file_is_shared_and_an_edit_of_it_is_noticed(local: Store, tmp_path: Path, big: bytes) -> None:
     source = tmp_path / "source"
     source.write_bytes(big)
     digest = local.put_file(source, link=True).digest
@@ -403,7 +385,7 @@ def test_a_file_that_changes_while_it_is_put_is_refused(
 ) -> None:
     source = tmp_path / "source"
     source.write_bytes(big)
-    import ledger.staging as staging
+    import ledger.store.blobs.staging as staging
 
     def slow(stream, into=None, plain=False):
         hashed = hash_file(stream, into=into, plain=plain)

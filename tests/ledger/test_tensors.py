@@ -21,7 +21,7 @@ from ledger import (
     tensor_digest,
     tensor_info,
 )
-from ledger.tensors import TILE_SIZE
+from ledger.tensors.tensors import TILE_SIZE
 
 
 def merkle(leaves: list[bytes]) -> bytes:
@@ -50,18 +50,7 @@ def test_one_tensor_by_hand() -> None:
     assert tensor_digest(array) == "sha256:25a1cba2aa96f7a2d135a35b5ba4e2a59aea5b898481485472d6e7a46651b124"
 
 
-DTYPES = [
-    "bool",
-    "int8",
-    "uint16",
-    "int32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
 @settings(max_examples=80, deadline=None)
@@ -171,20 +160,11 @@ def test_a_state_is_its_sorted_pairs() -> None:
     assert [tensor.path for tensor in manifest.tensors] == ["a/w", "b"]
     digests = {path: tensor_digest(array) for path, array in state.items()}
     text = json.dumps(
-        {
-            "kind": "state",
-            "tensors": [{"digest": digests[p], "path": p} for p in sorted(digests)],
-            "version": 1,
-        },
+        {"kind": "state", "tensors": [{"digest": digests[p], "path": p} for p in sorted(digests)], "version": 1},
         separators=(",", ":"),
     )
     expected = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-    assert (
-        manifest.digest
-        == state_digest(digests)
-        == state_digest({t.path: t for t in manifest.tensors})
-        == expected
-    )
+    assert manifest.digest == state_digest(digests) == state_digest({t.path: t for t in manifest.tensors}) == expected
     assert StateManifest.parse(manifest.encode()) == manifest
     assert manifest.tensor("a/w").shape == (2, 2)
     with pytest.raises(NotFound):

@@ -1,13 +1,11 @@
 """Time stamps by a real authority: openssl's `ts`, behind HTTP on the loopback interface."""
 
 import base64
-import http.server
 import shutil
-import subprocess
-import threading
 from dataclasses import replace
 
 import pytest
+from time_authority import Authority, openssl, serving_authority
 
 from ledger import (
     Draft,
@@ -24,84 +22,15 @@ from ledger import (
     load_authorities,
     stamp_checkpoint,
 )
-from ledger.timestamp import verify_stamp
+from ledger.witness.timestamp import verify_stamp
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-
-CONFIGURATION = """
-[req]
-distinguished_name = name
-prompt = no
-x509_extensions = root
-[name]
-CN = Test Authority Root
-[root]
-basicConstraints = critical, CA:TRUE
-keyUsage = critical, keyCertSign
-[stamps]
-extendedKeyUsage = critical, timeStamping
-keyUsage = critical, digitalSignature
-basicConstraints = CA:FALSE
-[answer]
-serial = {folder}/serial
-signer_cert = {folder}/tsa.pem
-signer_key = {folder}/tsa.key
-signer_digest = sha256
-default_policy = 1.2.3.4.1
-digests = sha256
-ess_cert_id_alg = sha256
-"""
-
-
-def openssl(folder, *arguments: str):
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
-class Authority:
-    """Certificates in a folder, and an HTTP server that answers with what `openssl ts` makes, or with `answers`."""
-
-    def __init__(self, folder) -> None:
-        self.folder = folder
-        self.answers = []
-        (folder / "conf").write_text(CONFIGURATION.format(folder=folder))
-        (folder / "serial").write_text("01")
-        openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key",
-                "-out", "ca.pem", "-days", "30", "-config", "conf")  # fmt: skip
-        openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "tsa.key",
-                "-out", "tsa.csr", "-subj", "/CN=Test Authority")  # fmt: skip
-        openssl(folder, "x509", "-req", "-in", "tsa.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                "-out", "tsa.pem", "-days", "30", "-extfile", "conf", "-extensions", "stamps")  # fmt: skip
-        self.certificates = load_authorities(folder / "ca.pem")
-
-    def answer(self, query):
-        if self.answers:
-            return self.answers.pop()
-        (self.folder / "query").write_bytes(query)
-        openssl(self.folder, "ts", "-reply", "-config", "conf", "-section", "answer", "-queryfile", "query", "-out", "reply")
-        return (self.folder / "reply").read_bytes()
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    made = Authority(tmp_path_factory.mktemp("authority"))
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            data = made.answer(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *arguments: object):
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    made.url = f"http://127.0.0.1:{server.server_port}/"
-    yield made
-    server.shutdown()
-    server.server_close()
+    with serving_authority(tmp_path_factory.mktemp("authority")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger import LedgerError, Malformed, Refused, Unverified
-from ledger.tlog import (
+from ledger.format.tlog import (
     EMPTY_ROOT,
     TILE_WIDTH,
     Frontier,
@@ -114,11 +114,7 @@ def test_inclusion_proofs_of_all_sizes():
             proof = inclusion_proof(index, size, reader(size))
             assert proof == oracle_path(index, ENTRIES[:size])
             verify_inclusion(index, size, LEAVES[index], proof, ROOTS[size])
-            for wrong in (
-                [*proof, LEAVES[0]],
-                proof[:-1] if proof else [ROOTS[size]],
-                proof[1:] or [EMPTY_ROOT],
-            ):
+            for wrong in ([*proof, LEAVES[0]], proof[:-1] if proof else [ROOTS[size]], proof[1:] or [EMPTY_ROOT]):
                 with pytest.raises(Unverified):
                     verify_inclusion(index, size, LEAVES[index], wrong, ROOTS[size])
             with pytest.raises(Unverified):
@@ -153,9 +149,7 @@ def test_every_flipped_bit_breaks_an_inclusion_proof(size):
                 verify_inclusion(wrong_index, size, LEAVES[index], proof, ROOTS[size])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(1, 2), (1, 3), (3, 7), (4, 8), (6, 8), (64, 130), (65, 130), (128, 129)]
-)
+@pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (3, 7), (4, 8), (6, 8), (64, 130), (65, 130), (128, 129)])
 def test_every_flipped_bit_breaks_a_consistency_proof(old, new):
     for wrong in bit_flips(consistency_proof(old, new, reader(new))):
         with pytest.raises(Unverified):
@@ -214,9 +208,7 @@ def test_what_cannot_be_proven_is_refused():
 
 def vectors(kind):
     files = sorted((VECTORS / "merkle" / kind).rglob("*.json"))
-    return files or [
-        pytest.param(None, marks=pytest.mark.skip(f"no published vectors at {VECTORS}; set MARIN_SHARED"))
-    ]
+    return files or [pytest.param(None, marks=pytest.mark.skip(f"no published vectors at {VECTORS}; set MARIN_SHARED"))]
 
 
 def decoded(value):
@@ -226,12 +218,7 @@ def decoded(value):
 @pytest.mark.parametrize("path", vectors("inclusion"), ids=lambda p: "/".join(p.parts[-2:]) if p else "none")
 def test_published_inclusion_vectors(path):
     case = json.loads(path.read_text())
-    values = (
-        case["leafIdx"],
-        case["treeSize"],
-        decoded(case["leafHash"]),
-        [decoded(p) for p in case["proof"] or []],
-    )
+    values = (case["leafIdx"], case["treeSize"], decoded(case["leafHash"]), [decoded(p) for p in case["proof"] or []])
     if case["wantErr"]:
         with pytest.raises(LedgerError):
             verify_inclusion(*values, decoded(case["root"]))
@@ -239,9 +226,7 @@ def test_published_inclusion_vectors(path):
         verify_inclusion(*values, decoded(case["root"]))
 
 
-@pytest.mark.parametrize(
-    "path", vectors("consistency"), ids=lambda p: "/".join(p.parts[-2:]) if p else "none"
-)
+@pytest.mark.parametrize("path", vectors("consistency"), ids=lambda p: "/".join(p.parts[-2:]) if p else "none")
 def test_published_consistency_vectors(path):
     case = json.loads(path.read_text())
     roots = decoded(case["root1"]), decoded(case["root2"])

@@ -22,9 +22,9 @@ from ledger import (
     copy_artifacts,
     open_storage,
     scrub_store,
-    transfer,
 )
-from ledger.storelayout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
+from ledger.store import transfer
+from ledger.store.layout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
 
 BIG = hashlib.shake_128(b"transfer").digest(PART_SIZE * 2 + 11)
 FILES = {"a": b"alpha", "b": b"beta", "c": b"alpha", "big": BIG}
@@ -199,15 +199,9 @@ def test_a_remote_that_stays_down_is_one_clear_error(remote: Remote, local: Stor
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("about", ["a", "big", "tree", "everything"])
-def test_a_remote_that_lies_is_not_believed(
-    remote: Remote, local: Store, pushed: str, lie: str, about: str
-) -> None:
-    names = {"tree": tree_name(pushed)} | {
-        e.path: blob_name(e.digest) for e in Store(remote).manifest(pushed)
-    }
-    remote.spoil = lambda name, data: (
-        LIES[lie](data) if about == "everything" or name == names[about] else data
-    )
+def test_a_remote_that_lies_is_not_believed(remote: Remote, local: Store, pushed: str, lie: str, about: str) -> None:
+    names = {"tree": tree_name(pushed)} | {e.path: blob_name(e.digest) for e in Store(remote).manifest(pushed)}
+    remote.spoil = lambda name, data: LIES[lie](data) if about == "everything" or name == names[about] else data
     with pytest.raises(Tampered):
         pull(remote, local, pushed)
     assert not local.has(pushed), "no tree without all of its files"
@@ -234,8 +228,8 @@ def test_a_remote_that_lies_once_is_asked_again(remote: Remote, local: Store, pu
 
 def test_forged_part_hashes_do_not_pass(remote: Remote, local: Store) -> None:
     """A remote with other bytes and part hashes that fit them: only the whole digest tells, and it does."""
-    from ledger.hashing import hash_bytes
-    from ledger.parts import PartHashes
+    from ledger.store.blobs.hashing import hash_bytes
+    from ledger.store.blobs.parts import PartHashes
 
     digest = Store(remote).put_bytes(BIG).digest
     forged = b"X" + BIG[1:]
@@ -369,7 +363,8 @@ def test_a_file_with_two_names_travels_under_both(
 
 
 def test_a_service_that_hashes_what_it_got_is_not_read_back(local: Store, folder: Path, bucket: Bucket) -> None:
-    """Both give the MD5 of what arrived in one request; of what arrived in parts only S3 gives something, so GCS is read."""
+    """Both give the MD5 of what arrived in one request; of what arrived in parts only S3 gives something, so GCS is
+    read."""
     tree = local.put_tree(folder).digest
     remote = Store(open_storage(bucket.url))
     bucket.service.requests.clear()

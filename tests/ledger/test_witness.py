@@ -1,6 +1,9 @@
 """Witnesses: what they cosign, what they refuse and how they say so, over HTTP; hybrid keys; the policy n of m."""
 
 import http.client
+import socket
+import threading
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,11 +30,12 @@ from ledger import (
     make_proof,
     verify_proof,
 )
-from ledger.checkpoint import open_checkpoint
-from ledger.cosigner import Cosigner
-from ledger.note import open_note, parse_note
-from ledger.tlog import EMPTY_ROOT
-from ledger.witness import Witness, WitnessRequest, WitnessServer, ask_witness, check_witnessed
+from ledger.format.checkpoint import open_checkpoint
+from ledger.format.cosigner import Cosigner
+from ledger.format.note import open_note, parse_note
+from ledger.format.tlog import EMPTY_ROOT
+from ledger.witness.server import MAX_BODY, WitnessServer
+from ledger.witness.witness import Witness, WitnessRequest, ask_witness, check_witnessed
 
 # The example of C2SP tlog-cosignature (Ed25519): its key is not published, so only its form is checked.
 EXAMPLE = (
@@ -196,6 +200,101 @@ def test_over_http(log, witness, signer):
         connection.close()
 
 
+def status_of(server, method, path, body=None, headers=None):
+    place = urlsplit(server.address)
+    connection = http.client.HTTPConnection(place.hostname, place.port)
+    connection.request(method, path, body, headers or {})
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    return reply.status
+
+
+@contextmanager
+def guests(server, count):
+    place = urlsplit(server.address)
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection((place.hostname, place.port))) for _ in range(count)]
+
+
+def all_of(connection):
+    found = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(4096):
+            found += more
+    return found
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"POST /add-che",
+        b"POST /add-checkpoint HTTP/1.1\r\nHost: w\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: 200000\r\n\r\nold 0\n",
+    ],
+)
+def test_a_crowd_of_half_open_requests_does_not_silence_it(log, witness, signer, beginning):
+    """Forty begin a request and stop: whoever asks whole is answered, and few threads are kept for the others."""
+    grow(log, 3)
+    with WitnessServer(witness[0], seats=4) as server, guests(server, 40) as crowd:
+        for guest in crowd:
+            with suppress(OSError):  # sent away already
+                guest.sendall(beginning)
+        reader = LogReader(log[1], [signer.verifier])
+        assert ask_witness(server.address, reader.note(), reader.consistency_proof, [ONE.verifier])
+        assert status_of(server, "GET", f"/{'0' * 64}/checkpoint") == 404
+        for guest in crowd[:36]:
+            assert all_of(guest) == b""
+        assert sum("process_request_thread" in thread.name for thread in threading.enumerate()) < 20
+
+
+def test_a_request_has_one_deadline(witness):
+    with WitnessServer(witness[0], request_seconds=0.2) as server, guests(server, 2) as (silent, slow):
+        slow.sendall(b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: 9\r\n\r\nold")
+        assert all_of(silent) == b""
+        assert all_of(slow) == b""
+
+
+def test_endless_heads_and_huge_bodies_are_not_read(witness):
+    piece = b"X: " + b"x" * 60_000 + b"\r\n"
+    with WitnessServer(witness[0]) as server, guests(server, 2) as (head, body):
+        with suppress(OSError):
+            head.sendall(b"GET / HTTP/1.1\r\n")
+            for _ in range(100):
+                head.sendall(piece)
+        all_of(head)  # returns, because the server hung up
+        body.sendall(f"POST /add-checkpoint HTTP/1.1\r\nContent-Length: {MAX_BODY + 1}\r\n\r\n".encode())
+        assert all_of(body).startswith(b"HTTP/1.1 413 ")
+        assert status_of(server, "GET", "/") == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("POST", "/add-checkpoint", b"", {}, 400),
+        ("POST", "/add-checkpoint", b"x", {"Content-Length": "1", "Transfer-Encoding": "chunked"}, 411),
+        ("POST", "/add-checkpoint", None, {"Content-Length": "-1"}, 411),
+        ("POST", "/add-checkpoint", None, {"Content-Length": "9" * 5000}, 411),
+        ("POST", "/add-checkpoint", None, {"Content-Length": "9999999"}, 413),
+        ("POST", "/elsewhere", b"", {}, 404),
+        ("GET", "/add-checkpoint", None, {}, 405),
+        ("PUT", "/add-checkpoint", b"", {}, 405),
+        ("POST", f"/{'0' * 64}/checkpoint", b"", {}, 405),
+        ("BREW", "/tea", None, {}, 404),
+    ],
+)
+def test_requests_that_are_none_have_a_status(witness, method, path, body, headers, status):
+    with WitnessServer(witness[0]) as server:
+        assert status_of(server, method, path, body, headers) == status
+
+
+def test_it_stops_while_requests_hang(witness):
+    with WitnessServer(witness[0]) as server, guests(server, 5) as crowd:
+        crowd[0].sendall(b"POST ")
+    # leaving the block joins the server, and every guest is sent away
+
+
 def test_a_log_that_was_rolled_back_is_told(log, witness, signer):
     grow(log, 3)
     files = dict(log[1].files)
@@ -211,9 +310,7 @@ def test_a_log_that_was_rolled_back_is_told(log, witness, signer):
         grow(log, 1)
         reader = LogReader(log[1], [signer.verifier])
         with pytest.raises(Unverified):
-            ask_witness(
-                server.address, reader.note(), reader.consistency_proof, [ed25519("w.example", 9).verifier]
-            )
+            ask_witness(server.address, reader.note(), reader.consistency_proof, [ed25519("w.example", 9).verifier])
     with pytest.raises(Unavailable):
         ask_witness(server.address, reader.note(), reader.consistency_proof, [ONE.verifier])
     with pytest.raises(LedgerError):
@@ -264,9 +361,7 @@ def test_a_cosignature_of_something_else_does_not_hold():
             assert not cosigner.verifier.verify(text, wrong)
         assert not cosigner.verifier.verify("no checkpoint\n", signature)
         renamed = VerifierKey("other.example", cosigner.verifier.algorithm, cosigner.verifier.public)
-        assert renamed.verify(text, signature) == (
-            cosigner is ONE
-        )  # ML-DSA commits to the name, Ed25519 does not
+        assert renamed.verify(text, signature) == (cosigner is ONE)  # ML-DSA commits to the name, Ed25519 does not
 
 
 def test_a_hybrid_key_signs_twice_and_each_half_is_enough_to_read(tmp_path):
@@ -296,3 +391,47 @@ def test_any_request_parses_or_is_malformed(data):
     except Malformed:
         return
     assert parsed.encode() == data
+
+
+@contextmanager
+def dripping(beginning):
+    """A server that answers with this and then a byte now and then, until whoever asked is gone."""
+    gone, stop = threading.Event(), threading.Event()
+
+    def serve():
+        guest, _ = server.accept()
+        with guest, suppress(OSError):
+            guest.recv(1 << 16)
+            guest.sendall(beginning)
+            while not stop.wait(0.01):
+                guest.sendall(b"x")
+        gone.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}", gone
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nX-",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 409 Conflict\r\nContent-Length: 1000000\r\n\r\n",
+    ],
+)
+def test_a_witness_that_drips_has_one_deadline(log, signer, beginning):
+    """Each byte comes well within the timeout of a read; it is the answer that takes too long."""
+    grow(log, 3)
+    reader = LogReader(log[1], [signer.verifier])
+    with dripping(beginning) as (address, gone):
+        with pytest.raises(Unavailable, match=r"took too long|timed out"):
+            ask_witness(address, reader.note(), reader.consistency_proof, [ONE.verifier], seconds=0.3)
+        assert gone.wait(30), "the connection was closed"

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from marin.process.cache import cache_folder
+
 
 @pytest.fixture(scope="session")
 def tiny_module() -> ModuleType:
@@ -34,10 +36,17 @@ def tiny(tiny_module: ModuleType) -> Iterator[ModuleType]:
 
 @pytest.fixture
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration folder of the test's own, so that no test touches the user's keys."""
+    """Configuration, state and cache folders of the test's own, so that no test touches the user's. Compiled programs
+    alone are shared."""
+    programs, cache = cache_folder() / "xla", tmp_path / "cache"
+    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700)
+    (cache / "xla").symlink_to(programs)
+    monkeypatch.setenv("MARIN_CACHE", str(cache))
     config = tmp_path / "config"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
-    for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE"):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE", "MARIN_PINS", "MARIN_TRUST"):
         monkeypatch.delenv(name, raising=False)
     return config
 
@@ -45,7 +54,7 @@ def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(tmp_path: Path, own_keys: Path) -> Path:
     """An empty project with a root."""
-    from marin.root import create_root
+    from marin.record.root import create_root
 
     folder = tmp_path / "project"
     folder.mkdir()

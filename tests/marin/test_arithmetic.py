@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from marin.arithmetic import (
+from marin.errors import MarinError, Unsupported, UsageError
+from marin.process.arithmetic import (
     APPLIED,
     DEVICE_COUNT_FLAG,
     X86_64_V3,
@@ -22,12 +23,12 @@ from marin.arithmetic import (
     unsupported,
     xla_flags,
 )
-from marin.errors import MarinError, Unsupported, UsageError
-from marin.recipe import REQUIRED_FLAGS, Arithmetic, Execution, from_mapping
+from marin.recipe.schema import REQUIRED_FLAGS, Arithmetic, Execution, from_mapping
 
 CONTRACT = Arithmetic()
-pytestmark = pytest.mark.skipif(unsupported(CONTRACT) is not None,
-                                reason=f"this machine is none of the contract: {unsupported(CONTRACT)}")
+pytestmark = pytest.mark.skipif(
+    unsupported(CONTRACT) is not None, reason=f"this machine is none of the contract: {unsupported(CONTRACT)}"
+)
 
 
 def applied(environ: dict[str, str], devices: int = 1) -> dict[str, str]:
@@ -44,38 +45,50 @@ def test_every_flag_of_the_recipe_is_in_the_environment() -> None:
 
 
 def test_the_flags_without_which_processors_disagree_are_in_the_default() -> None:
-    assert {"--xla_cpu_enable_platform_dependent_math=false", "--xla_cpu_max_isa=AVX2",
-            "--xla_disable_hlo_passes=transpose-folding"} <= set(xla_flags(CONTRACT, Execution()).split())
+    assert {
+        "--xla_cpu_enable_platform_dependent_math=false",
+        "--xla_cpu_max_isa=AVX2",
+        "--xla_disable_hlo_passes=transpose-folding",
+    } <= set(xla_flags(CONTRACT, Execution()).split())
 
 
 CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: any\n\nprocessor\t: 1\nmodel\t\t: 94\n"
 
 
-@pytest.mark.parametrize(("vendor", "family", "model", "expected"), [
-    ("GenuineIntel", 6, 94, True), ("GenuineIntel", 6, 158, True),
-    ("GenuineIntel", 6, 85, False), ("GenuineIntel", 6, 60, False),
-    ("AuthenticAMD", 6, 94, False), ("GenuineIntel", 15, 94, False),
-])
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "expected"),
+    [
+        ("GenuineIntel", 6, 94, True),
+        ("GenuineIntel", 6, 158, True),
+        ("GenuineIntel", 6, 85, False),
+        ("GenuineIntel", 6, 60, False),
+        ("AuthenticAMD", 6, 94, False),
+        ("GenuineIntel", 15, 94, False),
+    ],
+)
 def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int, expected: bool) -> None:
     assert is_skylake(CPUINFO.format(vendor, family, model)) is expected
     assert not is_skylake("Features : asimd\n")
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("XLA_FLAGS", "--xla_cpu_enable_platform_dependent_math=true"),
-    ("XLA_FLAGS", "--xla_cpu_max_isa=AVX512"),
-    ("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"),
-    ("NPROC", "7"),
-    ("JAX_PLATFORMS", "cuda"),
-    ("JAX_ENABLE_X64", "1"),
-    ("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16"),
-    ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
-    ("JAX_THREEFRY_PARTITIONABLE", "0"),
-    ("JAX_DISABLE_JIT", "1"),
-    ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
-    ("JAX_DISABLE_MOST_OPTIMIZATIONS", "true"),
-    ("JAX_OPTIMIZATION_LEVEL", "O0"),
-])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("XLA_FLAGS", "--xla_cpu_enable_platform_dependent_math=true"),
+        ("XLA_FLAGS", "--xla_cpu_max_isa=AVX512"),
+        ("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"),
+        ("NPROC", "7"),
+        ("JAX_PLATFORMS", "cuda"),
+        ("JAX_ENABLE_X64", "1"),
+        ("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16"),
+        ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
+        ("JAX_THREEFRY_PARTITIONABLE", "0"),
+        ("JAX_DISABLE_JIT", "1"),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
+        ("JAX_DISABLE_MOST_OPTIMIZATIONS", "true"),
+        ("JAX_OPTIMIZATION_LEVEL", "O0"),
+    ],
+)
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
     environ = {name: value}
     message = rf"contradicts the arithmetic contract: environment variable {name}: .*found {value}; unset {name}"
@@ -89,9 +102,16 @@ def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, va
     check(CONTRACT, Execution(runner="ray"), environ)  # there the settings of the workers count
 
 
-@pytest.mark.parametrize("environ", [
-    {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, {"XLA_FLAGS": ""}, {"JAX_PLATFORMS": "CPU"}, {"NPROC": "2", "HOME": "/h"},
-    {"JAX_ENABLE_X64": "False", "JAX_THREEFRY_PARTITIONABLE": "on"}])
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+        {"XLA_FLAGS": ""},
+        {"JAX_PLATFORMS": "CPU"},
+        {"NPROC": "2", "HOME": "/h"},
+        {"JAX_ENABLE_X64": "False", "JAX_THREEFRY_PARTITIONABLE": "on"},
+    ],
+)
 def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> None:
     applied(environ)
     assert in_force(CONTRACT, environ)
@@ -99,7 +119,9 @@ def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> Non
 
 def test_of_many_flags_the_contrary_one_is_named() -> None:
     given = "--xla_cpu_max_isa=AVX2 --xla_cpu_enable_fast_math=true"
-    with pytest.raises(UsageError, match=r"environment variable XLA_FLAGS: .*found --xla_cpu_enable_fast_math=true; unset"):
+    with pytest.raises(
+        UsageError, match=r"environment variable XLA_FLAGS: .*found --xla_cpu_enable_fast_math=true; unset"
+    ):
         applied({"XLA_FLAGS": given})
 
 
@@ -124,14 +146,18 @@ def test_a_processor_without_a_needed_feature_is_unsupported(lacking: str, monke
     flags = frozenset(X86_64_V3) - {lacking}
     assert unsupported(CONTRACT, frozenset(X86_64_V3)) is None
     assert lacking in str(unsupported(CONTRACT, flags))
-    monkeypatch.setattr("marin.arithmetic.cpu_flags", lambda *_: flags)
+    monkeypatch.setattr("marin.process.arithmetic.cpu_flags", lambda *_: flags)
     with pytest.raises(Unsupported, match=lacking) as raised:
         applied({})
     assert raised.value.exit_code == 3
 
 
 def test_flags_are_read_from_cpuinfo() -> None:
-    assert cpu_flags("processor\t: 0\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags : other\n") == {"fpu", "avx2", "fma"}
+    assert cpu_flags("processor\t: 0\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags : other\n") == {
+        "fpu",
+        "avx2",
+        "fma",
+    }
     assert cpu_flags("Features : asimd\n") == frozenset()
 
 
@@ -143,13 +169,16 @@ def test_what_is_execution_is_in_no_recipe() -> None:
 
 
 @pytest.mark.parametrize(("profile", "platforms"), [("gpu", "cuda,cpu"), ("tpu", "tpu,cpu")])
-def test_an_accelerator_that_is_not_here_is_unsupported(profile: Any, platforms: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = from_mapping({"arithmetic": {"profile": profile, "device_kind": "some", "xla_flags": REQUIRED_FLAGS[profile]}},
-                          where="test")
-    monkeypatch.setattr("marin.arithmetic._accelerator", lambda profile: False)
+def test_an_accelerator_that_is_not_here_is_unsupported(
+    profile: Any, platforms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = from_mapping(
+        {"arithmetic": {"profile": profile, "device_kind": "some", "xla_flags": REQUIRED_FLAGS[profile]}}, where="test"
+    )
+    monkeypatch.setattr("marin.process.arithmetic._accelerator", lambda profile: False)
     with pytest.raises(Unsupported, match=f"no {profile.upper()} is visible here"):
         apply(recipe.arithmetic, Execution(), {})
-    monkeypatch.setattr("marin.arithmetic._accelerator", lambda profile: True)
+    monkeypatch.setattr("marin.process.arithmetic._accelerator", lambda profile: True)
     environ: dict[str, str] = {}
     apply(recipe.arithmetic, Execution(), environ)
     assert environ["JAX_PLATFORMS"] == platforms and environ["XLA_FLAGS"].split() == list(REQUIRED_FLAGS[profile])
@@ -169,8 +198,17 @@ BIG = NEOVERSE.replace("0xd0c", "0xd0d").replace("processor\t: 0", "processor\t:
 
 
 def arm(kind: str) -> Any:
-    return from_mapping({"arithmetic": {"profile": "arm-cpu", "isa": "aarch64", "device_kind": kind,
-                                        "xla_flags": REQUIRED_FLAGS["arm-cpu"]}}, where="test").arithmetic
+    return from_mapping(
+        {
+            "arithmetic": {
+                "profile": "arm-cpu",
+                "isa": "aarch64",
+                "device_kind": kind,
+                "xla_flags": REQUIRED_FLAGS["arm-cpu"],
+            }
+        },
+        where="test",
+    ).arithmetic
 
 
 def test_the_model_of_an_arm_processor_is_read() -> None:
@@ -181,15 +219,17 @@ def test_the_model_of_an_arm_processor_is_read() -> None:
 
 def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     contract = arm("implementer 0x41 part 0xd0c")
-    with pytest.raises(Unsupported, match=r"expected an ARM processor of the recipe's model.*found the processor is x86_64"):
+    with pytest.raises(
+        Unsupported, match=r"expected an ARM processor of the recipe's model.*found the processor is x86_64"
+    ):
         apply(contract, Execution(), {})
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr("marin.arithmetic.arm_model", lambda: arm_model(BIG))
+    monkeypatch.setattr("marin.process.arithmetic.arm_model", lambda: arm_model(BIG))
     with pytest.raises(Unsupported, match="implementer 0x41 part 0xd0d"):
         apply(contract, Execution(), {})
     with pytest.raises(Unsupported, match=r"expected the device kind .* part 0xd0c, found implementer 0x41 part 0xd0d"):
         check_device(contract, "cpu")
-    monkeypatch.setattr("marin.arithmetic.arm_model", lambda: arm_model(NEOVERSE))
+    monkeypatch.setattr("marin.process.arithmetic.arm_model", lambda: arm_model(NEOVERSE))
     environ: dict[str, str] = {}
     apply(contract, Execution(devices=2), environ)
     check_device(contract, "cpu")
@@ -200,9 +240,9 @@ def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
         check(contract, Execution(), {"XLA_FLAGS": "--xla_dump_to=x"})
 
 
-@pytest.mark.parametrize("change", [
-    {"device_kind": None}, {"isa": "x86-64-v3"}, {"profile": "portable-cpu", "device_kind": None},
-])
+@pytest.mark.parametrize(
+    "change", [{"device_kind": None}, {"isa": "x86-64-v3"}, {"profile": "portable-cpu", "device_kind": None}]
+)
 def test_an_arm_recipe_without_its_parts_is_refused(change: dict[str, Any]) -> None:
     whole = {"profile": "arm-cpu", "isa": "aarch64", "device_kind": "some", "xla_flags": REQUIRED_FLAGS["arm-cpu"]}
     with pytest.raises((UsageError, Unsupported), match=r"arithmetic\.(device_kind|isa|xla_flags)"):
@@ -212,6 +252,8 @@ def test_an_arm_recipe_without_its_parts_is_refused(change: dict[str, Any]) -> N
 @pytest.mark.parametrize("devices", [3, 16])
 def test_devices_that_do_not_divide_the_shards_are_refused_before_jax_starts(devices: int) -> None:
     environ: dict[str, str] = {}
-    with pytest.raises(UsageError, match=rf"logical shards do not divide over the devices: --devices: .*found {devices}"):
+    with pytest.raises(
+        UsageError, match=rf"logical shards do not divide over the devices: --devices: .*found {devices}"
+    ):
         apply(CONTRACT, Execution(devices=devices), environ)
     assert environ == {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
-from marin.cache import cache_folder, compiling
+from ledger import Refused
+from marin.process.cache import cache_folder, compilation_cache, compiling
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +41,45 @@ def test_a_compiler_that_fails_lets_the_next_one_begin() -> None:
 def test_the_cache_is_the_users_alone() -> None:
     with compiling("recipe-1"):
         assert (cache_folder() / "compiling").stat().st_mode & 0o077 == 0
+
+
+def test_a_cache_of_somebody_else_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = compilation_cache()
+    (programs / "program").write_bytes(b"code")
+    assert compilation_cache() == programs
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    with pytest.raises(Refused, match="another user") as refused:
+        compilation_cache()
+    assert refused.value.where == str(programs)
+    assert "54321" in refused.value.expected
+    assert refused.value.found
+    assert refused.value.cure
+
+
+def test_a_file_that_was_put_there_by_somebody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = compilation_cache()
+    planted = programs / "program"
+    planted.write_bytes(b"code")
+    if os.geteuid() == 0:
+        os.chown(planted, 12345, -1)
+    else:
+        pytest.skip("only root gives files away")
+    with pytest.raises(Refused, match="another user") as refused:
+        compilation_cache()
+    assert refused.value.where == str(planted)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "refused"),
+    [(0o700, 0o666, False), (0o755, 0o644, False), (0o755, 0o664, True), (0o755, 0o646, True), (0o777, 0o600, True)],
+)
+def test_what_others_can_write_is_refused(folder: int, file: int, refused: bool) -> None:
+    programs = compilation_cache()
+    (programs / "program").write_bytes(b"code")
+    (programs / "program").chmod(file)
+    programs.chmod(folder)
+    if refused:
+        with pytest.raises(Refused, match="others can write"):
+            compilation_cache()
+    else:
+        compilation_cache()

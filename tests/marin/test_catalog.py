@@ -1,4 +1,5 @@
-"""The catalog: what it finds is what the runs themselves say, however often and in whatever pieces the log was folded."""
+"""The catalog: what it finds is what the runs themselves say, however often and in whatever pieces the log was
+folded."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft
-from marin import events, runs
-from marin.catalog import open_catalog
 from marin.errors import UsageError
-from marin.quoted import answer, parse
-from marin.root import Root, create_root
-from marin.runs import stream_of
+from marin.history import runs
+from marin.history.catalog import open_catalog
+from marin.history.metric_query import answer, parse
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import Root, create_root
 
 
 def digest(character: str) -> str:
@@ -23,10 +25,19 @@ def digest(character: str) -> str:
 
 
 def begin(run: str, **changes: Any) -> Draft:
-    values: dict[str, Any] = {"run": run, "pipeline": "default", "plan": digest("a"), "recipe_digest": digest("b"),
-                              "recipe": {"dataset": {"name": "grammar"}, "trainer": {"num_steps": 4},
-                                         "model": {"architecture": "llama", "num_layers": 2, "hidden_dim": 32}},
-                              "code": {}, "environment": {}}
+    values: dict[str, Any] = {
+        "run": run,
+        "pipeline": "default",
+        "plan": digest("a"),
+        "recipe_digest": digest("b"),
+        "recipe": {
+            "dataset": {"name": "grammar"},
+            "trainer": {"num_steps": 4},
+            "model": {"architecture": "llama", "num_layers": 2, "hidden_dim": 32},
+        },
+        "code": {},
+        "environment": {},
+    }
     return Draft(events.RUN_STARTED, stream_of(run), events.write(events.RunStarted(**(values | changes))))
 
 
@@ -35,19 +46,41 @@ def output(character: str, step: str) -> events.Output:
 
 
 def done(run: str, step: str, character: str, **metrics: float) -> Draft:
-    return Draft(events.STEP_COMPLETED, stream_of(run), events.write(events.StepCompleted(
-        run=run, step=step, identity=digest("1"), inputs={}, output=output(character, step), seconds=1.0,
-        metrics={name: value.hex() for name, value in metrics.items()})))
+    return Draft(
+        events.STEP_COMPLETED,
+        stream_of(run),
+        events.write(
+            events.StepCompleted(
+                run=run,
+                step=step,
+                identity=digest("1"),
+                inputs={},
+                output=output(character, step),
+                seconds=1.0,
+                metrics={name: value.hex() for name, value in metrics.items()},
+            )
+        ),
+    )
 
 
 def taken(run: str, step: str, character: str, at: int) -> Draft:
-    return Draft(events.STEP_CACHED, stream_of(run), events.write(events.StepCached(
-        run=run, step=step, identity=digest("1"), inputs={}, output=output(character, step), completed_at=at)))
+    return Draft(
+        events.STEP_CACHED,
+        stream_of(run),
+        events.write(
+            events.StepCached(
+                run=run, step=step, identity=digest("1"), inputs={}, output=output(character, step), completed_at=at
+            )
+        ),
+    )
 
 
 def failed(run: str) -> Draft:
-    return Draft(events.STEP_FAILED, stream_of(run), events.write(events.StepFailed(
-        run=run, step="train", identity=digest("1"), error="no")))
+    return Draft(
+        events.STEP_FAILED,
+        stream_of(run),
+        events.write(events.StepFailed(run=run, step="train", identity=digest("1"), error="no")),
+    )
 
 
 @pytest.fixture
@@ -56,10 +89,17 @@ def root(tmp_path: Path, own_keys: Path) -> Root:
 
 
 LOG = [
-    begin("aaa1"), done("aaa1", "train", "1", loss_last=4.5), done("aaa1", "evaluate", "2", perplexity=12.31, loss=2.5),
-    begin("bbb2"), taken("bbb2", "train", "1", 1), done("bbb2", "evaluate", "3", perplexity=12.27, loss=2.6),
-    begin("ccc3"), failed("ccc3"),
-    begin("ddd4"), failed("ddd4"), done("ddd4", "train", "4", loss_last=9.0),
+    begin("aaa1"),
+    done("aaa1", "train", "1", loss_last=4.5),
+    done("aaa1", "evaluate", "2", perplexity=12.31, loss=2.5),
+    begin("bbb2"),
+    taken("bbb2", "train", "1", 1),
+    done("bbb2", "evaluate", "3", perplexity=12.27, loss=2.6),
+    begin("ccc3"),
+    failed("ccc3"),
+    begin("ddd4"),
+    failed("ddd4"),
+    done("ddd4", "train", "4", loss_last=9.0),
 ]
 
 
@@ -86,7 +126,7 @@ def test_pieces_give_what_the_whole_gives(root: Root, tmp_path: Path, pieces: li
         del rest[:size]
         contents(root)
     kept = contents(root)
-    for file in (root.local / "projections").glob("catalog-*"):
+    for file in root.views().glob("catalog-*"):
         file.unlink()
     times = [run.started for run in kept[0]]  # type: ignore[index]
     assert contents(root) == kept and len(times) == 4
@@ -95,14 +135,14 @@ def test_pieces_give_what_the_whole_gives(root: Root, tmp_path: Path, pieces: li
 def test_a_damaged_or_foreign_file_is_folded_again(root: Root, tmp_path: Path) -> None:
     root.append(LOG)
     kept = contents(root)
-    (file,) = (root.local / "projections").glob("catalog-events.sqlite")
+    (file,) = root.views().glob("catalog-events.sqlite")
     file.write_bytes(b"no database at all" * 100)
     assert contents(root) == kept
     other = create_root(str(tmp_path / "other"), origin="marin.test/other")
     other.append([begin("zzz9")])
     contents(other)
-    (foreign,) = (other.local / "projections").glob("catalog-events.sqlite")
-    for stale in (root.local / "projections").glob("catalog-*"):
+    (foreign,) = other.views().glob("catalog-events.sqlite")
+    for stale in root.views().glob("catalog-*"):
         stale.unlink()
     file.write_bytes(foreign.read_bytes())
     assert contents(root) == kept
@@ -118,14 +158,17 @@ def test_who_made_a_digest_and_the_steps_of_a_name(root: Root) -> None:
         assert catalog.run_ids("b") == ["bbb2"] and catalog.run_ids() == ["aaa1", "bbb2", "ccc3", "ddd4"]
 
 
-@pytest.mark.parametrize(("text", "found", "exact"), [
-    ("eval/perplexity=12.3", ["aaa1", "bbb2"], True),
-    ("evaluate.perplexity=12.31", ["aaa1"], True),
-    ("perplexity=12.27", ["bbb2"], True),
-    ("eval/perplexity=13", ["aaa1", "bbb2"], False),
-    ("train.loss_last=4.5", ["aaa1", "bbb2"], True),
-    ("loss_last", ["ddd4", "bbb2", "aaa1"], True),
-])
+@pytest.mark.parametrize(
+    ("text", "found", "exact"),
+    [
+        ("eval/perplexity=12.3", ["aaa1", "bbb2"], True),
+        ("evaluate.perplexity=12.31", ["aaa1"], True),
+        ("perplexity=12.27", ["bbb2"], True),
+        ("eval/perplexity=13", ["aaa1", "bbb2"], False),
+        ("train.loss_last=4.5", ["aaa1", "bbb2"], True),
+        ("loss_last", ["ddd4", "bbb2", "aaa1"], True),
+    ],
+)
 def test_a_quoted_number(root: Root, text: str, found: list[str], exact: bool) -> None:
     root.append(LOG)
     with open_catalog(root) as catalog:
@@ -142,7 +185,9 @@ def test_a_wrong_name_or_number_is_named(root: Root) -> None:
             parse(text)
 
 
-@given(st.decimals(min_value="-1e6", max_value="1e6", allow_nan=False, allow_infinity=False, places=4), st.integers(0, 4))
+@given(
+    st.decimals(min_value="-1e6", max_value="1e6", allow_nan=False, allow_infinity=False, places=4), st.integers(0, 4)
+)
 def test_a_number_rounds_to_what_was_quoted(value: Any, places: int) -> None:
     written = f"{value:.{places}f}"
     quoted = parse(f"loss={written}")

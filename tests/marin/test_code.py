@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ledger import digest_bytes
-from marin.code import code_folder, files_digest, lock_digest, provenance
 from marin.errors import MissingEvidence
+from marin.provenance.code import code_folder, files_digest, lock_digest, provenance
 
 
 @pytest.fixture
@@ -27,8 +27,14 @@ def folder(tmp_path: Path) -> Path:
 
 def git(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    done = subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments], cwd=folder, check=True,
-                          capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
     return done.stdout.strip()
 
 
@@ -40,7 +46,9 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def test_a_digest_depends_on_bytes_and_names_and_on_nothing_else(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_digest_depends_on_bytes_and_names_and_on_nothing_else(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     before = files_digest(folder, ["marin"])
     copy = tmp_path_factory.mktemp("elsewhere") / "copy"
     shutil.copytree(folder, copy)
@@ -85,7 +93,9 @@ def test_a_clean_commit_has_no_difference(repository: Path) -> None:
     assert (found.dirty, found.diff, found.describe()["diff"]) == (False, b"", "")
 
 
-def test_a_change_is_kept_so_that_it_can_be_applied_again(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_change_is_kept_so_that_it_can_be_applied_again(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     clean = provenance(repository)
     (repository / "marin" / "a.py").write_text("a = 2\n")
     (repository / "marin" / "binary").write_bytes(bytes(range(256)))
@@ -137,5 +147,5 @@ def test_without_git_the_code_still_has_its_tree(folder: Path, monkeypatch: pyte
 
 
 def test_the_code_folder_holds_what_is_imported() -> None:
-    assert (code_folder() / "marin" / "code.py").is_file()
+    assert (code_folder() / "marin" / "errors.py").is_file()
     assert (code_folder() / "ledger" / "__init__.py").is_file()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.composition import compose, conf_folder, groups, sweep
 from marin.errors import UsageError
-from marin.recipe import FilesDataset, Recipe, digest
+from marin.recipe.composition import compose, conf_folder, groups, sweep
+from marin.recipe.schema import FilesDataset, Recipe, digest, from_mapping
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONF = PROJECT / "conf"
@@ -54,52 +55,69 @@ def test_what_is_written_is_what_is_composed(seed: int, rate: float, model: str)
     assert recipe.seed == seed and recipe.optimizer.learning_rate == rate
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    (["seed=1,2,3"], [("seed=1",), ("seed=2",), ("seed=3",)]),
-    (["seed=range(1,3)", "model=nano,1m"],
-     [("seed=1", "model=nano"), ("seed=1", "model=1m"), ("seed=2", "model=nano"), ("seed=2", "model=1m")]),
-    (["model=glob(gpt2*)"], [("model=gpt2-1m",), ("model=gpt2-medium",), ("model=gpt2-small",)]),
-    (["seed=4"], [()]),
-])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["seed=1,2,3"], [("seed=1",), ("seed=2",), ("seed=3",)]),
+        (
+            ["seed=range(1,3)", "model=nano,1m"],
+            [("seed=1", "model=nano"), ("seed=1", "model=1m"), ("seed=2", "model=nano"), ("seed=2", "model=1m")],
+        ),
+        (["model=glob(gpt2*)"], [("model=gpt2-1m",), ("model=gpt2-medium",), ("model=gpt2-small",)]),
+        (["seed=4"], [()]),
+    ],
+)
 def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple[str, ...]]) -> None:
     found = list(sweep(arguments, conf=CONF))
     assert [item.overrides for item in found] == expected
     assert len({digest(item.recipe) for item in found}) == len(expected)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["model=gpt2-smal"], r"command line: model.*found gpt2-smal; did you mean gpt2-small\?"),
-    (["modle=nano"], r"unknown key: command line: modle.*did you mean model\?"),
-    (["optimizer.learnin_rate=1"], r"command line: optimizer.learnin_rate.*did you mean learning_rate\?"),
-    (["learning_rate=1e-3"], r"did you mean optimizer.learning_rate\?"),
-    (["optimizer.learning_rate=abc"], r"command line: optimizer.learning_rate: expected a number > 0.0 and <= 10.0, found 'abc'"),
-    (["trainer.num_steps='4'"], r"trainer.num_steps: expected an integer"),
-    (["dataset=files", "dataset.globs=a"], r"dataset.globs: expected a list"),
-    (["trainer.batch_size=12"], r"trainer.batch_size.*multiple of"),
-    (["seed.x=1"], r"seed is 0"),
-    (["seed=1,2"], r"several values.*add -m"),
-    (["model=glob(zzz*)"], r"nothing to choose from: command line: model"),
-    (["seed=range(3,3)"], r"nothing to choose from: command line: seed|cannot be read"),
-    (["foo"], r"command line: foo: expected GROUP=NAME or KEY=VALUE"),
-    (["=1"], r"unknown key"),
-    (["optimizer.learning_rate=[1"], r"cannot be read"),
-    (["~model"], r"a recipe needs this group"),
-    (["~evaluation.minimal_pair"], r"did you mean minimal_pairs\?"),
-    (["model=../secret"], r"unknown model|cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model=gpt2-smal"], r"command line: model.*found gpt2-smal; did you mean gpt2-small\?"),
+        (["modle=nano"], r"unknown key: command line: modle.*did you mean model\?"),
+        (["optimizer.learnin_rate=1"], r"command line: optimizer.learnin_rate.*did you mean learning_rate\?"),
+        (["learning_rate=1e-3"], r"did you mean optimizer.learning_rate\?"),
+        (
+            ["optimizer.learning_rate=abc"],
+            r"command line: optimizer.learning_rate: expected a number > 0.0 and <= 10.0, found 'abc'",
+        ),
+        (["trainer.num_steps='4'"], r"trainer.num_steps: expected an integer"),
+        (["dataset=files", "dataset.globs=a"], r"dataset.globs: expected a list"),
+        (["trainer.batch_size=12"], r"trainer.batch_size.*multiple of"),
+        (["seed.x=1"], r"seed is 0"),
+        (["seed=1,2"], r"several values.*add -m"),
+        (["model=glob(zzz*)"], r"nothing to choose from: command line: model"),
+        (["seed=range(3,3)"], r"nothing to choose from: command line: seed|cannot be read"),
+        (["foo"], r"command line: foo: expected GROUP=NAME or KEY=VALUE"),
+        (["=1"], r"unknown key"),
+        (["optimizer.learning_rate=[1"], r"cannot be read"),
+        (["~model"], r"a recipe needs this group"),
+        (["~evaluation.minimal_pair"], r"did you mean minimal_pairs\?"),
+        (["model=../secret"], r"unknown model|cannot be read"),
+    ],
+)
 def test_a_mistake_is_one_line_with_place_and_cure(arguments: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         one(*arguments)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value) and "http" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ('{"optimizer": {"learnin_rate": 0.5}}', r"--config-json: optimizer.learnin_rate.*did you mean learning_rate\?"),
-    ('{"model": "gpt2-smal"}', r"--config-json: model.*did you mean gpt2-small\?"),
-    ('{"seed": "x"}', r"--config-json: seed"),
-    ('{"seed": ', r"--config-json.*JSON"),
-    ("no-such.json", r"no such file"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"optimizer": {"learnin_rate": 0.5}}',
+            r"--config-json: optimizer.learnin_rate.*did you mean learning_rate\?",
+        ),
+        ('{"model": "gpt2-smal"}', r"--config-json: model.*did you mean gpt2-small\?"),
+        ('{"seed": "x"}', r"--config-json: seed"),
+        ('{"seed": ', r"--config-json.*JSON"),
+        ("no-such.json", r"no such file"),
+    ],
+)
 def test_a_mistake_in_json_is_said_of_the_json(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         one(config_json=text)
@@ -131,16 +149,73 @@ def test_a_project_may_have_groups_of_its_own(tmp_path: Path) -> None:
     assert compose([], conf=tmp_path / "conf").recipe.seed == 5
 
 
-@pytest.mark.parametrize("overrides", [
-    [], ["model=gpt2-medium"], ["dataset=babylm_10M", "tokenizer=bpe-16k", "seed=3"],
-    ["trainer=smoke", "optimizer.learning_rate=0.001"], ["dataset=mixture", "mixture.weights.grammar=0.25"],
-    ["profile=portable-cpu", "arithmetic.threads=4"],
-])
+@pytest.fixture
+def own_conf(tmp_path: Path) -> Path:
+    """The groups of this repository, a group of one's own, and a model that names a trainer's value too."""
+    conf = tmp_path / "conf"
+    shutil.copytree(CONF, conf)
+    (conf / "regime").mkdir()
+    (conf / "regime" / "five.yaml").write_text("# @package _global_\ntrainer:\n  num_steps: 5\nseed: 5\n")
+    (conf / "model" / "brief.yaml").write_text(
+        "# @package _global_\nmodel:\n  num_layers: 2\ntrainer:\n  num_steps: 7\n"
+    )
+    return conf
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["model=gpt2-small", "trainer=smoke"],
+        ["+regime=five"],
+        ["model=nano", "+regime=five", "trainer.batch_size=16"],
+        ["+regime=five", "trainer.num_steps=9", "seed=3"],
+        ["dataset=babylm_10M", "profile=portable-cpu", "optimizer.learning_rate=0.5"],
+    ],
+)
+def test_what_hydra_composes_is_what_we_compose(arguments: list[str], own_conf: Path) -> None:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(own_conf), version_base=None):
+        theirs = OmegaConf.to_container(hydra_compose("config", overrides=arguments), resolve=True)
+    assert isinstance(theirs, dict)
+    ours = compose(arguments, conf=own_conf).recipe
+    assert digest(ours) == digest(from_mapping({str(key): value for key, value in theirs.items()}, where="hydra"))
+
+
+def test_a_group_of_ones_own_sets_what_it_names(own_conf: Path) -> None:
+    assert compose(["+regime=five"], conf=own_conf).recipe.trainer.num_steps == 5
+    swept = [one.recipe.trainer.num_steps for one in sweep(["+regime=five", "seed=1,2"], conf=own_conf)]
+    assert swept == [5, 5]
+    with pytest.raises(UsageError, match=r"unknown regime.*did you mean five"):
+        compose(["+regime=fife"], conf=own_conf)
+
+
+def test_a_value_of_a_group_is_never_dropped_without_a_word(own_conf: Path) -> None:
+    with pytest.raises(UsageError, match=r"conf/model/brief.yaml: trainer.num_steps.*expected 7.*trainer.num_steps=7"):
+        compose(["model=brief"], conf=own_conf)
+    chosen = compose(["model=brief", "+regime=five"], conf=own_conf).recipe
+    assert (chosen.model.num_layers, chosen.trainer.num_steps) == (2, 5), "another picked group says what counts"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["model=gpt2-medium"],
+        ["dataset=babylm_10M", "tokenizer=bpe-16k", "seed=3"],
+        ["trainer=smoke", "optimizer.learning_rate=0.001"],
+        ["dataset=mixture", "mixture.weights.grammar=0.25"],
+        ["profile=portable-cpu", "arithmetic.threads=4"],
+    ],
+)
 def test_dvc_composes_what_marin_train_composes(overrides: list[str], tmp_path: Path) -> None:
     """`dvc exp run -S`, by the function of DVC that writes params.yaml."""
     from dvc.utils.hydra import compose_and_dump
 
-    from marin.params import load_params
+    from marin.recipe.params import load_params
 
     written = tmp_path / "params.yaml"
     compose_and_dump(str(written), str(CONF), None, "config", str(tmp_path), overrides)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin import cost
 from marin.errors import UsageError
-from marin.measured import Measured, Measurement
-from marin.recipe import FilesDataset, Model, Recipe, Trainer
+from marin.execution import cost
+from marin.history.measured import Measured, Measurement
+from marin.recipe.schema import FilesDataset, Model, Recipe, Trainer
 
 PROJECT = Path(__file__).resolve().parents[2]
 PRICES = cost.load_prices(PROJECT / "conf" / "prices.yaml")
@@ -35,36 +35,84 @@ def levanter_flops() -> ModuleType:
 
 
 @given(
-    head=st.integers(4, 64).map(lambda n: 2 * n), kv_heads=st.integers(1, 8), groups=st.integers(1, 4),
-    intermediate=st.integers(1, 8192), layers=st.integers(1, 48), seq_len=st.integers(8, 8192),
-    vocab=st.integers(258, 200_000), gpt2=st.booleans(),
+    head=st.integers(4, 64).map(lambda n: 2 * n),
+    kv_heads=st.integers(1, 8),
+    groups=st.integers(1, 4),
+    intermediate=st.integers(1, 8192),
+    layers=st.integers(1, 48),
+    seq_len=st.integers(8, 8192),
+    vocab=st.integers(258, 200_000),
+    gpt2=st.booleans(),
 )
-def test_flops_are_those_of_levanter(levanter_flops: ModuleType, head: int, kv_heads: int, groups: int, intermediate: int,
-                                     layers: int, seq_len: int, vocab: int, gpt2: bool) -> None:
+def test_flops_are_those_of_levanter(
+    levanter_flops: ModuleType,
+    head: int,
+    kv_heads: int,
+    groups: int,
+    intermediate: int,
+    layers: int,
+    seq_len: int,
+    vocab: int,
+    gpt2: bool,
+) -> None:
     heads = kv_heads * groups
     hidden = head * heads
     intermediate = hidden * max(1, intermediate // hidden) if gpt2 else intermediate
-    model = Model(architecture="gpt2" if gpt2 else "llama", hidden_dim=hidden, intermediate_dim=intermediate, num_layers=layers,
-                  num_heads=heads, num_kv_heads=kv_heads, seq_len=seq_len)
+    model = Model(
+        architecture="gpt2" if gpt2 else "llama",
+        hidden_dim=hidden,
+        intermediate_dim=intermediate,
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        seq_len=seq_len,
+    )
     expected = levanter_flops.lm_flops_per_token(
-        hidden_dim=hidden, intermediate_dim=intermediate, num_layers=layers, num_kv_heads=heads if gpt2 else kv_heads,
-        num_heads=heads, seq_len=seq_len, vocab_size=vocab, glu=not gpt2)
+        hidden_dim=hidden,
+        intermediate_dim=intermediate,
+        num_layers=layers,
+        num_kv_heads=heads if gpt2 else kv_heads,
+        num_heads=heads,
+        seq_len=seq_len,
+        vocab_size=vocab,
+        glu=not gpt2,
+    )
     assert cost.flops_per_token(model, vocab) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(("architecture", "hidden", "layers", "heads", "expected"), [
-    ("gpt2", 768, 12, 12, 124_439_808),   # as published for GPT-2, with 50,257 tokens and 1,024 positions
-    ("gpt2", 1024, 24, 16, 354_823_168),
-])
-def test_parameters_are_the_published_numbers(architecture: str, hidden: int, layers: int, heads: int, expected: int) -> None:
-    model = Model(architecture="gpt2", hidden_dim=hidden, intermediate_dim=4 * hidden, num_layers=layers, num_heads=heads,
-                  num_kv_heads=heads, seq_len=1024, tie_word_embeddings=True)
+@pytest.mark.parametrize(
+    ("architecture", "hidden", "layers", "heads", "expected"),
+    [
+        ("gpt2", 768, 12, 12, 124_439_808),  # as published for GPT-2, with 50,257 tokens and 1,024 positions
+        ("gpt2", 1024, 24, 16, 354_823_168),
+    ],
+)
+def test_parameters_are_the_published_numbers(
+    architecture: str, hidden: int, layers: int, heads: int, expected: int
+) -> None:
+    model = Model(
+        architecture="gpt2",
+        hidden_dim=hidden,
+        intermediate_dim=4 * hidden,
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=heads,
+        seq_len=1024,
+        tie_word_embeddings=True,
+    )
     assert cost.parameters(model, 50_257) == expected
 
 
 def test_the_published_llama_3_2_1b() -> None:
-    model = Model(hidden_dim=2048, intermediate_dim=8192, num_layers=16, num_heads=32, num_kv_heads=8, seq_len=4096,
-                  tie_word_embeddings=True)
+    model = Model(
+        hidden_dim=2048,
+        intermediate_dim=8192,
+        num_layers=16,
+        num_heads=32,
+        num_kv_heads=8,
+        seq_len=4096,
+        tie_word_embeddings=True,
+    )
     assert cost.parameters(model, 128_256) == 1_235_814_400
 
 
@@ -78,10 +126,27 @@ def test_training_is_three_forward_passes() -> None:
     work = cost.work_of("train", recipe)
     tokens = 240 * 8 * 128
     assert work.flops == pytest.approx(3 * tokens * cost.flops_per_token(recipe.model, 2048))
-    again = cost.work_of("train", msgspec.structs.replace(
-        recipe, model=msgspec.structs.replace(recipe.model, gradient_checkpointing=True)))
+    again = cost.work_of(
+        "train",
+        msgspec.structs.replace(recipe, model=msgspec.structs.replace(recipe.model, gradient_checkpointing=True)),
+    )
     assert again.flops == work.flops and again.executed_flops == pytest.approx(work.flops * 4 / 3)
     assert again.memory_bytes < work.memory_bytes
+
+
+def test_an_evaluation_keeps_no_layer_for_a_backward_pass() -> None:
+    shallow, deep = (Recipe(model=Model(num_layers=layers)) for layers in (2, 20))
+    weights = 4 * (cost.parameters(deep.model, 2048) - cost.parameters(shallow.model, 2048))
+    memory = [cost.work_of("evaluate", recipe).memory_bytes for recipe in (shallow, deep)]
+    assert memory[1] - memory[0] == weights, "more layers cost their weights and nothing else"
+
+
+def test_the_sizes_that_an_experiment_names_are_those_of_its_models() -> None:
+    from experiments import exp001_grammar_scaling as scaling
+
+    sizes = [f"{cost.parameters(model, scaling.VOCABULARY) / 1e6:.2f}" for model in scaling.SIZES.values()]
+    named = f"{sizes[0]}, {sizes[1]} and {sizes[2]} million"
+    assert named in scaling.experiment.hypothesis and named in (scaling.__doc__ or "")
 
 
 def test_an_estimate_by_the_table_names_what_it_rests_on() -> None:
@@ -114,8 +179,10 @@ def test_what_was_measured_wins_on_this_machine_only() -> None:
 
 
 def test_a_run_that_was_mostly_its_start_says_nothing_of_the_speed() -> None:
-    small = Recipe(model=Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32),
-                   trainer=Trainer(num_steps=4))
+    small = Recipe(
+        model=Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32),
+        trainer=Trainer(num_steps=4),
+    )
     measured = Measured()
     measured.add("train", Measurement("tiny", cost.work_of("train", small), 40.0))
     found = cost.estimate("train", cost.work_of("train", Recipe()), PRICES, "here", measured)

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from marin.cli.stage import STAGES
-from marin.pipeline import PIPELINE
-from marin.plan import step_config
-from marin.recipe import Mixture, Phase, Recipe
-from marin.steps import StepDefinition
+from marin.execution.plan import step_config
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.step import StepDefinition
+from marin.recipe.schema import Mixture, Phase, Recipe
 
 PROJECT = Path(__file__).resolve().parents[2]
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -22,9 +22,15 @@ VARIABLES: dict[str, str] = DVC["vars"][0]
 
 # One other valid value in every section of the recipe.
 CHANGES: dict[str, dict[str, Any]] = {
-    "dataset": {"seed": 7}, "tokenizer": {"vocab_size": 300}, "tokens": {"append_eos": False}, "model": {"num_layers": 5},
-    "optimizer": {"learning_rate": 0.1}, "trainer": {"num_steps": 7, "packing": "isolated"}, "arithmetic": {"threads": 4},
-    "evaluation": {"max_sequences": 5}, "export": {},
+    "dataset": {"seed": 7},
+    "tokenizer": {"vocab_size": 300},
+    "tokens": {"append_eos": False},
+    "model": {"num_layers": 5},
+    "optimizer": {"learning_rate": 0.1},
+    "trainer": {"num_steps": 7, "packing": "isolated"},
+    "arithmetic": {"threads": 4},
+    "evaluation": {"max_sequences": 5},
+    "export": {},
 }
 # Sections that are null by default.
 GIVEN: dict[str, Any] = {"mixture": Mixture(weights={"a": 1.0}), "phase": Phase(first_step=3)}

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from ledger import canonical_bytes
-from marin import environment
-from marin.environment import X86_64_V3, parse_cpuinfo
+from marin.provenance import environment
+from marin.provenance.environment import X86_64_V3, parse_cpuinfo
 
 PROJECT = Path(__file__).resolve().parents[2]
-HASWELL = "processor\t: 0\nmodel name\t: Intel Core Processor (Haswell)\nflags\t\t: fpu sse2 " + " ".join(X86_64_V3) + "\n\n" \
-          "processor\t: 1\nmodel name\t: another\nflags\t\t: fpu\n"
+HASWELL = (
+    "processor\t: 0\nmodel name\t: Intel Core Processor (Haswell)\nflags\t\t: fpu sse2 " + " ".join(X86_64_V3) + "\n\n"
+    "processor\t: 1\nmodel name\t: another\nflags\t\t: fpu\n"
+)
 
 
 def test_the_first_processor_is_read() -> None:
@@ -38,10 +40,20 @@ def test_another_architecture_is_not_v3_whatever_it_says() -> None:
 
 
 def test_only_settings_that_touch_arithmetic_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {
-        "XLA_FLAGS": "--a", "NPROC": "2", "JAX_ENABLE_X64": "1", "HOME": "/home/somebody", "AWS_SECRET_ACCESS_KEY": "s",
-        "JAX_COMPILATION_CACHE_DIR": "/home/somebody/cache", "WANDB_API_KEY": "k", "OMP_NUM_THREADS": "1",
-    })
+    monkeypatch.setattr(
+        os,
+        "environ",
+        {
+            "XLA_FLAGS": "--a",
+            "NPROC": "2",
+            "JAX_ENABLE_X64": "1",
+            "HOME": "/home/somebody",
+            "AWS_SECRET_ACCESS_KEY": "s",
+            "JAX_COMPILATION_CACHE_DIR": "/home/somebody/cache",
+            "WANDB_API_KEY": "k",
+            "OMP_NUM_THREADS": "1",
+        },
+    )
     assert environment.settings() == {"XLA_FLAGS": "--a", "NPROC": "2", "JAX_ENABLE_X64": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -57,7 +69,9 @@ def test_the_description_can_be_an_event_and_names_neither_machine_nor_user() ->
 
 
 def test_describing_the_machine_imports_nothing_heavy() -> None:
-    code = "import sys; from marin import environment; environment.describe('x'); print(sorted(m for m in " \
-           "('jax', 'numpy', 'levanter', 'ray', 'mlflow') if m in sys.modules))"
+    code = (
+        "import sys; from marin.provenance import environment; environment.describe('x'); print(sorted(m for m in "
+        "('jax', 'numpy', 'levanter', 'ray', 'mlflow') if m in sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,21 +10,12 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    LedgerError,
-    Malformed,
-    Refused,
-    StorageFailed,
-    Tampered,
-    Unavailable,
-    create_key,
-    parse_digest,
-)
+from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Unavailable, create_key, parse_digest
 from marin.errors import Interrupted, MissingEvidence, StepFailed
-from marin.pointer import read_pointer
-from marin.root import open_root
-from marin.runs import RunView, load, load_all
-from marin.steps import StepResult, Task
+from marin.execution.pointer import read_pointer
+from marin.history.runs import RunView, load, load_all
+from marin.pipeline.step import StepResult, Task
+from marin.record.root import open_root
 
 ALL = ("words", "upper", "count")
 
@@ -116,8 +107,14 @@ def test_another_recipe_takes_over_what_does_not_depend_on_it(tiny: ModuleType, 
     assert second.steps["upper"].origin == first.run
     assert second.steps["upper"].completed_at == first.steps["upper"].index
     assert second.steps["upper"].metrics == {"steps": 3.0}
-    assert types(project)[-6:] == ["run.started", "step.cached", "step.cached", "step.started", "step.completed",
-                                   "run.completed"]
+    assert types(project)[-6:] == [
+        "run.started",
+        "step.cached",
+        "step.cached",
+        "step.started",
+        "step.completed",
+        "run.completed",
+    ]
 
 
 def test_going_back_to_an_old_recipe_is_a_run_of_hits(tiny: ModuleType, project: Path) -> None:
@@ -151,7 +148,8 @@ def test_force_executes_and_begins_a_run(tiny: ModuleType, project: Path) -> Non
     first, second = views(project)
     assert {outcome.run for outcome in outcomes} == {second.run}
     assert {name: step.output.digest for name, step in first.steps.items()} == {
-        name: step.output.digest for name, step in second.steps.items()}
+        name: step.output.digest for name, step in second.steps.items()
+    }
 
 
 def test_a_forced_step_never_joins_the_run_that_has_its_output(tiny: ModuleType, project: Path) -> None:
@@ -190,7 +188,8 @@ def test_a_failure_is_recorded_and_leaves_the_old_pointer(tiny: ModuleType, proj
     view = views(project)[-1]
     assert view.status == "failed"
     assert [fact.body.error for fact in view.failures] == [
-        "the step stopped: step upper: found ValueError: no such luck; MARIN_DEBUG=1 shows where"]
+        "the step stopped: step upper: found ValueError: no such luck; MARIN_DEBUG=1 shows where"
+    ]
     tiny.before_upper.clear()
     assert tiny.run("upper", project, optimizer={"learning_rate": 0.5}).action == "executed"
     assert views(project)[-1].run == view.run
@@ -241,8 +240,13 @@ def test_an_empty_output_fails_the_step(tiny: ModuleType, project: Path) -> None
 
 
 def run_one(tiny: ModuleType, step: Any, project: Path) -> None:
-    tiny.run_stage(step.name, plan=tiny.Plan("one", (step,)), recipe=tiny.from_mapping({}, where="test"),
-                   root=open_root(str(project / ".marin")), project=project)
+    tiny.run_stage(
+        step.name,
+        plan=tiny.Plan("one", (step,)),
+        recipe=tiny.from_mapping({}, where="test"),
+        root=open_root(str(project / ".marin")),
+        project=project,
+    )
 
 
 def test_an_input_that_was_never_made_is_named(tiny: ModuleType, project: Path) -> None:
@@ -255,20 +259,23 @@ def test_committed_pointers_do_not_replace_the_ledger(tiny: ModuleType, project:
     """A fresh clone has every pointer and an empty root."""
     pipeline(tiny, project)
     shutil.rmtree(project / ".marin")
-    from marin.root import create_root
+    from marin.record.root import create_root
 
     create_root(str(project / ".marin"), origin="marin.test/second")
     with pytest.raises(MissingEvidence):
         tiny.run("count", project)
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: text.replace('"size"', '"sizes"'),
-    lambda text: text[:-3],
-    lambda text: text.replace("sha256:", "sha255:"),
-    lambda text: json.dumps(json.loads(text)),
-    lambda text: text.replace('"words",', "7,"),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"size"', '"sizes"'),
+        lambda text: text[:-3],
+        lambda text: text.replace("sha256:", "sha255:"),
+        lambda text: json.dumps(json.loads(text)),
+        lambda text: text.replace('"words",', "7,"),
+    ],
+)
 def test_a_damaged_pointer_is_malformed(tiny: ModuleType, project: Path, change: Any) -> None:
     tiny.run("words", project)
     path = project / "artifacts" / "words.json"
@@ -305,7 +312,7 @@ def test_a_flipped_byte_in_a_recorded_result_is_no_hit(
     tiny: ModuleType, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline(tiny, project)
-    flip(stored(project, "upper", "upper.txt"))
+    flip(stored(project, "upper", "state.json"))
     tiny.executed.clear()
     assert tiny.run("upper", project).action == "executed"
     assert tiny.executed == ["upper"]

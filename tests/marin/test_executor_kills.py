@@ -18,15 +18,20 @@ from types import ModuleType
 
 import pytest
 
-from marin.root import open_root
-from marin.runs import load_all
+from marin.history.runs import load_all
+from marin.record.root import open_root
 
 TINY = Path(__file__).with_name("tiny.py")
 
 
 def call(mode: str, name: str, project: Path, *rest: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(TINY), mode, name, str(project), *rest], capture_output=True, text=True,
-                          timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, str(TINY), mode, name, str(project), *rest],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def events(project: Path) -> list[str]:
@@ -35,8 +40,12 @@ def events(project: Path) -> list[str]:
 
 def pointers(project: Path) -> dict[str, bytes]:
     folders = (project / "artifacts", project / ".marin" / "receipts")
-    return {str(path.relative_to(project)): path.read_bytes() for folder in folders for path in folder.rglob("*")
-            if path.is_file()}
+    return {
+        str(path.relative_to(project)): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType, project: Path, tmp_path: Path) -> None:
@@ -76,8 +85,12 @@ def waiting(project: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def started(mode: str, project: Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, str(TINY), mode, "upper", str(project)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, str(TINY), mode, "upper", str(project)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             yield process
         finally:
@@ -85,7 +98,9 @@ def started(mode: str, project: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_recorded_and_the_next_call_goes_on(tiny: ModuleType, project: Path, number: signal.Signals) -> None:
+def test_a_signal_is_recorded_and_the_next_call_goes_on(
+    tiny: ModuleType, project: Path, number: signal.Signals
+) -> None:
     tiny.run("words", project)
     with waiting(project) as process:
         process.send_signal(number)
@@ -111,12 +126,15 @@ def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny
         process.kill()
         process.wait()
     found: list[object] = []
-    tiny.before_upper.append(lambda task: found.extend(
-        [task.attempt, sorted(os.listdir(task.out)), sorted(os.listdir(task.work))]))
+    tiny.before_upper.append(
+        lambda task: found.extend([task.attempt, sorted(os.listdir(task.out)), sorted(os.listdir(task.work))])
+    )
     tiny.run("upper", project)
     assert found == [2, [], ["left behind"]]
     assert events(project).count("run.started") == 1
-    assert events(project)[-3:] == ["step.preempted", "step.started", "step.completed"], "its death is told by the next attempt"
+    assert events(project)[-3:] == ["step.preempted", "step.started", "step.completed"], (
+        "its death is told by the next attempt"
+    )
     (view,) = load_all(open_root(str(project / ".marin")).history())
     (death,) = view.preemptions
     assert (death.body.step, death.body.attempt, death.body.again) == ("upper", 1, True)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from marin.exhibit import Plot, Report
+from marin.reporting.experiment import Plot, Report
 
 
 def report(title: str = "Sizes") -> Report:
-    return Report(title, "Does it?", ["it does"], ("name", "n", "loss"), [("a", 1, 0.1), ("b,c", 2, 1 / 3)],
-                  Plot("Loss", "n", "loss", {"seeds": [(1.0, 0.1), (1.0, 0.3), (2.0, 1 / 3)]}, log_x=True, marks=(1.5,)))
+    return Report(
+        title,
+        "Does it?",
+        ["it does"],
+        ("name", "n", "loss"),
+        [("a", 1, 0.1), ("b,c", 2, 1 / 3)],
+        Plot("Loss", "n", "loss", {"seeds": [(1.0, 0.1), (1.0, 0.3), (2.0, 1 / 3)]}, log_x=True, marks=(1.5,)),
+    )
 
 
 def test_the_same_numbers_are_the_same_bytes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from marin import hugepages
+from marin.process import hugepages
 
 BEGUN = """
 import os, sys
@@ -22,8 +22,9 @@ main()
 def begun(*arguments: str, **variables: str) -> list[str]:
     """The variable, as often as the program began."""
     kept = {name: value for name, value in os.environ.items() if name != hugepages.VARIABLE}
-    done = subprocess.run([sys.executable, "-c", BEGUN, *arguments], env=kept | variables, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", BEGUN, *arguments], env=kept | variables, capture_output=True, text=True, check=False
+    )
     return [line for line in done.stdout.splitlines() if line == "None" or "glibc" in line]
 
 
@@ -31,7 +32,9 @@ def begun(*arguments: str, **variables: str) -> list[str]:
 def test_what_computes_begins_again_once() -> None:
     assert begun("-q", "stage", "no-such-stage") == ["None", "glibc.malloc.hugetlb=1"]
     assert begun("verify", "none", GLIBC_TUNABLES="glibc.malloc.check=0") == [
-        "glibc.malloc.check=0", "glibc.malloc.check=0:glibc.malloc.hugetlb=1"]
+        "glibc.malloc.check=0",
+        "glibc.malloc.check=0:glibc.malloc.hugetlb=1",
+    ]
 
 
 def test_others_and_who_decided_otherwise_do_not() -> None:

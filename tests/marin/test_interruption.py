@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from marin.interruption import Interruption
+from marin.process.interruption import Interruption
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

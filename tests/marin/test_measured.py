@@ -1,4 +1,5 @@
-"""What earlier runs say of this machine's speed: only those of this processor, only what was executed, the nearest first."""
+"""What earlier runs say of this machine's speed: only those of this processor, only what was executed, the nearest
+first."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledger import Event
-from marin import events, measured
-from marin.cost import work_of
-from marin.environment import available_cores, processor
-from marin.measured import measurements
-from marin.recipe import Recipe, Trainer, recorded
+from marin.execution.cost import work_of
+from marin.history import measured
+from marin.history.measured import measurements
+from marin.provenance.environment import available_cores, processor
+from marin.recipe.schema import Recipe, Trainer, recorded
+from marin.record import events
 
 HERE: dict[str, Any] = {"processor": {"model": processor().model}, "cores": {"available": available_cores()}}
 
@@ -25,13 +27,19 @@ class Log:
         self.log.append(Event(f"id{len(self.log)}", kind, f"run/{body['run']}", len(self.log), "t", "a", body))
 
     def run(self, name: str, environment: object, steps: int, seconds: object, step: str = "train") -> None:
-        self.add(events.RUN_STARTED, {"run": name, "recipe": recorded(Recipe(trainer=Trainer(num_steps=steps))),
-                                      "environment": environment})
+        self.add(
+            events.RUN_STARTED,
+            {"run": name, "recipe": recorded(Recipe(trainer=Trainer(num_steps=steps))), "environment": environment},
+        )
         self.add(events.STEP_COMPLETED, {"run": name, "step": step, "seconds": seconds})
 
-    def events(self, *, stream: str | None = None, type: str | None = None,
-               run: str | None = None) -> Iterable[tuple[int, Event]]:
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+    ) -> Iterable[tuple[int, Event]]:
         return ((index, event) for index, event in enumerate(self.log) if type in (None, event.type))
+
+    def counts(self, verdict: events.ReplayCompleted) -> bool:
+        return True
 
 
 def no_table(work: object) -> float | None:
@@ -56,7 +64,9 @@ def test_the_nearest_in_size_is_scaled_and_the_newest_of_equals_counts() -> None
     log.run("new", HERE, 1000, 215.0)
     found = measurements(log)
     assert found.seconds("train", work_of("train", Recipe(trainer=Trainer(num_steps=1000))), no_table) == (
-        215.0, "measured in run new")
+        215.0,
+        "measured in run new",
+    )
     twice = found.seconds("train", work_of("train", Recipe(trainer=Trainer(num_steps=2000))), no_table)
     assert twice is not None and abs(twice[0] - (15 + 2 * 200)) < 1e-6 and twice[1] == "scaled from run new"
     assert found.seconds("evaluate", work_of("evaluate", Recipe()), no_table) is None

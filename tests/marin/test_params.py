@@ -8,10 +8,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from marin.composition import groups, sections_of
 from marin.errors import Unsupported, UsageError
-from marin.params import load_params
-from marin.recipe import Recipe, digest, from_mapping
+from marin.recipe.composition import groups, sections_of
+from marin.recipe.params import load_params
+from marin.recipe.schema import Recipe, digest, from_mapping
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONF = PROJECT / "conf"
@@ -49,26 +49,57 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         assert set(own) == fields, "a group says every value, so that a new default changes nothing in silence"
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("num_steps: 240", "num_steps: many", r"params.yaml: trainer.num_steps.*an integer >= 1 and <= 100000000.*'many'"),
-    ("num_steps: 240", "num_steps: 0", r"params.yaml: trainer.num_steps.*>= 1.*found 0"),
-    ("hidden_dim: 128", "hidden_dim: 12.5", r"params.yaml: model.hidden_dim"),
-    ("architecture: llama", "architecture: lama", r"params.yaml: model.architecture.*one of gpt2, llama, found 'lama'"),
-    ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
-    ("learning_rate: 0.006", "learning_rate: -1", r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1"),
-    ("profile: portable-cpu", "profile: tpu", r"those of one kind: params.yaml: arithmetic.device_kind.*found None"),
-    ("name: adamw", "name: muon", r"params.yaml: optimizer.name.*one of adamw, lion, found 'muon'"),
-    ("generator: threefry2x32-partitionable", "generator: rbg", r"arithmetic.generator.*threefry2x32-partitionable, found 'rbg'"),
-    ("seed: 0\ntokens", "recipe_version: 2\nseed: 0\ntokens", r"another version: params.yaml: recipe_version.*found 2"),
-    ("kind: grammar", "kind: grammer", r"params.yaml: dataset.kind.*one of grammar, url, files, mixture, found 'grammer'"),
-    ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
-    ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
-    ("seed: 0\ntokens", "seed: 1.5\ntokens", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),
-    ("model:", "model: &a", r"params.yaml"),
-    ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*'num_heads' is there twice"),
-    ("model:", "model: [", r"params.yaml:\d+:\d+"),
-    ("architecture: llama", "architecture: !!python/object/apply:os.getcwd []", r"params.yaml:\d+:\d+.*python"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "num_steps: 240",
+            "num_steps: many",
+            r"params.yaml: trainer.num_steps.*an integer >= 1 and <= 100000000.*'many'",
+        ),
+        ("num_steps: 240", "num_steps: 0", r"params.yaml: trainer.num_steps.*>= 1.*found 0"),
+        ("hidden_dim: 128", "hidden_dim: 12.5", r"params.yaml: model.hidden_dim"),
+        (
+            "architecture: llama",
+            "architecture: lama",
+            r"params.yaml: model.architecture.*one of gpt2, llama, found 'lama'",
+        ),
+        ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
+        (
+            "learning_rate: 0.006",
+            "learning_rate: -1",
+            r"params.yaml: optimizer.learning_rate.*a number > 0.0 and <= 10.0, found -1",
+        ),
+        (
+            "profile: portable-cpu",
+            "profile: tpu",
+            r"those of one kind: params.yaml: arithmetic.device_kind.*found None",
+        ),
+        ("name: adamw", "name: muon", r"params.yaml: optimizer.name.*one of adamw, lion, found 'muon'"),
+        (
+            "generator: threefry2x32-partitionable",
+            "generator: rbg",
+            r"arithmetic.generator.*threefry2x32-partitionable, found 'rbg'",
+        ),
+        (
+            "seed: 0\ntokens",
+            "recipe_version: 2\nseed: 0\ntokens",
+            r"another version: params.yaml: recipe_version.*found 2",
+        ),
+        (
+            "kind: grammar",
+            "kind: grammer",
+            r"params.yaml: dataset.kind.*one of grammar, url, files, mixture, found 'grammer'",
+        ),
+        ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
+        ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
+        ("seed: 0\ntokens", "seed: 1.5\ntokens", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),
+        ("model:", "model: &a", r"params.yaml"),
+        ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*'num_heads' is there twice"),
+        ("model:", "model: [", r"params.yaml:\d+:\d+"),
+        ("architecture: llama", "architecture: !!python/object/apply:os.getcwd []", r"params.yaml:\d+:\d+.*python"),
+    ],
+)
 def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp_path: Path) -> None:
     text = (PROJECT / "params.yaml").read_text()
     assert text.count(old) >= 1
@@ -84,16 +115,24 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("  - --xla_cpu_max_isa=AVX2\n", ""),
-    ("  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_max_isa=AVX512\n"),
-    ("  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_max_isa=AVX2\n  - --xla_cpu_max_isa=AVX512\n"),  # the last one counts
-    ("platform_dependent_math=false", "platform_dependent_math=true"),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  - --xla_cpu_max_isa=AVX2\n", ""),
+        ("  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_max_isa=AVX512\n"),
+        (
+            "  - --xla_cpu_max_isa=AVX2\n",
+            "  - --xla_cpu_max_isa=AVX2\n  - --xla_cpu_max_isa=AVX512\n",
+        ),  # the last one counts
+        ("platform_dependent_math=false", "platform_dependent_math=true"),
+    ],
+)
 def test_flags_that_allow_the_bits_of_one_processor_are_unsupported(old: str, new: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text((PROJECT / "params.yaml").read_text().replace(old, new, 1))
-    with pytest.raises(Unsupported, match=r"one processor only: params.yaml: arithmetic.xla_flags: .*max_isa=AVX2") as caught:
+    with pytest.raises(
+        Unsupported, match=r"one processor only: params.yaml: arithmetic.xla_flags: .*max_isa=AVX2"
+    ) as caught:
         load_params(path)
     assert caught.value.exit_code == 3
 
@@ -112,3 +151,12 @@ def test_numbers_are_numbers_however_they_are_written(text: str, tmp_path: Path)
     path.write_text((PROJECT / "params.yaml").read_text().replace("learning_rate: 0.006", f"learning_rate: {text}"))
     expected = digest(from_mapping({"optimizer": {"learning_rate": 0.001}}, where="test"))
     assert digest(load_params(path)) == expected
+
+
+def test_a_file_far_longer_than_a_recipe_is_refused_before_it_is_parsed(tmp_path: Path):
+    (tmp_path / "params.yaml").write_bytes(b"[" * (1 << 20))
+    with pytest.raises(UsageError, match="too long"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_bytes(b"[" * 5000)
+    with pytest.raises(UsageError, match="not YAML"):
+        load_params(tmp_path / "params.yaml")

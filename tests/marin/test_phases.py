@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from marin.errors import UsageError
-from marin.phases import successor
-from marin.recipe import Recipe, digest, from_mapping, from_plain, plain, recorded
+from marin.execution.phases import successor
+from marin.recipe.schema import Recipe, digest, from_mapping, from_plain, plain, recorded
 
 
 def recipe(**sections: Any) -> Recipe:
@@ -34,8 +34,15 @@ def test_steps_and_sequences_are_counted_through_all_phases() -> None:
     assert from_plain(recorded(third), where="test") == third
 
 
-@pytest.mark.parametrize("change", [
-    {"model": {"seq_len": 64}}, {"seed": 1}, {"dataset": {"kind": "grammar", "seed": 1}}, {"tokens": {"append_eos": False}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"seq_len": 64}},
+        {"seed": 1},
+        {"dataset": {"kind": "grammar", "seed": 1}},
+        {"tokens": {"append_eos": False}},
+    ],
+)
 def test_other_sequences_are_read_from_their_beginning(change: dict[str, Any]) -> None:
     phase = successor(recipe(), recipe(**change)).phase
     assert phase is not None and phase.consumed == {} and phase.first_sequence == 80
@@ -60,8 +67,11 @@ def test_a_recipe_of_a_newer_version_is_refused() -> None:
 
 def test_parts_and_weights_belong_together() -> None:
     parts = {"kind": "mixture", "parts": {"a": {"kind": "grammar"}, "b": {"kind": "grammar", "seed": 1}}}
-    for sections in ({"dataset": parts}, {"mixture": {"weights": {"a": 1.0}}},
-                     {"dataset": parts, "mixture": {"weights": {"c": 1.0}}}):
+    for sections in (
+        {"dataset": parts},
+        {"mixture": {"weights": {"a": 1.0}}},
+        {"dataset": parts, "mixture": {"weights": {"c": 1.0}}},
+    ):
         with pytest.raises(UsageError, match=r"mixture|weight"):
             recipe(**sections)
     with pytest.raises(UsageError, match="at least 1 entries"):

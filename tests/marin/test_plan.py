@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.code import code_folder
 from marin.errors import UsageError
-from marin.pipeline import PIPELINE
-from marin.plan import CodeIdentity, Plan, code_identity, plan_digest, step_identity
-from marin.recipe import Recipe, from_mapping
+from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_identity
+from marin.pipeline.stages import PIPELINE
+from marin.provenance.code import code_folder
+from marin.recipe.schema import Recipe, from_mapping
 
 CODE = CodeIdentity(steps={step.name: "sha256:" + "1" * 64 for step in PIPELINE.steps}, lock="sha256:" + "2" * 64)
 CORPUS, TRAIN = PIPELINE.step("corpus"), PIPELINE.step("train")
@@ -21,8 +21,13 @@ INPUTS = {"tokens": "sha256:" + "3" * 64, "tokenizer": "sha256:" + "4" * 64}
 
 def test_the_pipeline_is_the_one_of_the_design() -> None:
     assert {step.name: step.inputs for step in PIPELINE.steps} == {
-        "corpus": (), "tokenizer": ("corpus",), "tokens": ("corpus", "tokenizer"), "train": ("tokens", "tokenizer"),
-        "evaluate": ("train", "tokens", "tokenizer", "corpus"), "export": ("train", "tokenizer")}
+        "corpus": (),
+        "tokenizer": ("corpus",),
+        "tokens": ("corpus", "tokenizer"),
+        "train": ("tokens", "tokenizer"),
+        "evaluate": ("train", "tokens", "tokenizer", "corpus"),
+        "export": ("train", "tokenizer"),
+    }
 
 
 def test_before_is_everything_that_a_step_hangs_on_in_order() -> None:
@@ -57,10 +62,13 @@ def test_equal_identities_mean_equal_parts(rate: float, steps: int) -> None:
     assert (step_identity(TRAIN, recipe, INPUTS, CODE) == step_identity(TRAIN, Recipe(), INPUTS, CODE)) == same
 
 
-@pytest.mark.parametrize("code", [
-    CodeIdentity(steps={**CODE.steps, "train": "sha256:" + "9" * 64}, lock=CODE.lock),
-    CodeIdentity(steps=CODE.steps, lock="sha256:" + "9" * 64),
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        CodeIdentity(steps={**CODE.steps, "train": "sha256:" + "9" * 64}, lock=CODE.lock),
+        CodeIdentity(steps=CODE.steps, lock="sha256:" + "9" * 64),
+    ],
+)
 def test_other_code_and_other_packages_are_another_step(code: CodeIdentity) -> None:
     assert step_identity(TRAIN, Recipe(), INPUTS, code) != step_identity(TRAIN, Recipe(), INPUTS, CODE)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import LedgerError, NotFound, StorageFailed
-from marin import files
-from marin.files import write_whole
-from marin.pointer import Pointer, encode_json, read_pointer, write_pointer
+from marin.execution.pointer import Pointer, encode_json, read_pointer, write_pointer
+from marin.process import files
+from marin.process.files import write_whole
 
 POINTER = Pointer(digest="sha256:" + "ab" * 32, kind="corpus", size=12)
 
@@ -19,12 +19,15 @@ POINTER = Pointer(digest="sha256:" + "ab" * 32, kind="corpus", size=12)
 def test_the_bytes_are_those_of_the_docstring(tmp_path: Path) -> None:
     write_pointer(tmp_path / "corpus.json", POINTER)
     assert (tmp_path / "corpus.json").read_text() == (
-        '{\n  "digest": "sha256:' + "ab" * 32 + '",\n  "kind": "corpus",\n  "size": 12\n}\n')
+        '{\n  "digest": "sha256:' + "ab" * 32 + '",\n  "kind": "corpus",\n  "size": 12\n}\n'
+    )
     assert read_pointer(tmp_path / "corpus.json") == POINTER
 
 
 @given(at=st.integers(0, len(POINTER.encode()) - 1), bit=st.integers(0, 7))
-def test_any_flipped_bit_is_refused_or_names_something_else(tmp_path_factory: pytest.TempPathFactory, at: int, bit: int) -> None:
+def test_any_flipped_bit_is_refused_or_names_something_else(
+    tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
+) -> None:
     data = bytearray(POINTER.encode())
     data[at] ^= 1 << bit
     path = tmp_path_factory.mktemp("pointer") / "corpus.json"

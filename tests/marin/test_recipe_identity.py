@@ -1,4 +1,5 @@
-"""Every field of a recipe is identity, and nothing of an execution is: the classes are the two types, and this holds them."""
+"""Every field of a recipe is identity, and nothing of an execution is: the classes are the two types, and this holds
+them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from marin.recipe import (
+from marin.recipe.schema import (
     ADDED_LATER,
     Execution,
     Mixture,

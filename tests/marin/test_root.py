@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import pytest
 from buckets import Bucket
 
 from ledger import Conflict, Draft, LedgerError, Malformed, Refused, Unavailable
-from ledger.view import LogView
-from marin.root import create_root, key_path, open_root
+from ledger.log.view import LogView
+from marin.record.root import create_root, key_path, open_root
 
 
 def events(location: Path) -> list[int]:
@@ -85,7 +86,7 @@ def test_history_gives_out_only_what_the_log_proves(tmp_path: Path, own_keys: Pa
     root = create_root(str(tmp_path / "r"))
     root.append([Draft("a.b/v1", f"run/{number % 2}", {"n": number}) for number in range(600)])
     root.history()
-    with sqlite3.connect(root.local / "projections" / "events.sqlite") as database:
+    with sqlite3.connect(root.views() / "events.sqlite") as database:
         database.execute("UPDATE events SET body = '{\"n\":1000000}'")
     found = [event.body["n"] for _, event in root.history().events(stream="run/1")]
     assert found == list(range(1, 600, 2))
@@ -101,12 +102,15 @@ def test_a_history_stays_as_it_was(tmp_path: Path, own_keys: Path) -> None:
     assert [index for index, _ in root.history().events()] == [0, 1]
 
 
-def test_a_root_that_can_not_be_written_is_read(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_can_not_be_written_is_read(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = create_root(str(tmp_path / "r"))
     root.append([Draft("a.b/v1", "s", {}), Draft("c.d/v1", "s", {})])
-    monkeypatch.setattr("marin.root.os.access", lambda path, mode: False)  # the test may run as root
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("MARIN_CACHE", str(tmp_path / "file" / "cache"))  # the test may run as root
     assert [event.type for _, event in root.history().events(type="c.d/v1")] == ["c.d/v1"]
-    assert not (root.local / "projections" / "events.sqlite").exists()
+    assert root.projection_path() is None
 
 
 def test_bytes_that_are_no_verifier_key(tmp_path: Path, own_keys: Path) -> None:
@@ -117,12 +121,11 @@ def test_bytes_that_are_no_verifier_key(tmp_path: Path, own_keys: Path) -> None:
             open_root(str(tmp_path / "r"))
 
 
-def test_the_index_of_a_root_in_a_bucket_is_kept_here(tmp_path: Path, own_keys: Path, bucket: Bucket,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_a_root_in_a_bucket_is_kept_here(
+    tmp_path: Path, own_keys: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     root = create_root(f"{bucket.url}/root", origin="example.org/log")
-    assert root.index_path() is None  # nothing of this project lies here: no folder is made for it
-    (tmp_path / ".marin").mkdir()
     root.append([Draft("t/v1", "s", {"n": n}, id=f"id-{n}") for n in range(300)])
     path = root.index_path()
     assert path is not None
@@ -131,3 +134,70 @@ def test_the_index_of_a_root_in_a_bucket_is_kept_here(tmp_path: Path, own_keys: 
     monkeypatch.setattr(LogView, "entries", lambda view, *range: read.append(str(range)) or iter(()))
     with root.log():
         assert read == []  # nothing was folded again
+
+
+def test_the_root_of_a_folder_above_is_found_and_a_new_one_is_made_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = project / "texts" / "deep"
+    (below / ".marin" / "receipts").mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert open_root().absolute == str(project / ".marin"), "receipts alone are no root"
+    own = create_root(origin="marin.test/below")
+    assert own.absolute == open_root().absolute == str(below / ".marin")
+
+
+def test_a_read_model_that_a_root_brings_hides_nothing(tmp_path: Path, own_keys: Path) -> None:
+    """Whoever publishes a root can make a read model that fits the log in all but one event."""
+    import shutil
+    import sqlite3
+
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", "run/x", {"n": number}) for number in range(5)])
+    root.history()
+    forged = root.local / "projections"
+    shutil.copytree(root.views(), forged, dirs_exist_ok=True)
+    with sqlite3.connect(forged / "events.sqlite") as database:
+        database.execute("DELETE FROM events WHERE idx = 3")
+    shutil.rmtree(root.views())
+    for fresh in (False, True):
+        found = open_root(str(tmp_path / "r")).history(fresh=fresh).events(stream="run/x")
+        assert [event.body["n"] for _, event in found] == [0, 1, 2, 3, 4]
+
+
+def test_a_verification_believes_no_read_model_at_all(tmp_path: Path, own_keys: Path) -> None:
+    import sqlite3
+
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", "run/x", {"n": number}) for number in range(5)])
+    root.history()
+    with sqlite3.connect(root.views() / "events.sqlite") as database:
+        database.execute("DELETE FROM events WHERE idx = 3")
+    assert len(list(root.history(fresh=True).events(stream="run/x"))) == 5
+
+
+def test_two_logs_in_one_place_have_views_of_their_own(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    copy = create_root(str(tmp_path / "s"))
+    assert len({root.views(), copy.views()}) == 2
+
+
+def test_a_view_that_others_could_write_is_not_opened(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / "r"))
+    root.append([Draft("a.b/v1", "run/x", {})])
+    folder = root.views()
+    folder.chmod(0o770)
+    with pytest.raises(Refused, match="others can write a cache"):
+        root.history()
+    folder.chmod(0o700)
+    assert len(list(root.history().events())) == 1
+
+
+def test_what_a_root_says_of_files_is_not_believed_when_they_are_put(tmp_path: Path, own_keys: Path) -> None:
+    root, folder = create_root(str(tmp_path / "r")), tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"bytes")
+    os.utime(folder / "file", (1e9, 1e9))
+    root.store().put_tree(folder)
+    assert not list((root.local / "projections").glob("store-stat*"))
+    assert list(root.views().glob("store-stat*"))

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ledger import Draft, Event
-from marin import events as kinds
 from marin.errors import MarinError, MissingEvidence, UsageError
-from marin.events import Body, Output
-from marin.recipe import Recipe, digest, plain
-from marin.runs import facts_of, load, load_all, resolve, run_ids, stream_of
+from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
+from marin.history.verdicts import NAMES, overall
+from marin.recipe.schema import Recipe, digest, plain
+from marin.record import events as kinds
+from marin.record.events import Body, Output
 
 D = "sha256:" + "d" * 64
 
@@ -33,37 +34,82 @@ class Memory:
         self.log.append(Draft(kind, stream, kinds.write(body)).event(seq, "2026-11-21T10:00:00.000000Z", "test"))
         return len(self.log) - 1
 
-    def events(self, *, stream: str | None = None, type: str | None = None,
-               run: str | None = None) -> Iterable[tuple[int, Event]]:
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+    ) -> Iterable[tuple[int, Event]]:
         for index, event in enumerate(self.log):
             if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run")):
                 yield index, event
+
+    def counts(self, verdict: kinds.ReplayCompleted) -> bool:
+        return verdict.log_checkpoint.get("origin") != "another"
 
     # One line per fact
 
     def start(self, run: str) -> int:
         recipe = Recipe()
-        return self.add(run, kinds.RUN_STARTED, kinds.RunStarted(
-            run=run, pipeline="default", plan=D, recipe_digest=digest(recipe), recipe=plain(recipe), code={}, environment={}))
+        return self.add(
+            run,
+            kinds.RUN_STARTED,
+            kinds.RunStarted(
+                run=run,
+                pipeline="default",
+                plan=D,
+                recipe_digest=digest(recipe),
+                recipe=plain(recipe),
+                code={},
+                environment={},
+            ),
+        )
 
     def begin(self, run: str, step: str, attempt: int = 1) -> int:
-        return self.add(run, kinds.STEP_STARTED, kinds.StepStarted(
-            run=run, step=step, identity=D, config_digest=D, config={}, inputs={}, code=D, attempt=attempt))
+        return self.add(
+            run,
+            kinds.STEP_STARTED,
+            kinds.StepStarted(
+                run=run, step=step, identity=D, config_digest=D, config={}, inputs={}, code=D, attempt=attempt
+            ),
+        )
 
     def complete(self, run: str, step: str, output: str = "a", **metrics: float) -> int:
-        return self.add(run, kinds.STEP_COMPLETED, kinds.StepCompleted(
-            run=run, step=step, identity=D, inputs={}, output=out(output), seconds=1.5,
-            metrics={name: value.hex() for name, value in metrics.items()}))
+        return self.add(
+            run,
+            kinds.STEP_COMPLETED,
+            kinds.StepCompleted(
+                run=run,
+                step=step,
+                identity=D,
+                inputs={},
+                output=out(output),
+                seconds=1.5,
+                metrics={name: value.hex() for name, value in metrics.items()},
+            ),
+        )
 
     def cache(self, run: str, step: str, index: int, output: str = "a") -> int:
-        return self.add(run, kinds.STEP_CACHED, kinds.StepCached(
-            run=run, step=step, identity=D, inputs={}, output=out(output), completed_at=index))
+        return self.add(
+            run,
+            kinds.STEP_CACHED,
+            kinds.StepCached(run=run, step=step, identity=D, inputs={}, output=out(output), completed_at=index),
+        )
 
     def segment(self, run: str, start: int, end: int, state: str) -> int:
         count = end - start
-        return self.add(run, kinds.TRAIN_SEGMENT, kinds.TrainSegment(
-            run=run, start=start, end=end, losses=[(1.0).hex()] * count, batches=["b"] * count, fingerprints=["f"] * count,
-            start_state=D, end_state=hashed(state), trace=D))
+        return self.add(
+            run,
+            kinds.TRAIN_SEGMENT,
+            kinds.TrainSegment(
+                run=run,
+                start=start,
+                end=end,
+                losses=[(1.0).hex()] * count,
+                batches=["b"] * count,
+                fingerprints=["f"] * count,
+                start_state=D,
+                end_state=hashed(state),
+                trace=D,
+            ),
+        )
 
     def fail(self, run: str, step: str) -> int:
         return self.add(run, kinds.STEP_FAILED, kinds.StepFailed(run=run, step=step, identity=D, error="no luck"))
@@ -122,7 +168,13 @@ def test_a_taken_over_training_brings_the_segments_of_its_origin(history: Memory
     view = load(history, "bbbb")
     assert [fact.body.end_state for fact in view.segments] == [hashed("1"), hashed("2")]
     step = view.steps["train"]
-    assert (step.cached, step.origin, step.index, step.completed_at, step.metrics) == (True, "aaaa", cached, index, {"loss": 0.5})
+    assert (step.cached, step.origin, step.index, step.completed_at, step.metrics) == (
+        True,
+        "aaaa",
+        cached,
+        index,
+        {"loss": 0.5},
+    )
 
 
 def test_a_repeated_segment_counts_once_and_as_last_recorded(history: Memory) -> None:
@@ -150,11 +202,43 @@ def test_taking_over_what_was_never_recorded_is_found(history: Memory, output: s
 
 def test_verdicts_are_found_whatever_stream_they_are_in(history: Memory) -> None:
     history.start("aaaa")
-    body = kinds.ReplayCompleted(run="aaaa", verdicts={"ledger": "PASS"}, training={}, first_divergence=None, log_checkpoint={},
-                                 details={}, environment={})
+    body = kinds.ReplayCompleted(
+        run="aaaa",
+        verdicts={"ledger": "PASS"},
+        training={},
+        first_divergence=None,
+        log_checkpoint={},
+        details={},
+        environment={},
+    )
     history.add("aaaa", kinds.REPLAY_COMPLETED, body, stream="replay/xyz")
-    history.add("bbbb", kinds.REPLAY_COMPLETED, kinds.ReplayCompleted(**{**as_dict(body), "run": "bbbb"}), stream="replay/xyz")
+    history.add(
+        "bbbb", kinds.REPLAY_COMPLETED, kinds.ReplayCompleted(**{**as_dict(body), "run": "bbbb"}), stream="replay/xyz"
+    )
     assert [fact.body.run for fact in load(history, "aaaa").verdicts] == ["aaaa"]
+    theirs = {**as_dict(body), "log_checkpoint": {"origin": "another"}}
+    history.add("aaaa", kinds.REPLAY_COMPLETED, kinds.ReplayCompleted(**theirs), stream="replay/xyz")
+    view = load(history, "aaaa")
+    assert (len(view.verdicts), len(view.claimed)) == (1, 1), "what does not count is claimed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "word"), [("full", "PASS"), ("sampled", "PARTIAL"), ("range", "PARTIAL"), (None, "PARTIAL")]
+)
+def test_a_recorded_pass_of_a_part_is_partial(history: Memory, mode: str | None, word: str) -> None:
+    history.start("aaaa")
+    body = kinds.ReplayCompleted(
+        run="aaaa",
+        verdicts=dict.fromkeys(NAMES, "PASS"),
+        training={"mode": mode},
+        first_divergence=None,
+        log_checkpoint={},
+        details={},
+        environment={},
+    )
+    history.add("aaaa", kinds.REPLAY_COMPLETED, body)
+    (fact,) = load(history, "aaaa").verdicts
+    assert (fact.body.verdicts["training"], overall(fact.body.verdicts)) == (word, word)
 
 
 def as_dict(body: Body) -> dict[str, Any]:
@@ -163,7 +247,9 @@ def as_dict(body: Body) -> dict[str, Any]:
 
 def test_a_body_that_does_not_fit_names_its_event(history: Memory) -> None:
     history.start("aaaa")
-    history.log.append(Draft(kinds.STEP_FAILED, stream_of("aaaa"), {"run": 7}).event(1, "2026-11-21T10:00:00.000000Z", "test"))
+    history.log.append(
+        Draft(kinds.STEP_FAILED, stream_of("aaaa"), {"run": 7}).event(1, "2026-11-21T10:00:00.000000Z", "test")
+    )
     with pytest.raises(MarinError, match="event 1"):
         load(history, "aaaa")
 
@@ -199,11 +285,15 @@ def test_facts_of_a_step_end_where_its_inputs_change() -> None:
     def event(kind: str, **body: str) -> Event:
         return Event(id="i", type=kind, stream="run/r", seq=0, time="2026-11-21T00:00:00Z", actor="a", body=body)
 
-    events = [event(kinds.STEP_STARTED, step="train", identity="old"), event(kinds.TRAIN_SEGMENT, of="old"),
-              event(kinds.STEP_STARTED, step="train", identity="new"), event(kinds.TRAIN_SEGMENT, of="new"),
-              event(kinds.STEP_STARTED, step="evaluate", identity="other"),
-              event(kinds.STEP_STARTED, step="train", identity="new"),
-              event(kinds.TRAIN_SEGMENT, of="resumed")]
+    events = [
+        event(kinds.STEP_STARTED, step="train", identity="old"),
+        event(kinds.TRAIN_SEGMENT, of="old"),
+        event(kinds.STEP_STARTED, step="train", identity="new"),
+        event(kinds.TRAIN_SEGMENT, of="new"),
+        event(kinds.STEP_STARTED, step="evaluate", identity="other"),
+        event(kinds.STEP_STARTED, step="train", identity="new"),
+        event(kinds.TRAIN_SEGMENT, of="resumed"),
+    ]
 
     class Recorded:
         def events(self, *, stream: str, type: str) -> list[tuple[int, Event]]:

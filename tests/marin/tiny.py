@@ -1,9 +1,9 @@
 """A plan of three real, small steps, and a program that runs its stages in processes that can be killed.
 
-    tiny.py stage NAME PROJECT [--force]     one stage, as `marin stage` would run it
-    tiny.py killed NAME PROJECT N            the same, killed (SIGKILL) just before its N-th change to the disk;
-                                             prints "done" and the number of changes when it came to its end before
-    tiny.py blocked NAME PROJECT             the step `upper` says "ready" on stdout and waits until it is signalled
+tiny.py stage NAME PROJECT [--force]     one stage, as `marin stage` would run it
+tiny.py killed NAME PROJECT N            the same, killed (SIGKILL) just before its N-th change to the disk;
+                                         prints "done" and the number of changes when it came to its end before
+tiny.py blocked NAME PROJECT             the step `upper` says "ready" on stdout and waits until it is signalled
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import tensorstore
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from ledger import LedgerError, digest_bytes
-from marin.executor import StageOutcome, run_stage
-from marin.plan import Plan
-from marin.recipe import Recipe, from_mapping
-from marin.root import open_root
-from marin.steps import StepDefinition, StepResult, Task
+from ledger import LedgerError, describe_state
+from marin.execution.executor import StageOutcome, run_stage
+from marin.execution.plan import Plan
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.recipe.schema import Recipe, from_mapping
+from marin.record.root import open_root
 
-CODE = ("marin/recipe.py",)
+CODE = ("marin/recipe/schema.py",)
 executed: list[str] = []
 """Names of the steps that really ran in this process."""
 before_upper: list[Callable[[Task], None]] = []
@@ -49,35 +52,62 @@ def upper(task: Task) -> StepResult:
     for action in before_upper:
         action(task)
     text = (task.inputs["words"] / "words.txt").read_text(encoding="utf-8").upper()
-    (task.out / "upper.txt").write_text(text, encoding="utf-8")
-    # As a checkpoint: bytes that differ each time, content that does not.
-    (task.out / "noise").write_bytes(os.urandom(8))
-    return StepResult(kind="upper", digest=digest_bytes(text.encode()), size=len(text), metrics={"steps": 3.0})
+    return StepResult(kind="state", digest=as_state(text, task.out), size=len(text), metrics={"steps": 3.0})
+
+
+def as_state(text: str, folder: Path) -> str:
+    """A text as a checkpoint of one tensor, whose files differ each time and whose content does not; the digest."""
+    values = np.frombuffer(text.encode(), dtype=np.uint8)
+    (folder / "checkpoint").mkdir()
+    store = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/checkpoint/"}, "path": "text/"}
+    spec = {"driver": "zarr3", "kvstore": store, "metadata": {"shape": [len(values)], "data_type": "uint8"}}
+    tensorstore.open(spec, create=True).result().write(values).result()
+    manifest = describe_state({"text": values})
+    (folder / "state.json").write_bytes(manifest.encode())
+    return manifest.digest
 
 
 def count(task: Task) -> StepResult:
     executed.append("count")
-    text = (task.inputs["upper"] / "upper.txt").read_text(encoding="utf-8")
+    store = {
+        "driver": "ocdbt",
+        "base": {"driver": "file", "path": f"{task.inputs['upper']}/checkpoint/"},
+        "path": "text/",
+    }
+    text = tensorstore.open({"driver": "zarr3", "kvstore": store}).result().read().result().tobytes().decode()
     (task.out / "count.json").write_text(json.dumps({"count": len(text.split())}), encoding="utf-8")
     return StepResult(kind="count")
 
 
-def step(name: str, inputs: tuple[str, ...], run: Callable[[Task], StepResult],
-         config: Callable[[Recipe], object] = lambda recipe: {}) -> StepDefinition:
+def step(
+    name: str,
+    inputs: tuple[str, ...],
+    run: Callable[[Task], StepResult],
+    config: Callable[[Recipe], object] = lambda recipe: {},
+) -> StepDefinition:
     return StepDefinition(name=name, inputs=inputs, config=config, code=CODE, run=run)
 
 
-PLAN = Plan("tiny", (
-    step("words", (), words, lambda recipe: {"seed": str(recipe.seed)}),
-    step("upper", ("words",), upper, lambda recipe: {"rate": recipe.optimizer.learning_rate.hex()}),
-    step("count", ("upper", "words"), count, lambda recipe: {"vocab": recipe.tokenizer.vocab_size}),
-))
+PLAN = Plan(
+    "tiny",
+    (
+        step("words", (), words, lambda recipe: {"seed": str(recipe.seed)}),
+        step("upper", ("words",), upper, lambda recipe: {"rate": recipe.optimizer.learning_rate.hex()}),
+        step("count", ("upper", "words"), count, lambda recipe: {"vocab": recipe.tokenizer.vocab_size}),
+    ),
+)
 
 
 def run(name: str, project: Path, *, force: bool = False, **recipe: Any) -> StageOutcome:
     """One stage of :data:`PLAN` in ``project``, whose root is ``project/.marin``."""
-    return run_stage(name, plan=PLAN, recipe=from_mapping(recipe, where="test"), root=open_root(str(project / ".marin")),
-                     project=project, force=force)
+    return run_stage(
+        name,
+        plan=PLAN,
+        recipe=from_mapping(recipe, where="test"),
+        root=open_root(str(project / ".marin")),
+        project=project,
+        force=force,
+    )
 
 
 def kill_before(number: int, below: str) -> list[int]:

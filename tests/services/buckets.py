@@ -81,9 +81,17 @@ def gcs(
     service, stub = gcs_service
     name = f"marin-{next(_NUMBERS)}"
     account = tmp_path_factory.mktemp("gcs") / "account.json"
-    account.write_text(json.dumps(
-        {"gcs_base_url": service.address, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    ))
+    account.write_text(
+        json.dumps(
+            {
+                "gcs_base_url": service.address,
+                "disable_oauth": True,
+                "client_email": "",
+                "private_key": "",
+                "private_key_id": "",
+            }
+        )
+    )
     for key in [key for key in os.environ if key.startswith("GOOGLE_")]:
         monkeypatch.delenv(key)
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(account))

@@ -1,4 +1,5 @@
-"""A small tlog-tiles writer for tests, made from the text of the C2SP specifications alone: nothing of `ledger` is used.
+"""A small tlog-tiles writer for tests, made from the text of the C2SP specifications alone: nothing of `ledger` is
+used.
 
 It stands for somebody else's software: SHA-256 and Ed25519 from their libraries, the tree as recursion, paths by hand.
 """

@@ -99,7 +99,13 @@ class GcsStub:
     # Semantics
 
     def put(
-        self, bucket: str, name: str, data: bytes, conditions: dict[str, str], content_type: str, metadata: dict[str, str]
+        self,
+        bucket: str,
+        name: str,
+        data: bytes,
+        conditions: dict[str, str],
+        content_type: str,
+        metadata: dict[str, str],
     ) -> Stored:
         """Write an object, all at once, if its preconditions hold."""
         with self._mutex:
@@ -132,8 +138,8 @@ class GcsStub:
             if not name.startswith(prefix) or name < start or (end and name >= end) or (after and name <= after):
                 continue
             shared = ""
-            if delimiter and delimiter in name[len(prefix):]:
-                shared = prefix + name[len(prefix):].partition(delimiter)[0] + delimiter
+            if delimiter and delimiter in name[len(prefix) :]:
+                shared = prefix + name[len(prefix) :].partition(delimiter)[0] + delimiter
             if (shared or name) <= token or (shared and shared in prefixes):
                 continue
             if len(items) + len(prefixes) == most:
@@ -171,8 +177,12 @@ class GcsStub:
     def _json_objects(self, request: Request, kind: str, bucket: str, query: dict[str, str]) -> Response:
         if request.method == "GET":
             items, prefixes, token = self.listed(
-                bucket, query.get("prefix", ""), query.get("delimiter", ""), query.get("startOffset", ""),
-                query.get("endOffset", ""), min(self.page, int(query.get("maxResults", self.page))),
+                bucket,
+                query.get("prefix", ""),
+                query.get("delimiter", ""),
+                query.get("startOffset", ""),
+                query.get("endOffset", ""),
+                min(self.page, int(query.get("maxResults", self.page))),
                 query.get("pageToken", ""),
             )
             answer: dict[str, Any] = {"kind": "storage#objects", "items": [_resource(bucket, item) for item in items]}
@@ -188,7 +198,9 @@ class GcsStub:
             described = json.loads(request.data or b"{}")
             name = query.get("name") or described["name"]
             session = secrets.token_hex(16)
-            self._uploads[session] = Upload(bucket, name, query, described.get("contentType", ""), described.get("metadata", {}))
+            self._uploads[session] = Upload(
+                bucket, name, query, described.get("contentType", ""), described.get("metadata", {})
+            )
             location = f"{request.host_url}upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={session}"
             return Response(status=200, headers={"Location": location})
         data, content_type, metadata, name = request.data, request.content_type or "", {}, query.get("name", "")
@@ -217,14 +229,23 @@ class GcsStub:
         if total != len(upload.data):
             held = {"Range": f"bytes=0-{len(upload.data) - 1}"} if upload.data else {}
             return Response(status=308, headers=held)
-        stored = self.put(upload.bucket, upload.name, bytes(upload.data), upload.query, upload.content_type, upload.metadata)
+        stored = self.put(
+            upload.bucket, upload.name, bytes(upload.data), upload.query, upload.content_type, upload.metadata
+        )
         return _json_answer(_resource(upload.bucket, stored))
 
     def _json_copy(self, bucket: str, name: str, to_bucket: str, to_name: str, query: dict[str, str]) -> Response:
         source = self.get(bucket, name, {})
         stored = self.put(to_bucket, to_name, source.data, query, source.content_type, source.metadata)
-        return _json_answer({"kind": "storage#rewriteResponse", "done": True, "totalBytesRewritten": str(len(stored.data)),
-                             "objectSize": str(len(stored.data)), "resource": _resource(to_bucket, stored)})
+        return _json_answer(
+            {
+                "kind": "storage#rewriteResponse",
+                "done": True,
+                "totalBytesRewritten": str(len(stored.data)),
+                "objectSize": str(len(stored.data)),
+                "resource": _resource(to_bucket, stored),
+            }
+        )
 
     # XML API
 
@@ -250,13 +271,18 @@ class GcsStub:
 
     def _xml_list(self, bucket: str, query: dict[str, str]) -> Response:
         items, prefixes, token = self.listed(
-            bucket, query.get("prefix", ""), query.get("delimiter", ""), "", "",
-            min(self.page, int(query.get("max-keys", self.page))), query.get("continuation-token", ""),
+            bucket,
+            query.get("prefix", ""),
+            query.get("delimiter", ""),
+            "",
+            "",
+            min(self.page, int(query.get("max-keys", self.page))),
+            query.get("continuation-token", ""),
             query.get("start-after", ""),
         )
         rows = "".join(
             f"<Contents><Key>{escape(item.name)}</Key><Generation>{item.generation}</Generation>"
-            f"<LastModified>{item.created:%Y-%m-%dT%H:%M:%S.%fZ}</LastModified><ETag>\"{item.etag}\"</ETag>"
+            f'<LastModified>{item.created:%Y-%m-%dT%H:%M:%S.%fZ}</LastModified><ETag>"{item.etag}"</ETag>'
             f"<Size>{len(item.data)}</Size></Contents>"
             for item in items
         ) + "".join(f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>" for prefix in prefixes)
@@ -268,8 +294,10 @@ class GcsStub:
         if "uploads" in query:
             session = secrets.token_hex(16)
             self._uploads[session] = Upload(bucket, name, {}, request.content_type or "", _metadata(request))
-            return _xml_answer(f"<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(name)}</Key>"
-                               f"<UploadId>{session}</UploadId></InitiateMultipartUploadResult>")
+            return _xml_answer(
+                f"<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(name)}</Key>"
+                f"<UploadId>{session}</UploadId></InitiateMultipartUploadResult>"
+            )
         upload = self._uploads.get(query["uploadId"])
         if upload is None or upload.name != name:
             raise Failed(404, "no such upload")
@@ -280,14 +308,21 @@ class GcsStub:
         if request.method == "DELETE":
             del self._uploads[query["uploadId"]]
             return Response(status=204)
-        wanted = [int(item.text or "") for item in ElementTree.fromstring(request.data).iter() if item.tag.endswith("PartNumber")]
+        wanted = [
+            int(item.text or "")
+            for item in ElementTree.fromstring(request.data).iter()
+            if item.tag.endswith("PartNumber")
+        ]
         if not wanted or any(len(upload.parts.get(number, b"")) < 5 << 20 for number in wanted[:-1]):
             raise Failed(400, "EntityTooSmall or InvalidPart")
         data = b"".join(upload.parts[number] for number in wanted)
         stored = self.put(bucket, name, data, _conditions(request, query), upload.content_type, upload.metadata)
         del self._uploads[query["uploadId"]]
-        return _xml_answer(f"<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(name)}</Key>"
-                           f"<ETag>\"{stored.etag}\"</ETag></CompleteMultipartUploadResult>", _headers(stored))
+        return _xml_answer(
+            f"<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(name)}</Key>"
+            f'<ETag>"{stored.etag}"</ETag></CompleteMultipartUploadResult>',
+            _headers(stored),
+        )
 
 
 def check(found: Stored | None, conditions: dict[str, str]) -> None:
@@ -311,8 +346,11 @@ def _conditions(request: Request, query: dict[str, str]) -> dict[str, str]:
 
 
 def _metadata(request: Request) -> dict[str, str]:
-    return {key.lower().removeprefix("x-goog-meta-"): value for key, value in request.headers
-            if key.lower().startswith("x-goog-meta-")}
+    return {
+        key.lower().removeprefix("x-goog-meta-"): value
+        for key, value in request.headers
+        if key.lower().startswith("x-goog-meta-")
+    }
 
 
 def _related(request: Request) -> tuple[dict[str, Any], str, bytes]:
@@ -355,18 +393,37 @@ def _media(request: Request, stored: Stored) -> Response:
 def _resource(bucket: str, stored: Stored) -> dict[str, Any]:
     stamp = f"{stored.created:%Y-%m-%dT%H:%M:%S.%fZ}"
     return {
-        "kind": "storage#object", "id": f"{bucket}/{stored.name}/{stored.generation}", "bucket": bucket,
-        "name": stored.name, "size": str(len(stored.data)), "generation": str(stored.generation), "metageneration": "1",
-        "contentType": stored.content_type, "etag": stored.etag, "crc32c": crc32c(stored.data), "timeCreated": stamp,
-        "updated": stamp, "storageClass": "STANDARD", "metadata": stored.metadata,
+        "kind": "storage#object",
+        "id": f"{bucket}/{stored.name}/{stored.generation}",
+        "bucket": bucket,
+        "name": stored.name,
+        "size": str(len(stored.data)),
+        "generation": str(stored.generation),
+        "metageneration": "1",
+        "contentType": stored.content_type,
+        "etag": stored.etag,
+        "crc32c": crc32c(stored.data),
+        "timeCreated": stamp,
+        "updated": stamp,
+        "storageClass": "STANDARD",
+        "metadata": stored.metadata,
         "md5Hash": base64.b64encode(bytes.fromhex(stored.etag)).decode(),
         "mediaLink": f"/download/storage/v1/b/{bucket}/o/{quote(stored.name, safe='')}?alt=media",
     }
 
 
 def _bucket_resource(bucket: str) -> Response:
-    return _json_answer({"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US",
-                         "storageClass": "STANDARD", "metageneration": "1", "locationType": "multi-region"})
+    return _json_answer(
+        {
+            "kind": "storage#bucket",
+            "id": bucket,
+            "name": bucket,
+            "location": "US",
+            "storageClass": "STANDARD",
+            "metageneration": "1",
+            "locationType": "multi-region",
+        }
+    )
 
 
 def _json_answer(value: object) -> Response:
@@ -376,12 +433,18 @@ def _json_answer(value: object) -> Response:
 def _json_error(error: Failed) -> Response:
     if error.status == 304:
         return Response(status=304)
-    detail = {"code": error.status, "message": error.reason, "errors": [{"reason": error.reason, "message": error.reason}]}
+    detail = {
+        "code": error.status,
+        "message": error.reason,
+        "errors": [{"reason": error.reason, "message": error.reason}],
+    }
     return Response(json.dumps({"error": detail}), status=error.status, content_type="application/json")
 
 
 def _xml_answer(body: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(f"<?xml version='1.0' encoding='UTF-8'?>{body}", status=200, content_type="application/xml", headers=headers)
+    return Response(
+        f"<?xml version='1.0' encoding='UTF-8'?>{body}", status=200, content_type="application/xml", headers=headers
+    )
 
 
 def _xml_error(error: Failed) -> Response:

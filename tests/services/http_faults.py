@@ -148,7 +148,8 @@ def _fail(start_response: Callable[..., Any], status: int) -> list[bytes]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """One thread for each connection, one request for each connection: nothing of a client's reuse is left to chance."""
+    """One thread for each connection, one request for each connection: nothing of a client's reuse is left to
+    chance."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -11,8 +11,8 @@ from typing import Any
 
 
 def records_of(folder: Path) -> Iterator[Any]:
-    """The records of the ``.wandb`` file in a folder: seven bytes of head, then a LevelDB log (blocks of 32 KiB; a record is
-    crc32, length, kind) of protocol buffers."""
+    """The records of the ``.wandb`` file in a folder: seven bytes of head, then a LevelDB log (blocks of 32 KiB; a
+    record is crc32, length, kind) of protocol buffers."""
     from wandb.proto import wandb_internal_pb2
 
     (path,) = folder.glob("*.wandb")
@@ -23,8 +23,8 @@ def records_of(folder: Path) -> Iterator[Any]:
         if room < 7:
             at += room
             continue
-        _, length, kind = struct.unpack("<IHB", data[at:at + 7])
-        part += data[at + 7:at + 7 + length]
+        _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+        part += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # a whole record, or the last part of one
             found = wandb_internal_pb2.Record()
@@ -50,17 +50,28 @@ def read_offline_run(folder: Path) -> OfflineRun:
     """Id, config, history, summary and artifacts (name, metadata, references) of an offline run."""
     found = list(records_of(folder))
     (run,) = [item.run for item in found if item.WhichOneof("record_type") == "run"]
-    artifacts = [item.request.log_artifact.artifact if item.WhichOneof("record_type") == "request" else item.artifact
-                 for item in found if item.WhichOneof("record_type") == "artifact"
-                 or (item.WhichOneof("record_type") == "request" and item.request.WhichOneof("request_type") == "log_artifact")]
+    artifacts = [
+        item.request.log_artifact.artifact if item.WhichOneof("record_type") == "request" else item.artifact
+        for item in found
+        if item.WhichOneof("record_type") == "artifact"
+        or (item.WhichOneof("record_type") == "request" and item.request.WhichOneof("request_type") == "log_artifact")
+    ]
     summary: dict[str, Any] = {}
     for item in found:
         if item.WhichOneof("record_type") == "summary":
-            summary |= {entry.key or "/".join(entry.nested_key): json.loads(entry.value_json) for entry in item.summary.update}
+            summary |= {
+                entry.key or "/".join(entry.nested_key): json.loads(entry.value_json) for entry in item.summary.update
+            }
     return OfflineRun(
-        run.run_id, run.project, {item.key: json.loads(item.value_json) for item in run.config.update},
-        [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in entry.history.item}
-         for entry in found if entry.WhichOneof("record_type") == "history"],
+        run.run_id,
+        run.project,
+        {item.key: json.loads(item.value_json) for item in run.config.update},
+        [
+            {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in entry.history.item}
+            for entry in found
+            if entry.WhichOneof("record_type") == "history"
+        ],
         summary,
         [(item.name, json.loads(item.metadata), [entry.ref for entry in item.manifest.contents]) for item in artifacts],
-        any(item.WhichOneof("record_type") == "exit" for item in found))
+        any(item.WhichOneof("record_type") == "exit" for item in found),
+    )

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events
 from marin.cli import main
-from marin.root import create_root, open_root
-from marin.runs import stream_of
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import create_root, open_root
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ class Stdin(io.BytesIO):
 
 
 @pytest.fixture
-def marin(own_keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-          capsysbinary: pytest.CaptureFixture[bytes]) -> Marin:
+def marin(
+    own_keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Marin:
     """`marin ARGUMENT...` in an empty folder whose `.marin` does not exist yet."""
     folder = tmp_path / "work"
     folder.mkdir()
@@ -96,21 +97,45 @@ def run(root: Path) -> str:
 
     def completed(step: str, **metrics: float) -> tuple[str, events.Body]:
         return events.STEP_COMPLETED, events.StepCompleted(
-            run=name, step=step, identity=digest_of("1"), inputs={}, output=output(step),
-            metrics={key: value.hex() for key, value in metrics.items()}, seconds=1.5)
+            run=name,
+            step=step,
+            identity=digest_of("1"),
+            inputs={},
+            output=output(step),
+            metrics={key: value.hex() for key, value in metrics.items()},
+            seconds=1.5,
+        )
 
     def segment(start: int, losses: list[float], before: str, after: str) -> tuple[str, events.Body]:
         return events.TRAIN_SEGMENT, events.TrainSegment(
-            run=name, start=start, end=start + len(losses), losses=[loss.hex() for loss in losses],
-            batches=["b"] * len(losses), fingerprints=["f"] * len(losses), start_state=digest_of(before),
-            end_state=digest_of(after), trace=digest_of("7"))
+            run=name,
+            start=start,
+            end=start + len(losses),
+            losses=[loss.hex() for loss in losses],
+            batches=["b"] * len(losses),
+            fingerprints=["f"] * len(losses),
+            start_state=digest_of(before),
+            end_state=digest_of(after),
+            trace=digest_of("7"),
+        )
 
     bodies: list[tuple[str, events.Body]] = [
-        (events.RUN_STARTED, events.RunStarted(
-            run=name, pipeline="default", plan=digest_of("a"), recipe_digest=digest_of("b"),
-            recipe={"dataset": {"name": "grammar"}, "trainer": {"num_steps": 4},
-                    "model": {"architecture": "llama", "num_layers": 2, "hidden_dim": 32}},
-            code={"commit": "c0ffee", "dirty": True}, environment={"cores": 2})),
+        (
+            events.RUN_STARTED,
+            events.RunStarted(
+                run=name,
+                pipeline="default",
+                plan=digest_of("a"),
+                recipe_digest=digest_of("b"),
+                recipe={
+                    "dataset": {"name": "grammar"},
+                    "trainer": {"num_steps": 4},
+                    "model": {"architecture": "llama", "num_layers": 2, "hidden_dim": 32},
+                },
+                code={"commit": "c0ffee", "dirty": True},
+                environment={"cores": 2},
+            ),
+        ),
         segment(0, [7.5, 6.25], "0", "1"),
         segment(2, [5.0, 4.5], "1", "2"),
         completed("train", loss_first=7.5, loss_last=4.5),

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events
-from marin.experiment.registration import citation
-from marin.recipe import Optimizer, Recipe, digest, recorded
-from marin.root import open_root
-from marin.runs import stream_of
+from marin.history.runs import stream_of
+from marin.preregistration.registration import citation
+from marin.recipe.schema import Optimizer, Recipe, digest, recorded
+from marin.record import events
+from marin.record.root import open_root
 
 Marin = Any
 
 FILE = '''"""Does a higher rate help?"""
-from marin.experiment.registration import CostCap, Metric, Registration
-from marin.recipe import Optimizer, Recipe
+from marin.preregistration.registration import CostCap, Metric, Registration
+from marin.recipe.schema import Optimizer, Recipe
 
 experiment = Registration(
     name="exp9_rate", question="Does a higher rate help?", hypothesis="{hypothesis}", primary=Metric(name="evaluate.loss"),
@@ -43,14 +43,41 @@ def record(arm: str, seed: int, loss: float) -> None:
     opened, run = open_root(), f"{arm}{seed}"
     recipe = msgspec.structs.replace(ARMS[arm], seed=seed)
     some = "sha256:" + "a" * 64
-    opened.append([
-        Draft(events.RUN_STARTED, stream_of(run), events.write(events.RunStarted(
-            run=run, pipeline="default", plan=some, recipe_digest=digest(recipe), recipe=recorded(recipe), code={},
-            environment={}, experiment=citation(opened.history(), recipe)))),
-        Draft(events.STEP_COMPLETED, stream_of(run), events.write(events.StepCompleted(
-            run=run, step="evaluate", identity=some, inputs={}, seconds=2.0, metrics={"loss": loss.hex()},
-            output=events.Output(kind="evaluation", digest=some, size=1, artifact=some)))),
-    ])
+    opened.append(
+        [
+            Draft(
+                events.RUN_STARTED,
+                stream_of(run),
+                events.write(
+                    events.RunStarted(
+                        run=run,
+                        pipeline="default",
+                        plan=some,
+                        recipe_digest=digest(recipe),
+                        recipe=recorded(recipe),
+                        code={},
+                        environment={},
+                        experiment=citation(opened.history(), recipe),
+                    )
+                ),
+            ),
+            Draft(
+                events.STEP_COMPLETED,
+                stream_of(run),
+                events.write(
+                    events.StepCompleted(
+                        run=run,
+                        step="evaluate",
+                        identity=some,
+                        inputs={},
+                        seconds=2.0,
+                        metrics={"loss": loss.hex()},
+                        output=events.Output(kind="evaluation", digest=some, size=1, artifact=some),
+                    )
+                ),
+            ),
+        ]
+    )
 
 
 def run_all() -> None:
@@ -104,12 +131,15 @@ def test_an_incomplete_experiment_ends_with_3(marin: Marin, file: Path) -> None:
     assert ended.status == 3 and "Incomplete" in ended.out and "arm high, seed 5: no result" in ended.out
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("x = 1\n", "the file states no registration"),
-    ("experiment = 3\n", "found int"),
-    ("1/0\n", "ZeroDivisionError"),
-    (FILE.format(hypothesis="h").replace('baseline="base"', 'baseline="bas"'), "did you mean base?"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "the file states no registration"),
+        ("experiment = 3\n", "found int"),
+        ("1/0\n", "ZeroDivisionError"),
+        (FILE.format(hypothesis="h").replace('baseline="base"', 'baseline="bas"'), "did you mean base?"),
+    ],
+)
 def test_a_file_that_states_nothing_right(marin: Marin, root: Path, text: str, message: str) -> None:
     Path("wrong.py").write_text(text)
     ended = marin("experiment", "register", "wrong.py")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events
-from marin.root import open_root
-from marin.runs import stream_of
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import open_root
 
 Marin = Any
 BIN = Path(sys.executable).parent
-MODEL = {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)) * 99, "deep/tokenizer.json": b"{}\n"}
+MODEL = {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)) * 99, "tokenizer.json": b"{}\n"}
 
 
 @pytest.fixture
@@ -29,10 +29,14 @@ def made(root: Path, run: str, tmp_path: Path) -> str:
         (tmp_path / "made" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "made" / name).write_bytes(data)
     tree = opened.store().put_tree(tmp_path / "made")
-    output = events.Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
-    body = events.StepCompleted(run=run, step="export", identity="sha256:" + "1" * 64, inputs={}, output=output,
-                                metrics={}, seconds=1.0)
-    opened.append([Draft(events.STEP_COMPLETED, stream_of(run), events.write(body))])
+    file = opened.store().put_bytes(b"model").digest
+    value = events.Output(kind="value", digest=file, size=5, artifact=file)
+    model = events.Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
+    for step, output in {"train": value, "evaluate": value, "export": model}.items():
+        body = events.StepCompleted(
+            run=run, step=step, identity="sha256:" + "1" * 64, inputs={}, output=output, metrics={}, seconds=1.0
+        )
+        opened.append([Draft(events.STEP_COMPLETED, stream_of(run), events.write(body))])
     return run
 
 

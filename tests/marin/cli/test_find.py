@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events
-from marin.root import open_root
-from marin.runs import stream_of
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import open_root
 
 Marin = Any
 
 
-@pytest.mark.parametrize(("number", "exact"), [("eval/perplexity=54.6", True), ("evaluate.perplexity=54.598", True),
-                                               ("perplexity=50", False)])
+@pytest.mark.parametrize(
+    ("number", "exact"),
+    [("eval/perplexity=54.6", True), ("evaluate.perplexity=54.598", True), ("perplexity=50", False)],
+)
 def test_the_run_behind_a_number(marin: Marin, run: str, number: str, exact: bool) -> None:
     (found,) = marin("show", "metric", number, "--json").json
     assert found["metric"] == "evaluate.perplexity" and found["exact"] is exact
@@ -27,8 +29,12 @@ def test_the_run_behind_a_number(marin: Marin, run: str, number: str, exact: boo
 
 def test_the_newest_of_a_metric_and_mistakes(marin: Marin, run: str) -> None:
     assert run in marin("show", "metric", "loss_last").out
-    for arguments, message in ((("metric",), "metric NAME=NUMBER"), (("latest", "x=1"), "what is to be shown"),
-                               (("metric", "perplexti=3"), "did you mean"), (("metric", "perplexity=x"), "not a number")):
+    for arguments, message in (
+        (("metric",), "metric NAME=NUMBER"),
+        (("latest", "x=1"), "what is to be shown"),
+        (("metric", "perplexti=3"), "did you mean"),
+        (("metric", "perplexity=x"), "not a number"),
+    ):
         ended = marin("show", *arguments)
         assert ended.status == 2 and message in ended.err
 
@@ -56,27 +62,57 @@ def digest(character: str) -> str:
 
 
 def completed(run: str, step: str, character: str, inputs: dict[str, str]) -> Draft:
-    return Draft(events.STEP_COMPLETED, stream_of(run), events.write(events.StepCompleted(
-        run=run, step=step, identity=digest(character), inputs=inputs, metrics={}, seconds=1.0,
-        output=events.Output(kind=step, digest=digest(character), size=5, artifact=digest(character)))))
+    return Draft(
+        events.STEP_COMPLETED,
+        stream_of(run),
+        events.write(
+            events.StepCompleted(
+                run=run,
+                step=step,
+                identity=digest(character),
+                inputs=inputs,
+                metrics={},
+                seconds=1.0,
+                output=events.Output(kind=step, digest=digest(character), size=5, artifact=digest(character)),
+            )
+        ),
+    )
 
 
 def started(run: str, continues: events.Continues | None = None) -> Draft:
-    return Draft(events.RUN_STARTED, stream_of(run), events.write(events.RunStarted(
-        run=run, pipeline="default", plan=digest("a"), recipe_digest=digest("b"), recipe={}, code={}, environment={},
-        continues=continues)))
+    return Draft(
+        events.RUN_STARTED,
+        stream_of(run),
+        events.write(
+            events.RunStarted(
+                run=run,
+                pipeline="default",
+                plan=digest("a"),
+                recipe_digest=digest("b"),
+                recipe={},
+                code={},
+                environment={},
+                continues=continues,
+            )
+        ),
+    )
 
 
 @pytest.fixture
 def two_runs(root: Path) -> None:
     """One run, and a phase that continues it and took its corpus over."""
     link = events.Continues(run="one1", step=4, state=digest("3"), checkpoint=digest("3"))
-    open_root().append([
-        started("one1"), completed("one1", "corpus", "1", {}), completed("one1", "tokens", "2", {"corpus": digest("1")}),
-        completed("one1", "train", "3", {"tokens": digest("2")}),
-        started("two2", link), completed("two2", "train", "4", {"tokens": digest("2"), "manual": digest("f")}),
-        completed("two2", "evaluate", "5", {"train": digest("4"), "tokens": digest("2")}),
-    ])
+    open_root().append(
+        [
+            started("one1"),
+            completed("one1", "corpus", "1", {}),
+            completed("one1", "tokens", "2", {"corpus": digest("1")}),
+            completed("one1", "train", "3", {"tokens": digest("2")}),
+            started("two2", link),
+            completed("two2", "train", "4", {"tokens": digest("2"), "manual": digest("f")}),
+            completed("two2", "evaluate", "5", {"train": digest("4"), "tokens": digest("2")}),
+        ]
+    )
 
 
 def test_the_tree_follows_content_across_runs_and_phases(marin: Marin, two_runs: None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ledger import Event, LogReader, VerifierKey, open_storage
+from marin.record.root import open_root
 
 Marin = Any
 EVENT = ("ledger", "append", "--type", "note.added/v1", "--stream", "notes", "--body", "-")
@@ -127,7 +128,7 @@ def test_an_event_that_is_printed_can_be_encoded_to_its_leaf(marin: Marin, run: 
 
 def test_log_does_not_believe_the_projection(marin: Marin, run: str, root: Path) -> None:
     assert marin("log", "--type", "train.segment/v1").status == 0
-    (database,) = (root / "projections").glob("events.sqlite")
+    (database,) = open_root(str(root)).views().glob("events.sqlite")
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE events SET body = '{\"forged\": true}'")
     connection.close()
@@ -138,8 +139,9 @@ def test_follow_prints_what_is_appended_later(marin: Marin, root: Path) -> None:
     marin(*EVENT, stdin=b'{"n": 0}')
     command = [sys.executable, "-m", "marin.cli.main", "log", "--follow", "--json", "--root", str(root)]
     project = Path(__file__).resolve().parents[3]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project,
-                          env=dict(os.environ)) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project, env=dict(os.environ)
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
             assert json.loads(process.stdout.readline())["body"] == {"n": 0}
@@ -181,7 +183,9 @@ def test_a_proof_with_any_line_changed_shows_nothing(marin: Marin, run: str, roo
             continue
         lines = proof.splitlines(keepends=True)
         middle = len(line) // 2
-        lines[number] = line[:middle] + (b"A" if line[middle : middle + 1] != b"A" else b"B") + line[middle + 1 :] + b"\n"
+        lines[number] = (
+            line[:middle] + (b"A" if line[middle : middle + 1] != b"A" else b"B") + line[middle + 1 :] + b"\n"
+        )
         refused = marin("ledger", "verify-proof", "-", "--vkey", vkey, stdin=b"".join(lines))
         assert (refused.status, refused.data) == (1, b""), line
 
@@ -286,8 +290,9 @@ def test_bad_events_are_refused_with_what_was_expected_and_a_cure(
     assert marin("ledger", "checkpoint", "--json").json["size"] == 0
 
 
-def test_a_root_that_cannot_be_read_or_is_another_logs(marin: Marin, root: Path, tmp_path: Path,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_cannot_be_read_or_is_another_logs(
+    marin: Marin, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("no folder")
     assert marin(*EVENT, "--root", tmp_path / "file", stdin=b"{}").status == 3
     (root / "vkey").write_bytes(b"\xff")

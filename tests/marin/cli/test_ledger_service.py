@@ -1,4 +1,5 @@
-"""The commands around the log as a user meets them: serve, spool, witness, anchor, key, publish. Servers are processes."""
+"""The commands around the log as a user meets them: serve, spool, witness, anchor, key, publish. Servers are
+processes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import foreign_log
 import pytest
 
 from ledger import Draft, LogClient, Unavailable
-from marin.root import open_root
+from marin.record.root import open_root
 
 Marin = Any
 Start = Callable[..., "Server"]
@@ -27,8 +28,11 @@ class Server:
     """A command that runs until it is told to end; `ready` is the line of JSON that it began with."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "marin.cli.main", *arguments, "--json"],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "marin.cli.main", *arguments, "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1].decode()
@@ -66,7 +70,9 @@ def test_appends_go_through_the_service_by_themselves(marin: Marin, root: Path, 
     assert marin("ledger", "fsck", "--json").json["whole"]
 
 
-def test_a_client_of_the_service_needs_no_key(marin: Marin, root: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_of_the_service_needs_no_key(
+    marin: Marin, root: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start("ledger", "serve")
     monkeypatch.setenv("MARIN_KEY", "/nowhere")
     assert marin(*EVENT, stdin=b"{}").json["index"] == 0
@@ -109,8 +115,9 @@ def test_a_second_service_is_told_who_holds_the_log(marin: Marin, root: Path, st
     assert f"held by process {server.process.pid}" in second.err
 
 
-def test_a_spool_is_sent_again_until_it_is_acknowledged(marin: Marin, root: Path, tmp_path: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spool_is_sent_again_until_it_is_acknowledged(
+    marin: Marin, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spool = tmp_path / "spool"
     batch = tmp_path / "batch.jsonl"
     batch.write_text('{"type": "note.added/v1", "stream": "notes", "body": {}, "id": "a"}\n')
@@ -137,13 +144,31 @@ def test_witnesses_cosign_and_a_fork_is_refused_with_both_roots(marin: Marin, ro
     vkey = (root / "vkey").read_text().strip()
     marin(*EVENT, stdin=b"{}")
     for number, need in ((1, 1), (2, 2)):
-        witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", f"w{number}", "--name", f"w.test/{number}")
-        added = marin("ledger", "witness", "add", witness.ready["address"], "--vkey", witness.ready["vkeys"][0],
-                      "--need", need, "--json")
+        witness = start(
+            "ledger", "witness", "serve", "--log", vkey, "--folder", f"w{number}", "--name", f"w.test/{number}"
+        )
+        added = marin(
+            "ledger",
+            "witness",
+            "add",
+            witness.ready["address"],
+            "--vkey",
+            witness.ready["vkeys"][0],
+            "--need",
+            need,
+            "--json",
+        )
         assert (added.status, added.json["met"]) == (0, True), added.err
     assert marin("ledger", "checkpoint").out.count("— w.test/") == 2
     assert marin("ledger", "witness", "policy").out.endswith("group witnesses 2 w.test/1 w.test/2\nquorum witnesses\n")
-    (vouched,) = marin("ledger", "fsck", "--json").json["vouched"]
+    # What the root says of its witnesses is its own word, until its reader names them.
+    alone = marin("ledger", "fsck", "--json").json
+    assert alone["vouched"] == []
+    assert "witnesses of the root's own choice" in alone["claimed"][0]
+    (root / "witness-policy").replace(root.parent / "mine")
+    assert marin("ledger", "fsck", "--json").json["claimed"] == []
+    (root.parent / "mine").rename(root / "witness-policy")
+    (vouched,) = marin("ledger", "fsck", "--json", "--policy", root / "witness-policy").json["vouched"]
     assert (vouched["kind"], vouched["size"], vouched["by"]) == ("witnesses", 1, "w.test/1, w.test/2")
     fork = root.parent / "fork"
     subprocess.run(["cp", "-r", str(root), str(fork)], check=True)
@@ -165,14 +190,16 @@ def test_a_witness_that_is_away_leaves_the_policy_unmet(marin: Marin, root: Path
     asked = marin("ledger", "witness", "ask")
     assert asked.status == 1
     assert "cannot be reached" in asked.err
-    audit = marin("ledger", "fsck")
+    audit = marin("ledger", "fsck", "--policy", root / "witness-policy")
     assert audit.status == 1
-    assert "no checkpoint is witnessed" in audit.out
+    assert "too few witnesses cosigned" in audit.out
     port = witness.ready["address"].rpartition(":")[2]
     again = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w", "--port", port)
     assert again.ready["vkeys"] == witness.ready["vkeys"]
     assert marin("ledger", "witness", "ask").status == 0
-    assert marin("ledger", "fsck").status == 0
+    assert marin("trust", "add", "--policy", root / "witness-policy").status == 0
+    audit = marin("ledger", "fsck")
+    assert (audit.status, "witnesses: the empty log" in audit.out) == (0, True)
 
 
 def lines_of(server: Server, *, until: str) -> str:
@@ -242,9 +269,12 @@ def test_a_witness_is_added_while_a_service_runs(marin: Marin, root: Path, start
     assert (added.status, added.json["met"]) == (0, True), added.err
 
 
-@pytest.mark.parametrize("vkey", ["", "nonsense", "a+1+b", "x.test/log+00000000+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"])
-@pytest.mark.parametrize("command", [("fsck",), ("verify-proof", "-"), ("witness", "add", "http://127.0.0.1:9"),
-                                     ("witness", "serve")])
+@pytest.mark.parametrize(
+    "vkey", ["", "nonsense", "a+1+b", "x.test/log+00000000+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"]
+)
+@pytest.mark.parametrize(
+    "command", [("fsck",), ("verify-proof", "-"), ("witness", "add", "http://127.0.0.1:9"), ("witness", "serve")]
+)
 def test_a_key_that_is_none_is_wrong_usage(marin: Marin, root: Path, command: tuple[str, ...], vkey: str) -> None:
     option = "--log" if command == ("witness", "serve") else "--vkey"
     outcome = marin("ledger", *command, option, vkey)
@@ -265,9 +295,18 @@ def test_the_root_in_git_notes_and_trailers(marin: Marin, root: Path) -> None:
         marin(*EVENT, stdin=b"{}")
     assert marin("ledger", "anchor", "--git-note", "HEAD", "--json").json["commit"] == git("rev-parse", "HEAD")
     marin(*EVENT, stdin=b"{}")
-    git("commit", "-q", "--allow-empty", "-m", "run", "--trailer", marin("ledger", "anchor", "--git-trailer").out.strip())
+    git(
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "run",
+        "--trailer",
+        marin("ledger", "anchor", "--git-trailer").out.strip(),
+    )
     marin(*EVENT, stdin=b"{}")
-    shown = marin("ledger", "anchor", "--check", "--json").json
+    assert marin("ledger", "anchor", "--check", "--json").json["vouched"] == [], "Git is asked where it is named"
+    shown = marin("ledger", "anchor", "--check", "--git", ".", "--json").json
     assert [(v["kind"], v["size"]) for v in shown["vouched"]] == [("Git trailer", 3), ("Git note", 2)]
     assert all(v["time"] for v in shown["vouched"])
     assert marin("ledger", "anchor", "--git-note", "no-such-commit").status == 2
@@ -278,9 +317,11 @@ def test_the_root_in_git_notes_and_trailers(marin: Marin, root: Path) -> None:
     opened = open_root()
     Log.create(opened.storage, opened.signer())
     marin(*EVENT, stdin=b"{}")
-    outcome = marin("ledger", "anchor", "--check")
+    outcome = marin("ledger", "anchor", "--check", "--git", ".")
     assert outcome.status == 1
     assert "a commit names a longer log" in outcome.out
+    assert marin("ledger", "fsck").status == 0
+    assert marin("trust", "add", "--git", ".").status == 0
     assert marin("ledger", "fsck").status == 1
 
 
@@ -297,7 +338,9 @@ def test_keys_are_rotated_and_retired(marin: Marin, root: Path) -> None:
     old = (root / "vkey").read_text().strip()
     rotated = marin("ledger", "key", "rotate", "--json").json
     assert (rotated["old"], (root / "vkey").read_text().strip()) == (old, rotated["vkey"])
-    assert stat.S_IMODE(Path(rotated["kept"]).stat().st_mode) == stat.S_IMODE(Path(rotated["key"]).stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE(Path(rotated["kept"]).stat().st_mode) == stat.S_IMODE(Path(rotated["key"]).stat().st_mode) == 0o600
+    )
     assert marin(*EVENT, stdin=b"{}").status == 0
     for vkey in (old, rotated["vkey"]):
         assert marin("ledger", "fsck", "--vkey", vkey).status == 0
@@ -309,7 +352,9 @@ def test_keys_are_rotated_and_retired(marin: Marin, root: Path) -> None:
     assert [key["until"] for key in marin("ledger", "key", "list", "--json").json] == [None]
 
 
-def test_an_interrupted_rotation_is_finished_by_the_next(marin: Marin, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_rotation_is_finished_by_the_next(
+    marin: Marin, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     marin(*EVENT, stdin=b"{}")
 
     def die(*_: object) -> None:
@@ -317,7 +362,7 @@ def test_an_interrupted_rotation_is_finished_by_the_next(marin: Marin, root: Pat
 
     for name in ("rotate_key", "kept_key"):
         with monkeypatch.context() as killed:
-            killed.setattr(f"marin.keys.{name}", die)
+            killed.setattr(f"marin.record.keys.{name}", die)
             assert marin("ledger", "key", "rotate").status == 130
     done = marin("ledger", "key", "rotate", "--json").json
     assert done["vkey"] == (root / "vkey").read_text().strip()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from marin import diagnosis, environment
-from marin.diagnosis import Health, compare_versions, pinned
+from marin.provenance import diagnosis, environment
+from marin.provenance.diagnosis import Health, compare_versions, pinned
 
 Marin = Any
 
@@ -61,8 +61,9 @@ def test_a_missing_key_stops_writing_and_not_reading(marin: Marin, run: str, own
     assert marin("ledger", "fsck").status == 0
 
 
-def test_a_key_of_another_log_is_refused(marin: Marin, root: Path, own_keys: Path, tmp_path: Path,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_another_log_is_refused(
+    marin: Marin, root: Path, own_keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = marin("init", "--root", tmp_path / "other", "--json").json["key"]
     monkeypatch.setenv("MARIN_KEY", other)
     refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
@@ -82,7 +83,9 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
 def test_doctor_says_what_it_found(marin: Marin, root: Path) -> None:
     done = marin("doctor", "--json")
     checks = {check["name"]: check for check in done.json["checks"]}
-    assert {"system", "processor", "cores", "settings", "python", "versions", "root", "key", "space", "steps"} <= set(checks)
+    assert {"system", "processor", "cores", "settings", "python", "versions", "root", "key", "space", "steps"} <= set(
+        checks
+    )
     profile = done.json["profiles"]["portable-cpu"]
     assert profile["supported"] == (done.status == 0)
     assert bool(profile["reasons"]) != profile["supported"]
@@ -129,7 +132,7 @@ def test_versions_are_compared_with_the_lock() -> None:
 
 
 def test_the_versions_of_this_environment_are_those_of_the_lock() -> None:
-    project = Path(diagnosis.__file__).parents[1]
+    project = Path(diagnosis.__file__).parents[2]
     wanted = pinned((project / "requirements.lock").read_text())
     assert {name.replace("_", "-") for name in environment.PACKAGES} <= set(wanted)
     assert "://" not in (project / "requirements.lock").read_text()

@@ -44,12 +44,25 @@ def trial(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [(LedgerError, 1), (Tampered, 1), (Conflict, 1), (StorageFailed, 1), (Refused, 2), (UsageError, 2),
-     (Unavailable, 3), (Unsupported, 3), (MissingEvidence, 3), (Interrupted, 130)],
+    [
+        (LedgerError, 1),
+        (Tampered, 1),
+        (Conflict, 1),
+        (StorageFailed, 1),
+        (Refused, 2),
+        (UsageError, 2),
+        (Unavailable, 3),
+        (Unsupported, 3),
+        (MissingEvidence, 3),
+        (Interrupted, 130),
+    ],
 )
 def test_an_error_is_one_line_with_all_its_parts(trial: Trial, kind: type[LedgerError], status: int) -> None:
     error = kind("bytes differ", where="blob 7", expected="aa", found="bb\nTraceback (forged)", cure="put it again")
-    assert trial(error) == (status, "marin: bytes differ: blob 7: expected aa, found bb Traceback (forged); put it again\n")
+    assert trial(error) == (
+        status,
+        "marin: bytes differ: blob 7: expected aa, found bb Traceback (forged); put it again\n",
+    )
 
 
 def test_a_defect_is_one_line_and_says_how_to_see_more(trial: Trial) -> None:
@@ -122,8 +135,9 @@ def test_the_program_prints_help_and_version() -> None:
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     program = "import sys\nfrom marin.cli.main import run\nsys.stdin.read()\nsys.exit(run(['--help']))"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdout.close()
         process.stdin.close()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from marin.cli.output import fitted, print_fields, print_table
-from marin.progress import bar
+from marin.process.progress import bar
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
 
@@ -48,8 +48,9 @@ def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: py
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_lines_and_fields_fit_a_terminal_and_are_whole_in_a_pipe(width: int, monkeypatch: pytest.MonkeyPatch,
-                                                                 capsys: pytest.CaptureFixture[str]):
+def test_lines_and_fields_fit_a_terminal_and_are_whole_in_a_pipe(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     line = "12  run/abcd2345  " + "x" * 120
     assert fitted(line) == line
     print_fields([("verified", "no"), ("recipe", "sha256:" + "ab" * 32)])
@@ -57,7 +58,7 @@ def test_lines_and_fields_fit_a_terminal_and_are_whole_in_a_pipe(width: int, mon
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(width))
-    assert fitted(line) == (line if width == 200 else line[:width - 1] + "…")
+    assert fitted(line) == (line if width == 200 else line[: width - 1] + "…")
     print_fields([("verified", "no"), ("recipe", "sha256:" + "ab" * 32)])
     assert width == 60 or max(map(len, screen.getvalue().splitlines())) <= width
 
@@ -80,8 +81,9 @@ def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr() == ("", "")
 
 
-def test_progress_on_a_terminal_has_rate_and_remaining_time_on_stderr(monkeypatch: pytest.MonkeyPatch,
-                                                                      capsys: pytest.CaptureFixture[str]):
+def test_progress_on_a_terminal_has_rate_and_remaining_time_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     for name, value in (("COLUMNS", "100"), ("TERM", "xterm"), ("NO_COLOR", "1")):

@@ -52,7 +52,9 @@ def test_a_dry_run_changes_nothing(marin: Marin, file: Path) -> None:
     found = marin("run", file, "--dry-run", "--json")
     assert found.status == 0
     assert [(item["address"], item["action"], item["why"]) for item in found.json["steps"]] == [
-        ("double/one", "run", ["never made here"]), ("double/two", "run", ["never made here", "after double/one"])]
+        ("double/one", "run", ["never made here"]),
+        ("double/two", "run", ["never made here", "after double/one"]),
+    ]
     assert found.json["total"]["step"] == "total"
     assert marin("log", "--json").data == before
     assert marin("run", file, "--dry-run").out.splitlines()[-1].startswith("total")

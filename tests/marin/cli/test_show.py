@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ledger import Draft
-from marin import events
-from marin.pointer import Pointer, write_pointer
-from marin.root import open_root
-from marin.runs import stream_of
+from marin.execution.pointer import Pointer, write_pointer
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import open_root
 
 Marin = Any
 
@@ -76,8 +76,15 @@ def test_the_summary_is_what_make_repro_ends_with(marin: Marin, run: str) -> Non
 
 
 def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: Marin, run: str) -> None:
-    later = events.RunStarted(run="later", pipeline="exp001", plan="sha256:" + "a" * 64, recipe_digest="sha256:" + "c" * 64,
-                              recipe={}, code={}, environment={})
+    later = events.RunStarted(
+        run="later",
+        pipeline="exp001",
+        plan="sha256:" + "a" * 64,
+        recipe_digest="sha256:" + "c" * 64,
+        recipe={},
+        code={},
+        environment={},
+    )
     open_root().append([Draft(events.RUN_STARTED, stream_of("later"), events.write(later))])
     write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
     assert marin("show", "latest", "--summary").out.split()[:2] == ["run", "later"]
@@ -109,8 +116,9 @@ def test_show_an_artifact_and_a_pointer(marin: Marin, run: str, tmp_path: Path) 
     assert marin("show", "other.json").status == 1
 
 
-@pytest.mark.parametrize(("name", "status"), [("zzz", 2), ("6", 2), ("event:nothing", 1), ("sha256:12", 1),
-                                             ("sha256:" + "0" * 64, 1)])
+@pytest.mark.parametrize(
+    ("name", "status"), [("zzz", 2), ("6", 2), ("event:nothing", 1), ("sha256:12", 1), ("sha256:" + "0" * 64, 1)]
+)
 def test_what_is_not_there_is_one_line(marin: Marin, run: str, name: str, status: int) -> None:
     refused = marin("show", name)
     assert (refused.status, refused.data) == (status, b"")
@@ -121,7 +129,9 @@ def test_what_is_not_there_is_one_line(marin: Marin, run: str, name: str, status
 def test_an_ambiguous_beginning_lists_what_it_could_mean(marin: Marin, run: str) -> None:
     started = marin("log", "--json").lines[0]["body"] | {"run": "2kaaaaaa"}
     body = json.dumps(started).encode()
-    appended = marin("ledger", "append", "--type", "run.started/v1", "--stream", "run/2kaaaaaa", "--body", "-", stdin=body)
+    appended = marin(
+        "ledger", "append", "--type", "run.started/v1", "--stream", "run/2kaaaaaa", "--body", "-", stdin=body
+    )
     assert appended.status == 0, appended.err
     refused = marin("show", "2k")
     assert refused.status == 2

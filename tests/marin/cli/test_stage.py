@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marin.cli.main import run
-from marin.root import create_root
+from marin.record.root import create_root
 
 SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\n"
 
@@ -57,17 +57,25 @@ def test_parameters_may_lie_elsewhere_and_their_folder_is_the_project(
     assert not (workplace / "artifacts").exists()
 
 
-@pytest.mark.parametrize(("parameters", "arguments", "status", "message"), [
-    (SMALL, ["corpsu"], 2, "corpus"),
-    (SMALL, ["corpus", "--devices", "0"], 2, "--devices"),
-    (SMALL + "trainer: {num_steps: -3}\n", ["corpus"], 2, "params.yaml: trainer.num_steps"),
-    (SMALL + "trainer: {steps: 3}\n", ["corpus"], 2, "params.yaml: trainer.steps"),
-    (None, ["corpus"], 2, "no parameters"),
-    (SMALL, ["tokenizer"], 3, "run `marin stage corpus`"),
-    (SMALL, ["corpus", "--root", "nowhere"], 3, "marin init"),
-])
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "status", "message"),
+    [
+        (SMALL, ["corpsu"], 2, "corpus"),
+        (SMALL, ["corpus", "--devices", "0"], 2, "--devices"),
+        (SMALL + "trainer: {num_steps: -3}\n", ["corpus"], 2, "params.yaml: trainer.num_steps"),
+        (SMALL + "trainer: {steps: 3}\n", ["corpus"], 2, "params.yaml: trainer.steps"),
+        (None, ["corpus"], 2, "no parameters"),
+        (SMALL, ["tokenizer"], 3, "run `marin stage corpus`"),
+        (SMALL, ["corpus", "--root", "nowhere"], 3, "marin init"),
+    ],
+)
 def test_refusals_are_one_line_with_a_status(
-    workplace: Path, capsys: pytest.CaptureFixture[str], parameters: str | None, arguments: list[str], status: int, message: str
+    workplace: Path,
+    capsys: pytest.CaptureFixture[str],
+    parameters: str | None,
+    arguments: list[str],
+    status: int,
+    message: str,
 ) -> None:
     if parameters is None:
         (workplace / "params.yaml").unlink()
@@ -80,13 +88,17 @@ def test_refusals_are_one_line_with_a_status(
     assert not (workplace / "artifacts").exists()
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (["--processes", "2", "--devices", "4"], "--runner ray"),
-    (["--address", "127.0.0.1:6379"], "--runner ray"),
-    (["--runner", "ray", "--processes", "2", "--devices", "3"], "a multiple of --processes (2)"),
-    (["--runner", "slurm"], "slurm"),
-])
-def test_a_layout_that_contradicts_itself_is_wrong_usage(workplace: Path, capsys: pytest.CaptureFixture[str],
-                                                         arguments: list[str], told: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--processes", "2", "--devices", "4"], "--runner ray"),
+        (["--address", "127.0.0.1:6379"], "--runner ray"),
+        (["--runner", "ray", "--processes", "2", "--devices", "3"], "a multiple of --processes (2)"),
+        (["--runner", "slurm"], "slurm"),
+    ],
+)
+def test_a_layout_that_contradicts_itself_is_wrong_usage(
+    workplace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
     assert run(["stage", "train", *arguments]) == 2
     assert told in capsys.readouterr().err

@@ -142,7 +142,7 @@ def test_gc_keeps_what_events_name(marin: Marin, root: Path, folder: Path, tmp_p
 
 def test_one_flipped_bit_names_file_part_and_run(marin: Marin, root: Path, tmp_path: Path) -> None:
     from ledger import PART_SIZE, Draft
-    from marin.root import open_root
+    from marin.record.root import open_root
 
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_bytes(bytes(range(256)) * (PART_SIZE // 256 * 2))
@@ -163,8 +163,12 @@ def test_one_flipped_bit_names_file_part_and_run(marin: Marin, root: Path, tmp_p
     assert f"{weights} is needed by run 2khr7ocq (test.exported/v1, event 0, as weights of {tree})" in found.out
     (said,) = marin("store", "verify", "--all", "--json").lines
     assert said["needed_by"] == [
-        {"index": 0, "stream": "run/2khr7ocq", "type": "test.exported/v1", "tree": tree, "path": "weights"}]
-    assert f"is needed by run 2khr7ocq (test.exported/v1, event 0, as weights of {tree})" in marin("store", "verify", tree).out
+        {"index": 0, "stream": "run/2khr7ocq", "type": "test.exported/v1", "tree": tree, "path": "weights"}
+    ]
+    assert (
+        f"is needed by run 2khr7ocq (test.exported/v1, event 0, as weights of {tree})"
+        in marin("store", "verify", tree).out
+    )
     path.unlink()
     missing = marin("store", "verify", "--all")
     assert (missing.status, "is not in the store" in missing.out, "run 2khr7ocq" in missing.out) == (1, True, True)
@@ -185,7 +189,7 @@ def test_workplaces_that_nobody_came_back_to_are_swept(marin: Marin, root: Path)
         if names[2] not in str(path):
             os.utime(path, (long_ago, long_ago))
     # The folder's own change time cannot be set: only the clock of the sweep can be
-    from marin.attempt import sweep_abandoned
+    from marin.execution.workspace import sweep_abandoned
 
     later = time.time() + 8 * 86400
     with PosixStorage(root).lock(f"work/locks/{names[1]}", "a stage at work"):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from marin import tracker
 from marin.cli.tracker import choose
 from marin.errors import UsageError
-from marin.events import TRAIN_STARTED, TrainStarted
+from marin.record.events import TRAIN_STARTED, TrainStarted
+from marin.tracking import tracker
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +38,20 @@ def test_the_word_is_no_part_of_the_recipe(monkeypatch: pytest.MonkeyPatch):
         choose()
 
 
-def test_a_failure_at_the_end_is_said_and_that_is_all(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    broken: Any = ModuleType("marin.tracking.wandb_export")
+def test_a_failure_at_the_end_is_said_and_that_is_all(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    broken: Any = ModuleType("marin.tracking.wandb.export")
     broken.export_wandb = lambda *_: (_ for _ in ()).throw(OSError("disk full"))
-    monkeypatch.setitem(sys.modules, "marin.tracking.wandb_export", broken)
+    monkeypatch.setitem(sys.modules, "marin.tracking.wandb.export", broken)
     monkeypatch.setenv("MARIN_TRACKER", "wandb")
     tracker.completed(SimpleNamespace(local=Path()), "abcd2345")  # type: ignore[arg-type]
     assert caplog.messages == ["not written for W&B: disk full"]
 
 
-def test_a_failure_while_it_trains_is_said_and_the_facts_are_recorded(monkeypatch: pytest.MonkeyPatch,
-                                                                      caplog: pytest.LogCaptureFixture):
+def test_a_failure_while_it_trains_is_said_and_the_facts_are_recorded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     recorded: list[str] = []
 
     class Plain:
@@ -60,8 +63,9 @@ def test_a_failure_while_it_trains_is_said_and_the_facts_are_recorded(monkeypatc
             raise AssertionError("not asked")
 
     some = "sha256:" + "0" * 64
-    started = TrainStarted(run="abcd2345", first_step=0, num_steps=1, state=some, manifest=some, program={}, seeds={}, devices=1,
-                           attempt=1)
+    started = TrainStarted(
+        run="abcd2345", first_step=0, num_steps=1, state=some, manifest=some, program={}, seeds={}, devices=1, attempt=1
+    )
     root: Any = SimpleNamespace(local=Path("/proc/no such folder"))
     monkeypatch.setenv("MARIN_TRACKER", "wandb")
     with caplog.at_level(logging.WARNING), tracker.following(Plain(), root, "abcd2345", "train") as journal:

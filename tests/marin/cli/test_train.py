@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from marin.composition import compose
 from marin.graph.recipes import pipeline_graph
-from marin.recipe import digest
+from marin.recipe.composition import compose
+from marin.recipe.schema import digest
 
 Marin = Any
 
@@ -31,21 +31,28 @@ def test_a_dry_run_names_every_step_and_its_cost(marin: Marin, root: Path) -> No
 def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> None:
     shown = marin("train", "-m", "model=nano,1m", "seed=1,2", "--dry-run", "--json")
     assert [line["overrides"] for line in shown.lines] == [
-        ["model=nano", "seed=1"], ["model=nano", "seed=2"], ["model=1m", "seed=1"], ["model=1m", "seed=2"]]
+        ["model=nano", "seed=1"],
+        ["model=nano", "seed=2"],
+        ["model=1m", "seed=1"],
+        ["model=1m", "seed=2"],
+    ]
     assert len({line["recipe_digest"] for line in shown.lines}) == 4
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["model=gpt2-smal"], "did you mean gpt2-small?"),
-    (["optimizer.learnin_rate=1"], "command line: optimizer.learnin_rate"),
-    (["--config-json", '{"optimizer": {"learnin_rate": 1}}'], "--config-json: optimizer.learnin_rate"),
-    (["seed=1,2"], "add -m for a sweep"),
-    (["--dry-run", "--device", "h10"], "did you mean h100?"),
-    (["--continue", "latest"], "there are no runs"),
-    (["model=nano", "--devices", "3"], "expected a divisor of arithmetic.logical_shards (8), found 3"),
-    (["optimizer.name=muon"], "one of adamw, lion"),
-    (["arithmetic.generator=rbg"], "threefry2x32-partitionable, found 'rbg'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model=gpt2-smal"], "did you mean gpt2-small?"),
+        (["optimizer.learnin_rate=1"], "command line: optimizer.learnin_rate"),
+        (["--config-json", '{"optimizer": {"learnin_rate": 1}}'], "--config-json: optimizer.learnin_rate"),
+        (["seed=1,2"], "add -m for a sweep"),
+        (["--dry-run", "--device", "h10"], "did you mean h100?"),
+        (["--continue", "latest"], "there are no runs"),
+        (["model=nano", "--devices", "3"], "expected a divisor of arithmetic.logical_shards (8), found 3"),
+        (["optimizer.name=muon"], "one of adamw, lion"),
+        (["arithmetic.generator=rbg"], "threefry2x32-partitionable, found 'rbg'"),
+    ],
+)
 def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, arguments: list[str], message: str) -> None:
     ended = marin("train", *arguments)
     assert ended.status == 2 and message in ended.err and ended.data == b""
@@ -66,10 +73,17 @@ def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
 
 def test_recipes_of_a_sweep_share_what_they_have_in_common() -> None:
     recipes = [compose(["model=nano", f"seed={seed}"]).recipe for seed in (1, 2)]
-    graph, addresses = pipeline_graph(recipes, devices=2)
+    graph, addresses = pipeline_graph(recipes)
     assert len(graph.nodes) == 3 + 2 * 3, "one corpus, one tokenizer, one token cache"
-    assert [addresses[0][name] == addresses[1][name] for name in addresses[0]] == [True, True, True, False, False, False]
-    assert graph.nodes[addresses[0]["train"]].step.resources.devices == 2
+    assert [addresses[0][name] == addresses[1][name] for name in addresses[0]] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert graph.nodes[addresses[0]["train"]].step.resources.devices == 0, "as many as the command line says"
     assert graph.nodes[addresses[1]["evaluate"]].inputs["train"][0] == addresses[1]["train"]
     assert {digest(graph.nodes[at["train"]].step.config) for at in addresses} == {digest(recipe) for recipe in recipes}
 

@@ -11,7 +11,7 @@ from buckets import Bucket, Mirror
 from http_faults import Fault
 
 from ledger import Draft, digest_bytes
-from marin.root import create_root, open_root
+from marin.record.root import create_root, open_root
 
 Marin = Any
 
@@ -51,7 +51,9 @@ def test_all_that_the_ledger_names_goes_to_a_bucket_and_comes_back(
     assert marin("--root", tmp_path / "other", "store", "verify", named).status == 0
 
 
-def test_what_is_missing_here_is_fetched_from_a_published_folder(marin: Marin, named: str, root: Path, mirror: Mirror) -> None:
+def test_what_is_missing_here_is_fetched_from_a_published_folder(
+    marin: Marin, named: str, root: Path, mirror: Mirror
+) -> None:
     assert marin("store", "push", mirror.folder).status == 0
     blob = next(file for file in root.glob("store/blobs/**/*") if file.is_file() and file.read_bytes() == b"second\n")
     blob.unlink()

@@ -13,7 +13,7 @@ from marin.graph.execute import Options, Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
 from marin.graph.work import graph_of
-from marin.root import Root, create_root
+from marin.record.root import Root, create_root
 
 HEAD = """
 import os
@@ -31,11 +31,11 @@ def tally(name):
 
 
 @pytest.fixture
-def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def tally(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """What was executed, in order; kept in the cache folder, where a step may write."""
     monkeypatch.setenv("MARIN_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "cache" / "tally"
-    path.parent.mkdir()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     path.touch()
     monkeypatch.setenv("TALLY", str(path))
     return lambda: path.read_text().split()

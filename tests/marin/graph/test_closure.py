@@ -90,17 +90,24 @@ def test_a_loop_that_collects_steps_is_no_code_of_theirs(changed: Any) -> None:
     loop = "CONSTANT = 3\nfound = []\nfor number in range(3):\n    last = [number, CONSTANT]\n    found.append(last)\n"
     assert changed("CONSTANT = 3", loop) == set()
     assert changed("CONSTANT = 3", loop.replace("found.append(last)", "CONSTANT += number")) == {"work"}
-    assert changed("CONSTANT = 3", loop.replace("found.append(last)", "os.environ['X'] = '1'")) == {"work", "lazy", "beside"}
+    assert changed("CONSTANT = 3", loop.replace("found.append(last)", "os.environ['X'] = '1'")) == {
+        "work",
+        "lazy",
+        "beside",
+    }
     assert changed("CONSTANT = 3", loop.replace("found.append(last)", "print(last)")) == {"work", "lazy", "beside"}
 
 
 def test_a_module_of_the_package_counts_with_all_it_imports() -> None:
-    from marin.exhibit import draw
-    from marin.phases import successor
+    from marin.execution.phases import successor
+    from marin.reporting.experiment import draw
 
-    assert set(closure_of(draw).parts) >= {"marin/exhibit.py::draw", "marin/exhibit.py::COLOURS"}
+    assert set(closure_of(draw).parts) >= {
+        "marin/reporting/experiment.py::draw",
+        "marin/reporting/experiment.py::COLOURS",
+    }
     parts = closure_of(successor).parts
-    assert {"marin/recipe.py", "marin/mixture.py", "marin/__init__.py"} <= set(parts)
+    assert {"marin/recipe/schema.py", "marin/data/mixture.py", "marin/__init__.py"} <= set(parts)
     assert not any(part.startswith(("ledger/", "marin/graph/", "/")) for part in parts)
 
 

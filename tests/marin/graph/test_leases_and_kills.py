@@ -1,4 +1,5 @@
-"""Executors that die, sleep, or work side by side: every step is recorded once, and nothing that was recorded is done again."""
+"""Executors that die, sleep, or work side by side: every step is recorded once, and nothing that was recorded is done
+again."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from ledger import Conflict, check
-from marin import events
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.lease import Claimant, Claims, birth
 from marin.graph.memory import Memory
-from marin.root import Root
+from marin.record import events
+from marin.record.root import Root
 from tests.marin.graph.conftest import Write
 
 STEP = "sha256:" + "5" * 64
@@ -46,7 +47,7 @@ from pathlib import Path
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.lease import Claimant
-from marin.root import Root, open_root
+from marin.record.root import Root, open_root
 
 appends, kill_at, after = 0, int(sys.argv[3]), sys.argv[4] == "after"
 append = Root.append
@@ -70,17 +71,25 @@ print(appends, len(outcome.failures))
 
 
 def program(root: Root, file: Path, kill_at: int = 0, when: str = "before", *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, root.location, str(file), str(kill_at), when, *more],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, root.location, str(file), str(kill_at), when, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def completed(root: Root) -> Counter[str]:
-    return Counter(str(event.body["address"]) for _, event in root.reader().events() if event.type == events.STEP_COMPLETED)
+    return Counter(
+        str(event.body["address"]) for _, event in root.reader().events() if event.type == events.STEP_COMPLETED
+    )
 
 
-def test_killed_before_and_after_every_commit_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]]) -> None:
-    """One root through all of it: a kill at the first commit, at the second, ... each followed by the next attempt. What one
-    attempt recorded the next one does not repeat, so each comes further; the last one comes to the end."""
+def test_killed_before_and_after_every_commit_and_called_again(
+    write: Write, root: Root, tally: Callable[[], list[str]]
+) -> None:
+    """One root through all of it: a kill at the first commit, at the second, ... each followed by the next attempt.
+    What one attempt recorded the next one does not repeat, so each comes further; the last one comes to the end."""
     file = write(GRAPH)
     seen: Counter[str] = Counter()
     for attempt in range(40):
@@ -108,7 +117,7 @@ import os, signal, sys
 from pathlib import Path
 from marin.graph import execute
 from marin.graph.files import load_graph
-from marin.root import Root, open_root
+from marin.record.root import Root, open_root
 
 left = int(sys.argv[3])
 
@@ -167,8 +176,9 @@ WITH_CHILDREN = """
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(2, 12))])
 def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]], seed: int) -> None:
-    """The executor is killed before or after a drawn one of all it does to files, to jobs and to what it knows: so between the
-    bytes and the event of a result, too. Then a child kills it, and a child kills itself. Each time it is called again."""
+    """The executor is killed before or after a drawn one of all it does to files, to jobs and to what it knows: so
+    between the bytes and the event of a result, too. Then a child kills it, and a child kills itself. Each time it is
+    called again."""
     file, draw = write(WITH_CHILDREN), random.Random(seed)
     cache = Path(os.environ["TALLY"]).parent
     killed = 0
@@ -177,8 +187,12 @@ def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Calla
             (cache / f"kill-{'parent' if attempt == 3 else 'itself'}").touch()
         done, before = set(completed(root)), Counter(tally())
         point = draw.randrange(1, 40 * (attempt + 1)) if attempt < 12 else 0
-        with subprocess.Popen([sys.executable, "-c", ANYWHERE, root.location, str(file), str(point)], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", ANYWHERE, root.location, str(file), str(point)],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
             out, err = process.communicate(timeout=120)
         for leaver in cache.glob("pid-*"):  # children go with it
             pid = int(leaver.name.removeprefix("pid-"))
@@ -198,7 +212,9 @@ def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Calla
     assert check(root.storage, [root.verifier]) == []
 
 
-def test_two_executors_share_the_work_and_do_no_step_twice(write: Write, root: Root, tally: Callable[[], list[str]]) -> None:
+def test_two_executors_share_the_work_and_do_no_step_twice(
+    write: Write, root: Root, tally: Callable[[], list[str]]
+) -> None:
     file = write("""
         def number(context):
             tally(context.address)
@@ -217,8 +233,9 @@ def test_two_executors_share_the_work_and_do_no_step_twice(write: Write, root: R
     assert len(completed(root)) == 25
 
 
-def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_passed(write: Write, root: Root,
-                                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_passed(
+    write: Write, root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(GRAPH)
     graph = load_graph(file)
     memory = Memory.of(root)
@@ -231,15 +248,21 @@ def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_pass
     root.append([claim])
     outcome = execute_graph(graph, root, file=file)
     assert outcome.failures == {}
-    (taken,) = [event.body for _, event in root.reader().events() if event.type == events.LEASE_TAKEN and event.body["over"]]
+    (taken,) = [
+        event.body for _, event in root.reader().events() if event.type == events.LEASE_TAKEN and event.body["over"]
+    ]
     assert taken["over"] == ["asleep"]
-    (begun,) = [event for _, event in root.reader().events()
-                if event.type == events.STEP_STARTED and event.body["address"] == "first"]
+    (begun,) = [
+        event
+        for _, event in root.reader().events()
+        if event.type == events.STEP_STARTED and event.body["address"] == "first"
+    ]
     assert begun.time > claim.body["until"], "not before its term was over"
 
 
 def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Write, root: Root) -> None:
-    """It slept through its term; meanwhile another one did the step. Its own result is dropped, the other one's is a hit."""
+    """It slept through its term; meanwhile another one did the step. Its own result is dropped, the other one's is a
+    hit."""
     file = write("""
         def slow(context):
             (TALLY.parent / "inside").touch()

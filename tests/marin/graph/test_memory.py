@@ -1,4 +1,5 @@
-"""What an execution keeps: nothing that grows with the number of steps, whatever hangs on what; the file that holds the rest."""
+"""What an execution keeps: nothing that grows with the number of steps, whatever hangs on what; the file that holds the
+rest."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from marin.graph.execute import Execution, Options, Outcome
 from marin.graph.graph import Graph
 from marin.graph.lease import Claimant
 from marin.graph.rows import Rows, canonical_list
-from marin.root import Root, create_root
+from marin.record.root import Root, create_root
 from tests.marin.graph.conftest import Write
 
 SMALL, LARGE = 300, 900
 BYTES_A_STEP = 50
-"""Below this nothing is kept of a step: one digest alone has 112 bytes. What remains are the parts of paths that Python 3.12
-interns for good, a few for each commit."""
+"""Below this nothing is kept of a step: one digest alone has 112 bytes. What remains are the parts of paths that Python
+3.12 interns for good, a few for each commit."""
 BYTES_A_STEP_AT_THE_PEAK = 500
 """Caches that have a bound fill up to it meanwhile. A step that waits, with its identity and its inputs, has 2,000."""
 
@@ -62,8 +63,9 @@ def kept(root: Root, graph: Graph) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_execution_adds_nothing_for_a_step_that_is_done(graph: Callable[..., Graph], tmp_path: Path, own_keys: Path,
-                                                        monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+def test_execution_adds_nothing_for_a_step_that_is_done(
+    graph: Callable[..., Graph], tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
     monkeypatch.setattr("marin.graph.execute.BATCH", 100)
     monkeypatch.setattr("marin.graph.execute.WINDOW", 200)  # what is kept up to a bound is there in both
     found = {}
@@ -128,15 +130,20 @@ def test_no_room_for_rows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.append(b"row")
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False))))
+@given(
+    st.lists(
+        st.dictionaries(st.text(max_size=5), st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False))
+    )
+)
 def test_a_list_in_pieces_is_the_list(items: list[dict[str, float]]) -> None:
     assert b"".join(canonical_list(items)) == canonical_bytes(items)
 
 
-def test_a_claim_that_comes_too_late_settles_nothing_twice(write: Write, root: Root, execute: Callable[..., Outcome],
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps are claimed at once; meanwhile somebody else has made one of them, and the log refuses the claim, twice. The step
-    that waits for both must not begin because the one has been settled twice."""
+def test_a_claim_that_comes_too_late_settles_nothing_twice(
+    write: Write, root: Root, execute: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps are claimed at once; meanwhile somebody else has made one of them, and the log refuses the claim,
+    twice. The step that waits for both must not begin because the one has been settled twice."""
     file = """
         def number(context):
             return context.config["n"] + sum(given.value for given in context.inputs.values())
@@ -151,14 +158,22 @@ def test_a_claim_that_comes_too_late_settles_nothing_twice(write: Write, root: R
             interfered.append(True)
             with monkeypatch.context() as alone:
                 alone.setattr(Root, "append", append)
-                execute(file.replace("steps = [", "steps = [one] or [" if len(interfered) == 1 else
-                                     'steps = [Step("other", number, {"n": 9}, {}, HERE)] or ['))
+                execute(
+                    file.replace(
+                        "steps = [",
+                        "steps = [one] or ["
+                        if len(interfered) == 1
+                        else 'steps = [Step("other", number, {"n": 9}, {}, HERE)] or [',
+                    )
+                )
         return append(self, drafts)
 
     monkeypatch.setattr(Root, "append", refused)
     calls: list[tuple[int, str]] = []
     settle = Execution._settle
-    monkeypatch.setattr(Execution, "_settle", lambda self, item: (calls.append((id(self), item.address)), settle(self, item))[1])
+    monkeypatch.setattr(
+        Execution, "_settle", lambda self, item: (calls.append((id(self), item.address)), settle(self, item))[1]
+    )
     outcome = execute(file)
     assert outcome.failures == {}
     assert outcome.counts == {"cached": 1, "executed": 2}

@@ -15,21 +15,22 @@ from experiments.defaults import (
     default_tokenize,
     default_train,
 )
-from marin import runs
 from marin.errors import UsageError
-from marin.events import STEP_CHECKED
-from marin.executor import run_stage
+from marin.execution import executor
+from marin.execution.executor import run_stage
 from marin.graph import Step, override_output
 from marin.graph.addresses import at_address
 from marin.graph.arms import arms_of, bound
 from marin.graph.execute import Options, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
-from marin.pipeline import PIPELINE
-from marin.recipe import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
-from marin.root import Root
-from marin.steps.corpus import CORPUS
-from marin.steps.tokenizer import TOKENIZER
+from marin.history import runs
+from marin.pipeline.corpus import CORPUS
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.tokenizer import TOKENIZER
+from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
+from marin.record.events import STEP_CHECKED
+from marin.record.root import Root
 
 PROJECT = Path(__file__).resolve().parents[3]
 DATASET = GrammarDataset(train_bytes=20_000, validation_bytes=2_000, minimal_pairs=3)
@@ -57,7 +58,9 @@ def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Ro
     outcome = execute_graph(light(), root)
     assert outcome.failures == {}
     assert [(name, item.action) for name, item in outcome.settled.items()] == [
-        ("corpus/small", "cached"), ("tokenizer/small", "executed")]
+        ("corpus/small", "cached"),
+        ("tokenizer/small", "executed"),
+    ]
     assert outcome.settled["corpus/small"].completed_at == by_stage.result.completed_at
     again = run_stage("tokenizer", plan=PIPELINE, recipe=recipe, root=root, project=project)
     assert again.action == "cached"
@@ -65,11 +68,27 @@ def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Ro
     assert list((project / "artifacts").glob("*.json")), "the stage left its files, the graph none"
 
 
+def test_a_run_that_was_left_open_ends_with_a_graph_of_hits(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = arms_of(light())["tokenizer/small"]
+    with monkeypatch.context() as older:
+        older.setattr(executor, "rest", lambda *_, **__: ([], False))
+        older.setattr(executor, "complete_open_runs", lambda *_, **__: [])
+        for name in ("corpus", "tokenizer"):
+            run_stage(name, plan=arm.plan, recipe=arm.recipe, root=root, project=None)
+    assert [view.status for view in runs.load_all(root.history())] == ["open"]
+    outcome = execute_graph(light(), root)
+    assert {item.action for item in outcome.settled.values()} == {"cached"}
+    assert [view.status for view in runs.load_all(root.history())] == ["completed"]
+
+
 def test_an_arm_is_an_ordinary_run_and_its_steps_are_found_by_their_addresses(root: Root) -> None:
     outcome = execute_graph(light(), root)
     row = at_address(root, "tokenizer/small")
     assert row is not None
-    assert (row["identity"], row["run"]) == (outcome.settled["tokenizer/small"].identity, outcome.settled["tokenizer/small"].run)
+    assert (row["identity"], row["run"]) == (
+        outcome.settled["tokenizer/small"].identity,
+        outcome.settled["tokenizer/small"].run,
+    )
     assert at_address(root, "tokenizer/other") is None
     (view,) = runs.load_all(root.history())
     assert view.started.body.pipeline == "exp_light"
@@ -84,7 +103,13 @@ def test_steps_that_are_shared_are_executed_in_the_first_arm() -> None:
     arms = arms_of(Graph.of("exp", [default_eval(first), default_eval(second)]))
     assert arms["corpus/small"] is arms["train/seed1"] is arms["evaluate/seed1"]
     assert arms["train/seed2"].recipe.seed == 2
-    assert [step.name for step in arms["train/seed2"].plan.steps] == ["corpus", "tokenizer", "tokens", "train", "evaluate"]
+    assert [step.name for step in arms["train/seed2"].plan.steps] == [
+        "corpus",
+        "tokenizer",
+        "tokens",
+        "train",
+        "evaluate",
+    ]
 
 
 def test_two_executions_of_one_recipe_are_two_arms_if_that_is_said() -> None:
@@ -99,7 +124,7 @@ def test_a_step_that_feeds_another_recipe_is_refused() -> None:
     tokens, _ = full()
     other = replace(tokens.config, tokenizer=Tokenizer(vocab_size=400))
     inputs = {"tokens": tokens, "tokenizer": tokens.inputs["tokenizer"]}
-    from marin.steps.train import TRAIN
+    from marin.pipeline.train import TRAIN
 
     with pytest.raises(UsageError, match="different recipes"):
         arms_of(Graph.of("exp", [Step("train/x", TRAIN, replace(other, model=MODEL, trainer=TRAINER), inputs)]))
@@ -142,9 +167,14 @@ def test_a_pinned_output_stands_for_a_step_of_the_pipeline(root: Root) -> None:
     pinned = override_output(other, made.output.artifact)
     outcome = execute_graph(Graph.of("exp", [Step("tokenizer/x", TOKENIZER, recipe, {"corpus": pinned})]), root)
     assert outcome.failures == {}
-    assert {name: item.action for name, item in outcome.settled.items()} == {"corpus/other": "pinned", "tokenizer/x": "executed"}
+    assert {name: item.action for name, item in outcome.settled.items()} == {
+        "corpus/other": "pinned",
+        "tokenizer/x": "executed",
+    }
     plain = execute_graph(light(), root).settled["tokenizer/small"]
-    assert (plain.action, plain.output) == ("cached", outcome.settled["tokenizer/x"].output), "equal inputs, equal identity"
+    assert (plain.action, plain.output) == ("cached", outcome.settled["tokenizer/x"].output), (
+        "equal inputs, equal identity"
+    )
     stranger = root.store().put_bytes(b"no corpus").digest
     wrong = execute_graph(Graph.of("exp", [override_output(other, stranger)]), root)
     assert "pinned to something else" in wrong.failures["corpus/other"].error
@@ -154,9 +184,15 @@ def test_steps_of_the_pipeline_are_checked_by_a_run_of_their_own(root: Root) -> 
     outcome = execute_graph(light(), root, options=Options(check=True))
     assert outcome.unsteady == []
     checked = [event.body for _, event in root.reader().events() if event.type == STEP_CHECKED]
-    assert [(item["address"], item["deterministic"]) for item in checked] == [("corpus/small", True), ("tokenizer/small", True)]
+    assert [(item["address"], item["deterministic"]) for item in checked] == [
+        ("corpus/small", True),
+        ("tokenizer/small", True),
+    ]
     assert [view.started.body.pipeline for view in runs.load_all(root.history())] == [
-        "exp_light", "exp_light.check", "exp_light.check"]
+        "exp_light",
+        "exp_light.check",
+        "exp_light.check",
+    ]
     assert all(view.completed for view in runs.load_all(root.history()))
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from ledger import canonical_bytes
 from marin.errors import UsageError
+from marin.execution.plan import CodeIdentity
 from marin.graph import Context, Step, adopt, override_output, unidentified
 from marin.graph.graph import Graph
 from marin.graph.identity import encode, identify, reveal
-from marin.plan import CodeIdentity
-from marin.recipe import Model, Recipe
-from marin.steps.corpus import CORPUS
+from marin.pipeline.corpus import CORPUS
+from marin.recipe.schema import Model, Recipe
 
 CODE = CodeIdentity({}, "sha256:" + "0" * 64)
 
@@ -44,11 +44,18 @@ def test_an_address_has_a_form(name: str) -> None:
         Step(name, one)
 
 
-@pytest.mark.parametrize(("value", "cure"), [
-    (lambda: 1, "functions are code"), (Path("x"), "a path is nobody's identity"), ({1, 2}, "write a sorted list"),
-    (math.nan, "leave it out"), (object(), "cannot be sent to another process"), ({"a": {1: 2}}, "write the key as a text"),
-    ({"float": "x"}, "rename the key"),
-])
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [
+        (lambda: 1, "functions are code"),
+        (Path("x"), "a path is nobody's identity"),
+        ({1, 2}, "write a sorted list"),
+        (math.nan, "leave it out"),
+        (object(), "cannot be sent to another process"),
+        ({"a": {1: 2}}, "write the key as a text"),
+        ({"float": "x"}, "rename the key"),
+    ],
+)
 def test_what_has_no_identity_is_refused_with_its_path(value: Any, cure: str) -> None:
     step = Step("a", one, {"deep": [value]})
     with pytest.raises(UsageError, match=cure) as caught:
@@ -69,7 +76,9 @@ def test_a_configuration_that_cannot_be_sent_is_refused_before_anything_is_execu
 texts = st.text(st.characters(codec="utf-8"), max_size=4)
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8)
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -113,7 +122,9 @@ def test_name_of_a_step_is_no_identity_and_everything_else_is() -> None:
 
 
 def test_recipe_sections_are_configurations() -> None:
-    assert identify(Step("a", one, {"m": Model()}), {}, CODE) != identify(Step("a", one, {"m": Model(hidden_dim=64)}), {}, CODE)
+    assert identify(Step("a", one, {"m": Model()}), {}, CODE) != identify(
+        Step("a", one, {"m": Model(hidden_dim=64)}), {}, CODE
+    )
 
 
 def test_inputs_are_references() -> None:

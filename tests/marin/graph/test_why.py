@@ -7,14 +7,14 @@ from datetime import date
 
 import pytest
 
-from marin.cost import Device, Prices
+from marin.execution.cost import Device, Prices
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.why import Answer, explain
-from marin.measured import Measured
-from marin.root import Root
+from marin.history.measured import Measured
+from marin.record.root import Root
 from tests.marin.graph.conftest import Write
 
 TEXT = """
@@ -29,8 +29,15 @@ TEXT = """
     made = Step("made", make, {"x": 1.5, "seed": 3, "deep": {"y": [1, 2]}}, {}, HERE)
     steps = [Step("read", read, {"z": 1}, {"made": made}, HERE)]
 """
-PRICES = Prices(date=date(2026, 11, 1), currency="USD", devices={"here": Device(
-    note="", peak={"float32": 1e11}, memory_bytes=None, utilisation=0.5, hourly=0.1, seen=date(2026, 11, 1))})
+PRICES = Prices(
+    date=date(2026, 11, 1),
+    currency="USD",
+    devices={
+        "here": Device(
+            note="", peak={"float32": 1e11}, memory_bytes=None, utilisation=0.5, hourly=0.1, seen=date(2026, 11, 1)
+        )
+    },
+)
 
 Ask = Callable[..., dict[str, Answer]]
 
@@ -51,7 +58,9 @@ def ask(write: Write, root: Root, monkeypatch: pytest.MonkeyPatch) -> Ask:
         (folder / "neighbour.py").write_text(neighbour)
         graph = load_graph(write(text))
         size = root.reader().checkpoint().size
-        found = {item.address: item for item in explain(Planner(graph, root, Memory.of(root)), PRICES, Measured(), **options)}
+        found = {
+            item.address: item for item in explain(Planner(graph, root, Memory.of(root)), PRICES, Measured(), **options)
+        }
         assert root.reader().checkpoint().size == size
         return found
 
@@ -61,16 +70,22 @@ def ask(write: Write, root: Root, monkeypatch: pytest.MonkeyPatch) -> Ask:
 def test_unchanged_is_a_hit_that_costs_nothing(ask: Ask) -> None:
     found = ask()
     assert [(item.address, item.action, item.estimate.seconds) for item in found.values()] == [
-        ("made", "hit", 0.0), ("read", "hit", 0.0)]
+        ("made", "hit", 0.0),
+        ("read", "hit", 0.0),
+    ]
     assert found["made"].why[0].startswith(f"event {found['made'].event} of ")
 
 
-@pytest.mark.parametrize(("change", "kind", "told"), [
-    (('"x": 1.5', '"x": 2.25'), "config", "x 1.5 -> 2.25"), (('"seed": 3', '"seed": 4'), "seed", "seed 3 -> 4"),
-    (('"y": [1, 2]', '"y": [1, 3]'), "config", "deep.y [1, 2] -> [1, 3]"),
-    (('"deep": {"y": [1, 2]}', '"new": 1'), "config", "new nothing -> 1"),
-    (('context.seed,', 'context.seed + 1,'), "code", "exp_test.py::make"),
-])
+@pytest.mark.parametrize(
+    ("change", "kind", "told"),
+    [
+        (('"x": 1.5', '"x": 2.25'), "config", "x 1.5 -> 2.25"),
+        (('"seed": 3', '"seed": 4'), "seed", "seed 3 -> 4"),
+        (('"y": [1, 2]', '"y": [1, 3]'), "config", "deep.y [1, 2] -> [1, 3]"),
+        (('"deep": {"y": [1, 2]}', '"new": 1'), "config", "new nothing -> 1"),
+        (("context.seed,", "context.seed + 1,"), "code", "exp_test.py::make"),
+    ],
+)
 def test_what_changed_is_named(ask: Ask, change: tuple[str, str], kind: str, told: str) -> None:
     found = ask(change)
     assert found["made"].action == "run"
@@ -97,7 +112,7 @@ def test_new_packages_are_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_never_made_forced_failed_and_damaged(ask: Ask, root: Root, write: Write) -> None:
-    assert ask(("def make", "def produce"), ("made\", make", "made\", produce"))["made"].why == ("never made here",)
+    assert ask(("def make", "def produce"), ('made", make', 'made", produce'))["made"].why == ("never made here",)
     assert ask(force=True)["made"].why == ("forced",)
     digest = execute_graph(load_graph(write(TEXT)), root).settled["made"].output.artifact
     for name in list(root.storage.list("store/")):

@@ -21,7 +21,7 @@ from marin.runners.jobs import Job, Resources, open_jobs, reference
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
-WORK = '''
+WORK = """
 import json, os, pathlib, sys, time
 from marin.errors import DataError
 
@@ -46,7 +46,7 @@ def die_twice(payload):
 
 def record(payload):
     from ledger import Draft
-    from marin.root import open_root
+    from marin.record.root import open_root
     (receipt,) = open_root(payload.decode()).append([Draft("note/v1", "notes", {"by": "a job"})])
     return str(receipt.index).encode()
 
@@ -57,16 +57,16 @@ def hang(payload):
     pathlib.Path(payload.decode()).write_text(str(os.getpid()))
     while True:
         time.sleep(0.05)
-'''
+"""
 
-RUN = '''
+RUN = """
 import json, pathlib, sys, time
 from concurrent.futures import CancelledError
 import work
 from ledger import Unavailable
 from marin.errors import DataError, StepFailed
 from marin.runners.cluster import descendants
-from marin.root import create_root
+from marin.record.root import create_root
 from marin.runners.jobs import Job, Resources, open_jobs
 runner, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 report, seen = {}, []
@@ -113,7 +113,7 @@ with open_jobs(runner, cpus=2, root=location) as jobs:
 report["dropped"] = failure(dropped)
 report["left"] = sorted(descendants())
 sys.stdout.write(json.dumps(report))
-'''
+"""
 
 
 @pytest.fixture(scope="module", params=["local", "ray"])
@@ -122,9 +122,19 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
-    environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
-    done = subprocess.run([sys.executable, "-c", RUN, request.param, str(folder)], cwd=folder, capture_output=True,
-                          text=True, timeout=300, env=environment)
+    environment |= {
+        "PYTHONPATH": f"{REPOSITORY}:{folder}",
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, request.param, str(folder)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
@@ -153,7 +163,9 @@ def test_a_process_that_dies_is_replaced_and_each_death_is_told(report: dict[str
 
 
 def test_retries_are_bounded_and_say_why_they_gave_up(report: dict[str, Any]) -> None:
-    assert report["gave up"].startswith("Unavailable: a job's process died again and again: job die: expected at most 1 restarts")
+    assert report["gave up"].startswith(
+        "Unavailable: a job's process died again and again: job die: expected at most 1 restarts"
+    )
     assert "attempt 1: " in report["gave up"] and "attempt 2: " in report["gave up"]
     assert "attempt 3" not in report["gave up"]
 
@@ -204,8 +216,10 @@ def reference_target(payload: bytes) -> bytes:
 
 def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(WORK, encoding="utf-8")
-    program = ("import sys, work\nfrom marin.runners.jobs import Job, open_jobs\nwith open_jobs('local', cpus=1) as jobs:\n"
-               "    jobs.submit(Job('hang', work.hang, sys.argv[1].encode())).result()\n")
+    program = (
+        "import sys, work\nfrom marin.runners.jobs import Job, open_jobs\nwith open_jobs('local', cpus=1) as jobs:\n"
+        "    jobs.submit(Job('hang', work.hang, sys.argv[1].encode())).result()\n"
+    )
     mark = tmp_path / "pid"
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
     with subprocess.Popen([sys.executable, "-c", program, str(mark)], env=environment, cwd=tmp_path) as parent:

@@ -1,4 +1,5 @@
-"""How a training is laid out over what is there: on processors, GPUs and TPU slices, the last against Ray's own rules."""
+"""How a training is laid out over what is there: on processors, GPUs and TPU slices, the last against Ray's own
+rules."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from ledger import Unavailable
 from marin.errors import UsageError
-from marin.recipe import Arithmetic, Execution, Recipe, Trainer
+from marin.recipe.schema import Arithmetic, Execution, Recipe, Trainer
 from marin.runners.training import scaling_config, shape_of
 
 
@@ -16,7 +17,9 @@ def recipe(profile: Any = "portable-cpu", shards: Any = 8) -> Recipe:
     return Recipe(arithmetic=Arithmetic(profile=profile, logical_shards=shards), trainer=Trainer(batch_size=shards))
 
 
-@pytest.mark.parametrize(("wanted", "cpus", "found"), [(4, 4, 4), (4, 3, 2), (4, 2, 2), (4, 1, 1), (1, 64, 1), (8, 7, 4)])
+@pytest.mark.parametrize(
+    ("wanted", "cpus", "found"), [(4, 4, 4), (4, 3, 2), (4, 2, 2), (4, 1, 1), (1, 64, 1), (8, 7, 4)]
+)
 def test_as_many_processes_as_fit_and_divide_the_shards(wanted: int, cpus: int, found: int) -> None:
     shape = shape_of(recipe(), Execution(devices=wanted, processes=wanted, runner="ray"), {"CPU": float(cpus)})
     assert (shape.processes, shape.devices) == (found, found)
@@ -46,7 +49,9 @@ def test_gpus_are_reserved_with_the_processes() -> None:
 
 @pytest.mark.parametrize("slices", [1, 2])
 def test_tpu_slices_are_taken_whole(slices: int) -> None:
-    execution = Execution(devices=16 * slices, processes=4 * slices, runner="ray", accelerator_type="TPU-V6E", topology="4x4")
+    execution = Execution(
+        devices=16 * slices, processes=4 * slices, runner="ray", accelerator_type="TPU-V6E", topology="4x4"
+    )
     config = scaling_config(shape_of(recipe("tpu", 32), execution, {}))
     assert (config.num_workers, config.use_tpu, config.topology) == (4 * slices, True, "4x4")
     assert config.resources_per_worker == {"CPU": 1.0, "TPU": 4.0}

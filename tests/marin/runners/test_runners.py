@@ -20,7 +20,7 @@ from marin.runners.local import LocalRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
-WORK = '''
+WORK = """
 import json, os, pathlib, sys
 
 class Work:
@@ -37,9 +37,9 @@ class Work:
 
 def start(setup):
     return Work(setup)
-'''
+"""
 
-RUN = '''
+RUN = """
 import contextlib, json, os, pathlib, sys
 import work
 from ledger import Unavailable
@@ -67,7 +67,7 @@ except Unavailable as error:
     failure = str(error)
 sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(descendants()), "driver": os.getpid(),
                              "addresses": sorted(addresses), "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
-'''
+"""
 
 
 def on_ray(folder: Path, *deaths: str) -> dict[str, Any]:
@@ -77,8 +77,14 @@ def on_ray(folder: Path, *deaths: str) -> dict[str, Any]:
     home.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
     environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "CONTRACT": "kept", "HOME": str(home)}
-    done = subprocess.run([sys.executable, "-c", RUN, str(folder), *deaths], cwd=folder, capture_output=True, text=True,
-                          timeout=300, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(folder), *deaths],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     assert list(home.rglob("*token*")) == [], "the token is never written down"
     report = json.loads(done.stdout)
@@ -102,7 +108,7 @@ def test_the_local_runner_works_on_demand() -> None:
 
 
 def test_one_worker_never_imports_ray() -> None:
-    program = "import sys\nfrom marin.replay.segments import runner\nrunner(1)\nsys.exit('ray' in sys.modules)"
+    program = "import sys\nfrom marin.verify.segments.replay import runner\nrunner(1)\nsys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
 
 
@@ -117,7 +123,9 @@ def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path
     assert len(list(tmp_path.glob("started-*"))) == 3, "two workers and one successor: they stay warm"
     assert report["left"] == []
     assert report["addresses"]
-    assert all(str(address).endswith("0100007F") for address in report["addresses"]), "127.0.0.1, as IPv4 or mapped into IPv6"
+    assert all(str(address).endswith("0100007F") for address in report["addresses"]), (
+        "127.0.0.1, as IPv4 or mapped into IPv6"
+    )
     assert report["token"] is False, "the driver's environment is as it was"
 
 

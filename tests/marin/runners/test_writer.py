@@ -1,4 +1,5 @@
-"""The ledger's writer and the workers' journal without a Ray: batches of many at a time, and nothing acknowledged is lost.
+"""The ledger's writer and the workers' journal without a Ray: batches of many at a time, and nothing acknowledged is
+lost.
 
 The connection is a fake with the true one's faults: it may fail before or after the writer has committed.
 """
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ledger import Draft, Malformed, Receipt, Refused, Spool, Unavailable
-from marin.events import STEP_FAILED, StepFailed, write
-from marin.root import Root, open_root
+from marin.record.events import STEP_FAILED, StepFailed, write
+from marin.record.root import Root, open_root
 from marin.runners.jobs import error_of, parts_of
 from marin.runners.writer import LedgerWriter, SpooledJournal, writer_name
 
@@ -93,7 +94,8 @@ def test_many_workers_are_committed_together(root: Root) -> None:
         thread.join()
     assert all(parts == [] for _, parts in answers)
     assert sorted(receipt.index for receipts, _ in answers for receipt in receipts) == sorted(
-        set(range(25)) - {recorded(root).index("99")})
+        set(range(25)) - {recorded(root).index("99")}
+    )
 
 
 def test_what_the_log_refuses_is_told_as_what_it_is(root: Root) -> None:

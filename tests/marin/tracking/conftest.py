@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.tracking import database
+from marin.tracking.projection import database
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ledger import Draft
-from marin.root import Root, create_root
+from marin.record.root import Root, create_root
 
 from .story import ORIGIN, Log
 
@@ -30,8 +30,10 @@ def make_artifacts(root: Root, folder: Path) -> dict[str, str]:
     files = {
         "corpus": {"train.jsonl": "\n".join(map(json.dumps, documents)), "dataset.json": "{}"},
         "tokenizer": {"tokenizer.json": tokenizer.to_str()},
-        "tokens": {"train/zarr.json": "{}"}, "train": {"state.json": "{}", "checkpoint/d/0": "0" * 5000},
-        "evaluate": {"metrics.json": "{}", "pairs.csv": "good,bad\n1,2\n"}, "export": {"config.json": '{"model_type": "llama"}'},
+        "tokens": {"train/zarr.json": "{}"},
+        "train": {"state.json": "{}", "checkpoint/d/0": "0" * 5000},
+        "evaluate": {"metrics.json": "{}", "pairs.csv": "good,bad\n1,2\n"},
+        "export": {"config.json": '{"model_type": "llama"}'},
     }
     made = {}
     for step, contents in files.items():
@@ -45,5 +47,9 @@ def make_artifacts(root: Root, folder: Path) -> dict[str, str]:
 
 def record(root: Root, log: Log, start: int = 0) -> None:
     """Append the entries of a synthetic log, from ``start``, to the real one."""
-    root.append([Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor, time=event.time)
-                 for event in log.entries[start:]])
+    root.append(
+        [
+            Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor, time=event.time)
+            for event in log.entries[start:]
+        ]
+    )

@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from ledger import Event
-from marin import events as types
-from marin.events import Body, Output
+from marin.record import events as types
+from marin.record.events import Body, Output
 
 ORIGIN = "marin.local/0badcafe"
 STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
-INPUTS = {"corpus": (), "tokenizer": ("corpus",), "tokens": ("corpus", "tokenizer"), "train": ("tokens", "tokenizer"),
-          "evaluate": ("train", "tokens", "tokenizer", "corpus"), "export": ("train", "tokenizer")}
+INPUTS = {
+    "corpus": (),
+    "tokenizer": ("corpus",),
+    "tokens": ("corpus", "tokenizer"),
+    "train": ("tokens", "tokenizer"),
+    "evaluate": ("train", "tokens", "tokenizer", "corpus"),
+    "export": ("train", "tokenizer"),
+}
 
 
 def digest(text: str) -> str:
@@ -61,40 +67,91 @@ def loss(step: int) -> float:
 def output(run: str, step: str, artifacts: Mapping[str, str] | None = None) -> Output:
     made = (artifacts or {}).get(step, digest(f"artifact {step} {run}"))
     content = digest(f"content {step} {run}") if step in ("tokens", "train") else made
-    return Output(kind=step, digest=content, size=1000, artifact=made)
+    return Output(kind="state" if step == "train" else step, digest=content, size=1000, artifact=made)
 
 
 def start(log: Log, run: str, *, pipeline: str = "pipeline", recipe: types.Json | None = None) -> None:
-    recipe = recipe or {"seed": "0", "dataset": {"kind": "grammar", "name": "grammar"},
-                        "model": {"seq_len": 128, "layers": [1, 2]}, "trainer": {"batch_size": 16},
-                        "optimizer": {"learning_rate": (0.003).hex()}}
-    log.append(types.RUN_STARTED, types.RunStarted(
-        run=run, pipeline=pipeline, plan=digest("plan"), recipe_digest=digest("recipe"), recipe=recipe,
-        code={"digest": digest("code"), "commit": "c0ffee", "dirty": False}, environment={"python": "3.12", "cpu": {"cores": 2}}))
+    recipe = recipe or {
+        "seed": "0",
+        "dataset": {"kind": "grammar", "name": "grammar"},
+        "model": {"seq_len": 128, "layers": [1, 2]},
+        "trainer": {"batch_size": 16},
+        "optimizer": {"learning_rate": (0.003).hex()},
+    }
+    log.append(
+        types.RUN_STARTED,
+        types.RunStarted(
+            run=run,
+            pipeline=pipeline,
+            plan=digest("plan"),
+            recipe_digest=digest("recipe"),
+            recipe=recipe,
+            code={"digest": digest("code"), "commit": "c0ffee", "dirty": False},
+            environment={"python": "3.12", "cpu": {"cores": 2}},
+        ),
+    )
 
 
 def begin_step(log: Log, run: str, step: str, *, attempt: int = 1) -> None:
     inputs = {name: output(run, name).digest for name in INPUTS[step]}
-    log.append(types.STEP_STARTED, types.StepStarted(
-        run=run, step=step, identity=digest(f"identity {step}"), config_digest=digest(f"config {step}"),
-        config={"size": 7, "rate": (0.5).hex()}, inputs=inputs, code=digest("code"), attempt=attempt))
+    log.append(
+        types.STEP_STARTED,
+        types.StepStarted(
+            run=run,
+            step=step,
+            identity=digest(f"identity {step}"),
+            config_digest=digest(f"config {step}"),
+            config={"size": 7, "rate": (0.5).hex()},
+            inputs=inputs,
+            code=digest("code"),
+            attempt=attempt,
+        ),
+    )
 
 
 def complete_step(log: Log, run: str, step: str, artifacts: Mapping[str, str] | None = None) -> int:
     inputs = {name: output(run, name, artifacts).digest for name in INPUTS[step]}
     metrics = {"evaluate": {"loss": (2.25).hex(), "perplexity": (9.5).hex()}, "train": {"loss": loss(119).hex()}}
-    return log.append(types.STEP_COMPLETED, types.StepCompleted(
-        run=run, step=step, identity=digest(f"identity {step}"), inputs=inputs, output=output(run, step, artifacts),
-        metrics=metrics.get(step, {"documents": (10.0).hex()}), seconds=1.5))
+    return log.append(
+        types.STEP_COMPLETED,
+        types.StepCompleted(
+            run=run,
+            step=step,
+            identity=digest(f"identity {step}"),
+            inputs=inputs,
+            output=output(run, step, artifacts),
+            metrics=metrics.get(step, {"documents": (10.0).hex()}),
+            seconds=1.5,
+        ),
+    )
 
 
 def segment(log: Log, run: str, first: int, last: int) -> None:
-    log.append(types.TRAIN_SEGMENT, types.TrainSegment(
-        run=run, start=first, end=last, losses=[loss(step).hex() for step in range(first, last)],
-        batches=["b"] * (last - first), fingerprints=["f"] * (last - first),
-        start_state=digest(f"state {first}"), end_state=digest(f"state {last}"), trace=digest("trace")))
-    log.append(types.CHECKPOINT_SAVED, types.CheckpointSaved(
-        run=run, step=last, state=digest(f"state {last}"), artifact=digest("checkpoint"), manifest=digest("manifest"), size=9))
+    log.append(
+        types.TRAIN_SEGMENT,
+        types.TrainSegment(
+            run=run,
+            start=first,
+            end=last,
+            losses=[loss(step).hex() for step in range(first, last)],
+            batches=["b"] * (last - first),
+            fingerprints=["f"] * (last - first),
+            start_state=digest(f"state {first}"),
+            end_state=digest(f"state {last}"),
+            trace=digest("trace"),
+        ),
+    )
+    log.append(
+        types.CHECKPOINT_SAVED,
+        types.CheckpointSaved(
+            run=run,
+            step=last,
+            state=digest(f"state {last}"),
+            artifact=digest("checkpoint"),
+            manifest=digest("manifest"),
+            size=9,
+        ),
+    )
 
 
 def whole_run(
@@ -109,25 +166,62 @@ def whole_run(
     for step in steps_of_pipeline:
         begin_step(log, run, step)
         if step == "train":
-            log.append(types.TRAIN_STARTED, types.TrainStarted(
-                run=run, first_step=0, num_steps=steps, state=digest("state 0"), manifest=digest("manifest 0"),
-                program={"flags": ["--x"], "jaxlib": "0.11.2"}, seeds={"seed": "0"}, devices=1, attempt=1))
+            log.append(
+                types.TRAIN_STARTED,
+                types.TrainStarted(
+                    run=run,
+                    first_step=0,
+                    num_steps=steps,
+                    state=digest("state 0"),
+                    manifest=digest("manifest 0"),
+                    program={"flags": ["--x"], "jaxlib": "0.11.2"},
+                    seeds={"seed": "0"},
+                    devices=1,
+                    attempt=1,
+                ),
+            )
             for first in range(0, steps, 30):
                 segment(log, run, first, min(first + 30, steps))
         if step == "evaluate":
-            log.append(types.EVAL_COMPLETED, types.EvalCompleted(
-                run=run, model=digest(f"state {steps}"), metrics={"loss": (2.25).hex(), "perplexity": (9.5).hex()}))
+            log.append(
+                types.EVAL_COMPLETED,
+                types.EvalCompleted(
+                    run=run, model=digest(f"state {steps}"), metrics={"loss": (2.25).hex(), "perplexity": (9.5).hex()}
+                ),
+            )
         if step == "export":
-            log.append(types.MODEL_EXPORTED, types.ModelExported(
-                run=run, format="huggingface", model=digest(f"state {steps}"), output=output(run, "export", artifacts)))
+            log.append(
+                types.MODEL_EXPORTED,
+                types.ModelExported(
+                    run=run,
+                    format="huggingface",
+                    model=digest(f"state {steps}"),
+                    output=output(run, "export", artifacts),
+                ),
+            )
         complete_step(log, run, step, artifacts)
-    log.append(types.RUN_COMPLETED, types.RunCompleted(
-        run=run, outputs={step: output(run, step, artifacts) for step in STEPS}, metrics={"evaluate.loss": (2.25).hex()}))
+    log.append(
+        types.RUN_COMPLETED,
+        types.RunCompleted(
+            run=run,
+            outputs={step: output(run, step, artifacts) for step in STEPS},
+            metrics={"evaluate.loss": (2.25).hex()},
+        ),
+    )
 
 
 def replay(log: Log, run: str, verdicts: Mapping[str, str] | None = None, divergence: types.Json | None = None) -> None:
     words = dict(verdicts or dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"))
-    log.append(types.REPLAY_COMPLETED, types.ReplayCompleted(
-        run=run, verdicts=words, training={"mode": "full"}, first_divergence=divergence,
-        log_checkpoint={"origin": ORIGIN, "size": len(log.entries), "root": "r"},
-        details={name: [f"{name} checked"] for name in words}, environment={}), actor="bob")
+    log.append(
+        types.REPLAY_COMPLETED,
+        types.ReplayCompleted(
+            run=run,
+            verdicts=words,
+            training={"mode": "full"},
+            first_divergence=divergence,
+            log_checkpoint={"origin": ORIGIN, "size": len(log.entries), "root": "r"},
+            details={name: [f"{name} checked"] for name in words},
+            environment={},
+        ),
+        actor="bob",
+    )

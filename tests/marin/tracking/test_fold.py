@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin import events as types
-from marin.tracking.fold import LOSS, TOKENS, Fold, flatten, text
-from marin.tracking.intents import (
+from marin.history.verdicts import NAMES, overall
+from marin.record import events as types
+from marin.tracking.projection.fold import LOSS, TOKENS, Fold, flatten, text
+from marin.tracking.projection.intents import (
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -26,7 +27,6 @@ from marin.tracking.intents import (
     Status,
     Tags,
 )
-from marin.tracking.record import overall
 
 from .story import (
     ORIGIN,
@@ -50,11 +50,21 @@ def folded(log: Log) -> tuple[Fold, list[Intent]]:
 
 
 def tags_of(intents: list[Intent], run: str) -> dict[str, str]:
-    return {key: value for item in intents if isinstance(item, Tags) and item.run == run for key, value in item.values.items()}
+    return {
+        key: value
+        for item in intents
+        if isinstance(item, Tags) and item.run == run
+        for key, value in item.values.items()
+    }
 
 
 def points_of(intents: list[Intent], run: str, key: str) -> list[tuple[int, float]]:
-    return [point for item in intents if isinstance(item, Points) and (item.run, item.key) == (run, key) for point in item.points]
+    return [
+        point
+        for item in intents
+        if isinstance(item, Points) and (item.run, item.key) == (run, key)
+        for point in item.points
+    ]
 
 
 def status_of(intents: list[Intent], run: str) -> str:
@@ -102,8 +112,15 @@ def test_params_are_the_flattened_recipe_with_floats_that_people_can_read():
     start(log, "abcd2345")
     _, intents = folded(log)
     params = next(item for item in intents if isinstance(item, Params)).values
-    assert params == {"seed": "0", "dataset.kind": "grammar", "dataset.name": "grammar", "model.seq_len": "128",
-                      "model.layers": "[1, 2]", "trainer.batch_size": "16", "optimizer.learning_rate": "0.003"}
+    assert params == {
+        "seed": "0",
+        "dataset.kind": "grammar",
+        "dataset.name": "grammar",
+        "model.seq_len": "128",
+        "model.layers": "[1, 2]",
+        "trainer.batch_size": "16",
+        "optimizer.learning_rate": "0.003",
+    }
 
 
 def test_tags_say_what_where_and_whether_verified():
@@ -122,20 +139,27 @@ def test_tags_say_what_where_and_whether_verified():
     assert (tags["marin.verdict.training"], tags["marin.verified.by"]) == ("PASS", "bob")
 
 
-@pytest.mark.parametrize(("verdicts", "word"), [
-    ({"ledger": "PASS", "training": "PASS"}, "PASS"),
-    ({"ledger": "PASS", "training": "FAIL"}, "FAIL"),
-    ({"ledger": "UNAVAILABLE", "training": "FAIL"}, "FAIL"),
-    ({"ledger": "PASS", "training": "NOT_RUN"}, "PARTIAL"),
-    ({"ledger": "UNSUPPORTED", "training": "UNSUPPORTED"}, "UNSUPPORTED"),
-    ({}, "NOT_RUN"),
-])
+@pytest.mark.parametrize(
+    ("verdicts", "word"),
+    [
+        (dict.fromkeys(NAMES, "PASS"), "PASS"),
+        (dict.fromkeys(NAMES, "PASS") | {"training": "PARTIAL"}, "PARTIAL"),
+        ({"ledger": "PASS", "training": "PASS"}, "PARTIAL"),
+        ({"ledger": "PASS", "training": "FAIL"}, "FAIL"),
+        ({"ledger": "UNAVAILABLE", "training": "FAIL"}, "FAIL"),
+        ({"ledger": "PASS", "training": "NOT_RUN"}, "PARTIAL"),
+        ({"ledger": "UNSUPPORTED", "training": "UNSUPPORTED"}, "UNSUPPORTED"),
+        ({}, "NOT_RUN"),
+    ],
+)
 def test_five_verdicts_as_one_word(verdicts: dict[str, str], word: str):
     assert overall(verdicts) == word
 
 
-@pytest.mark.parametrize(("verdicts", "aliased"), [(None, True), ({"ledger": "PASS", "training": "FAIL"}, False),
-                                                   ({"ledger": "PASS", "training": "NOT_RUN"}, False)])
+@pytest.mark.parametrize(
+    ("verdicts", "aliased"),
+    [(None, True), ({"ledger": "PASS", "training": "FAIL"}, False), ({"ledger": "PASS", "training": "NOT_RUN"}, False)],
+)
 def test_only_a_full_pass_moves_the_alias_of_the_verified_model(verdicts: dict[str, str] | None, aliased: bool):
     log = Log()
     whole_run(log, "abcd2345")
@@ -153,11 +177,18 @@ def test_data_sets_carry_their_whole_digest():
     log = Log()
     whole_run(log, "abcd2345")
     fold, intents = folded(log)
-    used = {(item.name, item.context): item.digest for item in intents
-            if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345")}
-    assert used == {("grammar/corpus", "corpus"): output("abcd2345", "corpus").digest,
-                    ("grammar/tokens", "tokens"): output("abcd2345", "tokens").digest}
-    read = {item.name for item in intents if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345", "train")}
+    used = {
+        (item.name, item.context): item.digest
+        for item in intents
+        if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345")
+    }
+    assert used == {
+        ("grammar/corpus", "corpus"): output("abcd2345", "corpus").digest,
+        ("grammar/tokens", "tokens"): output("abcd2345", "tokens").digest,
+    }
+    read = {
+        item.name for item in intents if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345", "train")
+    }
     assert read == {"grammar/tokens"}
 
 
@@ -165,7 +196,9 @@ def test_a_failed_step_fails_the_run_until_it_is_tried_again():
     log = Log()
     start(log, "abcd2345")
     begin_step(log, "abcd2345", "corpus")
-    log.append(types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error="disk full"))
+    log.append(
+        types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error="disk full")
+    )
     fold, intents = folded(log)
     parent, child = fold.run_id("abcd2345"), fold.run_id("abcd2345", "corpus")
     assert (status_of(intents, parent), status_of(intents, child)) == ("FAILED", "FAILED")
@@ -186,21 +219,34 @@ def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
     start(log, "efgh6723")
     completions = {event.body["step"]: index for index, event in log.events() if event.type == types.STEP_COMPLETED}
     for step in ("train", "evaluate", "export"):
-        log.append(types.STEP_CACHED, types.StepCached(run="efgh6723", step=step, identity=digest(f"identity {step}"), inputs={},
-                                                       output=output("abcd2345", step), completed_at=completions[step]))
+        log.append(
+            types.STEP_CACHED,
+            types.StepCached(
+                run="efgh6723",
+                step=step,
+                identity=digest(f"identity {step}"),
+                inputs={},
+                output=output("abcd2345", step),
+                completed_at=completions[step],
+            ),
+        )
     replay(log, "efgh6723")
     fold, intents = folded(log)
     run = fold.run_id("efgh6723")
     assert points_of(intents, run, LOSS) == [(step, loss(step)) for step in range(60)]
     assert points_of(intents, run, "evaluate.perplexity") == [(60, 9.5)]
     assert tags_of(intents, fold.run_id("efgh6723", "train"))["marin.completed_at"] == str(completions["train"])
-    assert [item.model for item in intents if isinstance(item, AliasSet)] == [fold.model_id(fold.runs["abcd2345"].exports[0])]
+    assert [item.model for item in intents if isinstance(item, AliasSet)] == [
+        fold.model_id(fold.runs["abcd2345"].exports[0])
+    ]
 
 
 def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurements_all_the_same():
     whole, sparse = Log(), Log()
     whole_run(whole, "abcd2345", steps=30)
-    sparse.entries = [event for event in whole.entries if event.type not in (types.MODEL_EXPORTED, types.EVAL_COMPLETED)]
+    sparse.entries = [
+        event for event in whole.entries if event.type not in (types.MODEL_EXPORTED, types.EVAL_COMPLETED)
+    ]
     replay(sparse, "abcd2345")
     fold, intents = folded(sparse)
     (made,) = [item for item in intents if isinstance(item, ModelMade) and item.kind != "checkpoint"]
@@ -215,7 +261,9 @@ def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurement
 def test_only_curves_have_a_slash_in_their_name():
     log = Log()
     start(log, "abcd2345")
-    log.append(types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("m"), metrics={"pairs/a$b": (0.5).hex()}))
+    log.append(
+        types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("m"), metrics={"pairs/a$b": (0.5).hex()})
+    )
     fold, intents = folded(log)
     assert points_of(intents, fold.run_id("abcd2345"), "evaluate.pairs.a_b") == [(0, 0.5)]
 
@@ -225,9 +273,13 @@ def test_what_is_not_ours_or_does_not_fit_changes_nothing():
     start(log, "abcd2345")
     fold, before = folded(log)
     first = log.entries[0]
-    strangers = [replace(first, type="experiment.unheard/v1"), replace(first, type=types.TRAIN_SEGMENT, body={"run": 7}),
-                 replace(first, type=types.STEP_STARTED, body={}), replace(first, body=["no"]),  # type: ignore[arg-type]
-                 replace(first, type=types.EVAL_COMPLETED, body={"run": "nobody", "model": digest("m"), "metrics": {}})]
+    strangers = [
+        replace(first, type="experiment.unheard/v1"),
+        replace(first, type=types.TRAIN_SEGMENT, body={"run": 7}),
+        replace(first, type=types.STEP_STARTED, body={}),
+        replace(first, body=["no"]),  # type: ignore[arg-type]
+        replace(first, type=types.EVAL_COMPLETED, body={"run": "nobody", "model": digest("m"), "metrics": {}}),
+    ]
     assert [fold.apply(9, event) for event in strangers] == [[]] * len(strangers)
     assert fold.skipped == 4
     assert folded(log)[1] == before
@@ -249,8 +301,11 @@ def test_events_in_any_order_and_repeated_fold_without_error_and_the_same_way_tw
 
 KEYS_AND_VALUES = st.dictionaries(
     st.text(min_size=1),
-    st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
-                 lambda inner: st.dictionaries(st.text(), inner, max_size=3), max_leaves=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    ),
     max_size=4,
 )
 
@@ -270,30 +325,93 @@ def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
 
 def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypothesis_and_report():
     log = Log()
-    log.append(types.EXPERIMENT_REGISTERED, types.ExperimentRegistered(
-        experiment="exp9", registration=digest("reg"), file="exp9.py", file_digest=digest("file"), question="Q?",
-        hypothesis="larger is `better`", primary={}, secondary=[], arms={}, baseline="", seeds=[], test="welch",
-        alternative="less", alpha=0.05, stopping_rule="", cost_cap={}), stream="experiment/exp9")
-    log.append(types.GRAPH_STARTED, types.GraphStarted(
-        graph="gggg2345", name="exp9", file="exp9.py", declaration=digest("d"), steps=2, ends=["report"],
-        options={"runner": "local"}, code={}, environment={}), stream="graph/gggg2345")
+    log.append(
+        types.EXPERIMENT_REGISTERED,
+        types.ExperimentRegistered(
+            experiment="exp9",
+            registration=digest("reg"),
+            file="exp9.py",
+            file_digest=digest("file"),
+            question="Q?",
+            hypothesis="larger is `better`",
+            primary={},
+            secondary=[],
+            arms={},
+            baseline="",
+            seeds=[],
+            test="welch",
+            alternative="less",
+            alpha=0.05,
+            stopping_rule="",
+            cost_cap={},
+        ),
+        stream="experiment/exp9",
+    )
+    log.append(
+        types.GRAPH_STARTED,
+        types.GraphStarted(
+            graph="gggg2345",
+            name="exp9",
+            file="exp9.py",
+            declaration=digest("d"),
+            steps=2,
+            ends=["report"],
+            options={"runner": "local"},
+            code={},
+            environment={},
+        ),
+        stream="graph/gggg2345",
+    )
     for address in ("counts/a", "counts/b"):
-        log.append(types.STEP_COMPLETED, types.StepCompleted(
-            run="gggg2345", step="counts", identity=digest(address), inputs={}, output=output("gggg2345", address), metrics={},
-            seconds=0.5, address=address), stream="graph/gggg2345")
-    log.append(types.GRAPH_COMPLETED, types.GraphCompleted(
-        graph="gggg2345", outcome="failed", counts={"executed": 2, "failed": 1}, results=digest("results"), outputs={},
-        failed=["report"]), stream="graph/gggg2345")
-    log.append(types.EXPERIMENT_REPORTED, types.ExperimentReported(
-        experiment="exp9", registration=digest("reg"), verdict="confirmatory", supported=True, deviations=[],
-        artifact=digest("report"), runs=[]), stream="experiment/exp9")
+        log.append(
+            types.STEP_COMPLETED,
+            types.StepCompleted(
+                run="gggg2345",
+                step="counts",
+                identity=digest(address),
+                inputs={},
+                output=output("gggg2345", address),
+                metrics={},
+                seconds=0.5,
+                address=address,
+            ),
+            stream="graph/gggg2345",
+        )
+    log.append(
+        types.GRAPH_COMPLETED,
+        types.GraphCompleted(
+            graph="gggg2345",
+            outcome="failed",
+            counts={"executed": 2, "failed": 1},
+            results=digest("results"),
+            outputs={},
+            failed=["report"],
+        ),
+        stream="graph/gggg2345",
+    )
+    log.append(
+        types.EXPERIMENT_REPORTED,
+        types.ExperimentReported(
+            experiment="exp9",
+            registration=digest("reg"),
+            verdict="confirmatory",
+            supported=True,
+            deviations=[],
+            artifact=digest("report"),
+            runs=[],
+        ),
+        stream="experiment/exp9",
+    )
     start(log, "abcd2345")
     log.entries[-1] = replace(log.entries[-1], body={**log.entries[-1].body, "experiment": digest("reg")})
     fold, intents = folded(log)
     assert fold.skipped == 0
     assert {item.name for item in intents if isinstance(item, OpenExperiment)} == {"exp9"}
-    notes = [item.values["mlflow.note.content"] for item in intents if isinstance(item, ExperimentTags)
-             and "mlflow.note.content" in item.values]
+    notes = [
+        item.values["mlflow.note.content"]
+        for item in intents
+        if isinstance(item, ExperimentTags) and "mlflow.note.content" in item.values
+    ]
     assert "larger is _better_" in notes[0]
     opened = {item.name: item.parent for item in intents if isinstance(item, OpenRun)}
     parent = fold.run_id("gggg2345")
@@ -308,7 +426,38 @@ def test_measurements_stand_once_on_the_run():
     log = Log()
     start(log, "abcd2345")
     for _ in range(2):
-        log.append(types.METRICS_RECORDED, types.MetricsRecorded(run="abcd2345", step="train", series=[
-            types.Series(key="system/tokens_per_second", steps=[29], values=[(5.5).hex()])]))
+        log.append(
+            types.METRICS_RECORDED,
+            types.MetricsRecorded(
+                run="abcd2345",
+                step="train",
+                series=[types.Series(key="system/tokens_per_second", steps=[29], values=[(5.5).hex()])],
+            ),
+        )
     fold, intents = folded(log)
     assert points_of(intents, fold.run_id("abcd2345"), "system/tokens_per_second") == [(29, 5.5)]
+
+
+def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
+    """The tag ``marin.verified`` and whether an alias moved, after a replay whose event was changed so."""
+    whole_run(log, "abcd2345")
+    replay(log, "abcd2345")
+    last = log.entries[-1]
+    log.entries[-1] = replace(last, body={**last.body, **changes})
+    intents = list(fold.apply_all(log.events()))
+    return tags_of(intents, fold.run_id("abcd2345"))["marin.verified"], any(isinstance(i, AliasSet) for i in intents)
+
+
+def test_what_somebody_elses_log_says_of_itself_is_no_verdict():
+    assert verified_by(Fold(ORIGIN, own=False), Log()) == ("never", False)
+
+
+def test_a_verdict_on_a_run_of_another_log_with_the_same_id_is_none_on_this_one():
+    other = {"origin": "other.example/log", "size": 9, "root": "r"}
+    assert verified_by(Fold(ORIGIN), Log(), log_checkpoint=other) == ("never", False)
+
+
+@pytest.mark.parametrize("mode", ["sampled", "range", "none", None])
+def test_a_pass_of_a_part_verifies_no_model(mode: str | None):
+    word, aliased = verified_by(Fold(ORIGIN), Log(), training={"mode": mode})
+    assert (word.split()[0], aliased) == ("PARTIAL", False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ import pytest
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-from marin.root import Root
-from marin.running import running
-from marin.tracking import recorder
-from marin.tracking.fold import Fold
-from marin.tracking.projection import MlflowProjection
+from ledger import Draft
+from marin.process.running import running
+from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
+from marin.record.root import Root
+from marin.tracking.mlflow import recorder
+from marin.tracking.projection.fold import Fold
+from marin.tracking.projection.logged import AliasValues, LogValues, StateValues, described, stream_of
+from marin.tracking.projection.projection import MlflowProjection
 
 from .dump import client, dump
 from .roots import make_artifacts, make_root, record
@@ -49,9 +52,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
 
 def rebuilt(root: Root) -> None:
     """Folded again from the ledger alone, MLflow's database answers as before."""
-    folder = root.local / "projections" / "mlflow"
+    folder = root.views() / "mlflow"
     before = dump(folder)
-    again = root.local / "projections" / "again" / "mlflow"
+    again = root.views() / "again" / "mlflow"
     shutil.rmtree(again.parent, ignore_errors=True)
     projection = MlflowProjection(again, root.reader())
     projection.catch_up()
@@ -80,7 +83,11 @@ def test_a_plain_run_is_events_and_survives_the_view(root: Root, tmp_path: Path)
         mlflow.delete_tag("gone")
     run = mlflow.get_run(started.info.run_id)
     assert (run.info.status, run.info.run_name, run.data.params["rate"], run.data.tags["why"]) == (
-        "FINISHED", "mine", "0.1", "because")
+        "FINISHED",
+        "mine",
+        "0.1",
+        "because",
+    )
     assert "gone" not in run.data.tags
     history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "loss")
     assert [(point.step, point.value) for point in history] == [(0, 1.0), (1, 0.5), (2, 1 / 3)]
@@ -88,7 +95,9 @@ def test_a_plain_run_is_events_and_survives_the_view(root: Root, tmp_path: Path)
     assert mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/note.txt") == "hello"
     listed = mlflow.artifacts.list_artifacts(run_id=run.info.run_id)
     assert {item.path: item.is_dir for item in listed} == {"plots": True, "note.txt": False}
-    assert {event.type for _, event in root.history().events(stream=f"tracking/{run.info.run_id}")} == {"tracking.logged/v1"}
+    assert {event.type for _, event in root.history().events(stream=f"tracking/{run.info.run_id}")} == {
+        "tracking.logged/v1"
+    }
     rebuilt(root)
 
 
@@ -98,21 +107,94 @@ def test_search_compare_and_download_by_mlflows_client(root: Root, tmp_path: Pat
     assert found["metrics.train/loss"][0] < 3
     both: Any = mlflow.search_runs(search_all_experiments=True, filter_string="status = 'FINISHED'")
     assert {"params.model.seq_len", "tags.marin.recipe"} <= set(both.columns)
-    got = Path(mlflow.artifacts.download_artifacts(run_id=RUN, artifact_path="export/config.json", dst_path=str(tmp_path)))
+    got = Path(
+        mlflow.artifacts.download_artifacts(run_id=RUN, artifact_path="export/config.json", dst_path=str(tmp_path))
+    )
     assert got.read_text() == '{"model_type": "llama"}'
     assert mlflow.MlflowClient().get_model_version_by_alias("pipeline", "verified").run_id == RUN
 
 
 def test_an_edit_of_a_finished_run_is_a_later_event_and_told(root: Root):
-    before = root.reader().checkpoint().size
-    mlflow.MlflowClient().set_tag(RUN, "mlflow.note.content", "better than it was")
-    tags = mlflow.get_run(RUN).data.tags
+    with mlflow.start_run() as started:
+        pass
+    run, before = started.info.run_id, root.reader().checkpoint().size
+    mlflow.MlflowClient().set_tag(run, "mlflow.note.content", "better than it was")
+    tags = mlflow.get_run(run).data.tags
     assert tags["mlflow.note.content"] == "better than it was"
     assert tags["marin.edits"] == "1"
     assert f"event {before}" in tags["marin.edited"]
     assert "better than it was" in tags["marin.edited"]
-    mlflow.MlflowClient().log_metric(RUN, "train/loss", 0.001, step=29)
-    assert mlflow.get_run(RUN).data.tags["marin.edits"] == "2"
+    mlflow.MlflowClient().log_metric(run, "train/loss", 0.001, step=29)
+    assert mlflow.get_run(run).data.tags["marin.edits"] == "2"
+    rebuilt(root)
+
+
+def test_what_the_ledger_says_is_not_changed_through_mlflow(root: Root, tmp_path: Path):
+    plain = mlflow.MlflowClient()
+    version = plain.get_model_version_by_alias("pipeline", "verified")
+    model = mlflow.get_run(RUN).outputs.model_outputs[0].model_id
+    (tmp_path / "report.html").write_text("PASS")
+    own = plain.create_run("0").info.run_id
+    plain.create_registered_model("mine")
+    mine = plain.create_model_version("mine", version.source, RUN)
+    size = root.reader().checkpoint().size
+    writes: list[Callable[[], object]] = [
+        lambda: plain.set_tag(RUN, "marin.verified", "PASS 2030-01-01"),
+        lambda: plain.set_tag(RUN, "mlflow.runName", "renamed"),
+        lambda: plain.delete_tag(RUN, "marin.verified"),
+        lambda: plain.update_run(RUN, name="renamed"),
+        lambda: plain.log_metric(RUN, "train/loss", 0.001, step=29),
+        lambda: plain.log_param(RUN, "more", "1"),
+        lambda: plain.set_terminated(RUN, "FAILED"),
+        lambda: plain.delete_run(RUN),
+        lambda: plain.log_artifact(RUN, str(tmp_path / "report.html")),
+        lambda: plain.set_experiment_tag(mlflow.get_run(RUN).info.experiment_id, "mlflow.note.content", "x"),
+        lambda: plain.set_logged_model_tags(model, {"a": "b"}),
+        lambda: plain.create_logged_model("1", source_run_id=RUN),
+        lambda: plain.create_model_version("pipeline", version.source, own),
+        lambda: plain.set_model_version_tag("pipeline", version.version, "a", "b"),
+        lambda: plain.set_registered_model_alias("pipeline", "best", version.version),
+        lambda: plain.set_registered_model_alias("mine", "Verified", mine.version),
+        lambda: plain.set_model_version_tag("mine", mine.version, "marin.verified", "PASS"),
+        lambda: plain.set_tag(own, "verified", "yes"),
+        lambda: plain.set_tag(own, " Marin.Verified", "PASS"),
+        lambda: plain.create_run("0", tags={"marin.verified": "PASS"}),
+    ]
+    for attempt in writes:
+        with pytest.raises(MlflowException):
+            attempt()
+    assert root.reader().refresh().size == size
+    rebuilt(root)
+
+
+def test_a_made_event_that_would_change_what_the_ledger_says_is_told_and_has_no_effect(root: Root):
+    """Whoever has the key can append what the interface refuses; what is shown follows from the rest all the same."""
+    before = mlflow.get_run(RUN)
+    events = [
+        (RUN, "state", StateValues(name="renamed", status="FAILED")),
+        (RUN, "log", LogValues(metrics=[("train/loss", (0.1).hex(), 0, 3)], tags={"marin.verified": "PASS 2030"})),
+        ("", "alias", AliasValues("pipeline", "best", "0" * 32)),
+    ]
+    root.append(
+        [
+            Draft(
+                TRACKING_LOGGED,
+                stream_of(run),
+                write(TrackingLogged(run=run, operation=operation, values=described(operation, values))),
+            )
+            for run, operation, values in events
+        ]
+    )
+    recorder.projection_of(root).catch_up()
+    after = mlflow.get_run(RUN)
+    told = {"marin.edits": "2", "marin.edited": after.data.tags["marin.edited"]}
+    assert "without effect" in told["marin.edited"]
+    assert after.data.tags == before.data.tags | told
+    assert (after.info.run_name, after.info.status, after.data.metrics) == (
+        before.info.run_name,
+        before.info.status,
+        before.data.metrics,
+    )
     rebuilt(root)
 
 
@@ -131,8 +213,11 @@ def test_large_batches_are_several_events_of_one_batch(root: Root):
     plain = mlflow.MlflowClient()
     run = plain.create_run("0").info.run_id
     plain.log_batch(run, [Metric("m", float(step), step, step) for step in range(1000)])
-    plain.log_batch(run, params=[Param(f"p{number}", "y" * 6000) for number in range(90)],
-                    tags=[RunTag(f"t{number}", "z" * 5000) for number in range(10)])
+    plain.log_batch(
+        run,
+        params=[Param(f"p{number}", "y" * 6000) for number in range(90)],
+        tags=[RunTag(f"t{number}", "z" * 5000) for number in range(10)],
+    )
     assert len(plain.get_metric_history(run, "m")) == 1000
     assert len(plain.get_run(run).data.params) == 90
     plain.delete_run(run)
@@ -160,6 +245,27 @@ def test_models_and_versions_by_hand_are_events_too(root: Root, tmp_path: Path):
     rebuilt(root)
 
 
+def test_a_registered_model_by_hand_is_what_was_given_and_no_more(root: Root):
+    plain = mlflow.MlflowClient()
+    assert not plain.create_registered_model("bare").description
+    assert "exported by runs" in plain.get_registered_model("pipeline").description
+    version = plain.create_model_version("bare", "marin://mlflow/0/x/artifacts/model")
+    size = root.reader().refresh().size
+    forgotten: list[Callable[[], object]] = [
+        lambda: plain.create_registered_model("described", description="words"),
+        lambda: plain.create_registered_model("tagged", tags={"a": "b"}),
+        lambda: plain.create_model_version("bare", version.source, description="words"),
+    ]
+    for attempt in forgotten:
+        with pytest.raises(MlflowException, match="no event in Marin's ledger"):
+            attempt()
+    for alias in ("latest", "Latest", "v1"):
+        with pytest.raises(MlflowException, match="reserved"):
+            plain.set_registered_model_alias("bare", alias, version.version)
+    assert root.reader().refresh().size == size
+    rebuilt(root)
+
+
 def test_a_run_begun_inside_a_step_is_tied_to_it(root: Root):
     with running("abcd2345", "train"), mlflow.start_run() as inner:
         pass
@@ -184,10 +290,13 @@ def test_data_sets_name_stored_artifacts_as_their_source(root: Root, tmp_path: P
     rebuilt(root)
 
 
-def test_without_a_key_nothing_is_logged_and_everything_is_readable(root: Root, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_a_key_nothing_is_logged_and_everything_is_readable(
+    root: Root, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    own = mlflow.MlflowClient().create_run("0").info.run_id
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "none"))
     with pytest.raises(MlflowException, match="not recorded, so not logged: there is no signing key"):
-        mlflow.MlflowClient().log_metric(RUN, "x", 1.0)
+        mlflow.MlflowClient().log_metric(own, "x", 1.0)
     assert mlflow.get_run(RUN).info.run_name == "abcd2345"
 
 
@@ -198,16 +307,26 @@ def test_rows_are_what_mlflows_own_store_writes(root: Root, tmp_path: Path):
     for plain in (client(tmp_path / "theirs"), mlflow.MlflowClient()):
         experiment = plain.create_experiment("compared", tags={"e": "1"})
         run = plain.create_run(experiment, run_name="same", start_time=5, tags={"t": "1", "mlflow.user": "ada"})
-        plain.log_batch(run.info.run_id, [Metric("m", value, 7, step) for step, value in enumerate((2.0, math.inf, -math.inf))],
-                        [Param("p", "1")], [RunTag("t", "2")])
+        plain.log_batch(
+            run.info.run_id,
+            [Metric("m", value, 7, step) for step, value in enumerate((2.0, math.inf, -math.inf))],
+            [Param("p", "1")],
+            [RunTag("t", "2")],
+        )
         plain.log_batch(run.info.run_id, [Metric("m", 1.0, 6, 2), Metric("n", math.nan, 7, 0)])
         plain.set_terminated(run.info.run_id, "FINISHED", 9)
         after = plain.get_run(run.info.run_id)
         tags = {key: value for key, value in after.data.tags.items() if not key.startswith("marin.")}
-        info = {key: value for key, value in dict(after.info).items()
-                if key not in ("run_id", "run_uuid", "experiment_id", "artifact_uri", "user_id")}
-        history = [(point.key, repr(point.value), point.timestamp, point.step) for key in ("m", "n")
-                   for point in plain.get_metric_history(run.info.run_id, key)]
+        info = {
+            key: value
+            for key, value in dict(after.info).items()
+            if key not in ("run_id", "run_uuid", "experiment_id", "artifact_uri", "user_id")
+        }
+        history = [
+            (point.key, repr(point.value), point.timestamp, point.step)
+            for key in ("m", "n")
+            for point in plain.get_metric_history(run.info.run_id, key)
+        ]
         latest = {key: repr(value) for key, value in after.data.metrics.items()}
         shown.append((info, tags, after.data.params, latest, history))
     assert shown[0] == shown[1]

@@ -14,11 +14,11 @@ from filelock import FileLock
 
 from ledger import Locked
 from marin.errors import MarinError
-from marin.tracking import database as database_module
-from marin.tracking import projection as projection_module
-from marin.tracking.fold import Fold
-from marin.tracking.projection import Follower, MlflowProjection
-from marin.tracking.sink import Sink
+from marin.tracking.projection import database as database_module
+from marin.tracking.projection import projection as projection_module
+from marin.tracking.projection.fold import Fold
+from marin.tracking.projection.projection import Follower, MlflowProjection
+from marin.tracking.projection.sink import Sink
 
 from .dump import client, dump
 from .story import ORIGIN, Log, begin_step, replay, segment, start, whole_run
@@ -47,22 +47,37 @@ def test_mlflow_answers_what_the_ledger_holds(tmp_path: Path, log: Log):
     mlflow = client(tmp_path / "mlflow")
     experiment = mlflow.get_experiment_by_name("pipeline")
     assert experiment is not None
-    found = mlflow.search_runs([experiment.experiment_id], "tags.marin.run = 'abcd2345' and metrics.`train/loss` < 3 "
-                                                           "and params.`model.seq_len` = '128' and tags.marin.step != ''")
+    found = mlflow.search_runs(
+        [experiment.experiment_id],
+        "tags.marin.run = 'abcd2345' and metrics.`train/loss` < 3 "
+        "and params.`model.seq_len` = '128' and tags.marin.step != ''",
+    )
     assert found == []  # parameters and the curve are on the run, tags of a step on its nested run
-    (run,) = mlflow.search_runs([experiment.experiment_id], "params.`model.seq_len` = '128' and metrics.`train/loss` < 3")
+    (run,) = mlflow.search_runs(
+        [experiment.experiment_id], "params.`model.seq_len` = '128' and metrics.`train/loss` < 3"
+    )
     assert run.info.run_name == "abcd2345"
     assert run.info.status == "FINISHED"
     assert len(mlflow.get_metric_history(run.info.run_id, "train/loss")) == 60
     assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"grammar/corpus", "grammar/tokens"}
     assert all(len(item.dataset.digest) == 36 for item in run.inputs.dataset_inputs)
     children = mlflow.search_runs([experiment.experiment_id], f"tags.mlflow.parentRunId = '{run.info.run_id}'")
-    assert {child.info.run_name for child in children} == {"corpus", "tokenizer", "tokens", "train", "evaluate", "export"}
+    assert {child.info.run_name for child in children} == {
+        "corpus",
+        "tokenizer",
+        "tokens",
+        "train",
+        "evaluate",
+        "export",
+    }
     version = mlflow.get_model_version_by_alias("pipeline", "verified")
     assert version.run_id == run.info.run_id
     models = [mlflow.get_logged_model(output.model_id) for output in run.outputs.model_outputs]
     assert sorted((model.model_type, model.status.name) for model in models) == [
-        ("checkpoint", "READY"), ("checkpoint", "READY"), ("huggingface", "READY")]
+        ("checkpoint", "READY"),
+        ("checkpoint", "READY"),
+        ("huggingface", "READY"),
+    ]
 
 
 def test_deleting_the_folder_changes_no_answer(tmp_path: Path, log: Log):
@@ -122,9 +137,19 @@ def expected(built: Path) -> dict[str, object]:
     return dump(built)
 
 
-@pytest.mark.parametrize(("table", "before"), [
-    ("experiments", 0), ("runs", 0), ("tags", 5), ("metrics", 6), ("logged_models", 0), ("model_versions", 8),
-    ("experiment_tags", 3), ("marin_shelf", 8)])
+@pytest.mark.parametrize(
+    ("table", "before"),
+    [
+        ("experiments", 0),
+        ("runs", 0),
+        ("tags", 5),
+        ("metrics", 6),
+        ("logged_models", 0),
+        ("model_versions", 8),
+        ("experiment_tags", 3),
+        ("marin_shelf", 8),
+    ],
+)
 def test_killed_in_the_middle_of_a_round_and_run_again_gives_the_same(
     tmp_path: Path, short: Log, expected: dict[str, object], empty_database: Path, table: str, before: int
 ):
@@ -134,13 +159,18 @@ def test_killed_in_the_middle_of_a_round_and_run_again_gives_the_same(
     projection.catch_up(limit=before)
     assert projection._sink is not None
     projection._sink._connection.set_authorizer(
-        lambda action, name, *_: sqlite3.SQLITE_DENY if (action, name) == (sqlite3.SQLITE_INSERT, table) else sqlite3.SQLITE_OK)
+        lambda action, name, *_: (
+            sqlite3.SQLITE_DENY if (action, name) == (sqlite3.SQLITE_INSERT, table) else sqlite3.SQLITE_OK
+        )
+    )
     with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized"):
         projection.catch_up()
     assert caught_up(folder, short) == expected
 
 
-def test_a_round_that_failed_in_a_living_process_loses_nothing(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch):
+def test_a_round_that_failed_in_a_living_process_loses_nothing(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+):
     whole = caught_up(tmp_path / "whole" / "mlflow", log)
     projection = MlflowProjection(tmp_path / "mlflow", log)
     with monkeypatch.context() as patch:
@@ -248,7 +278,10 @@ def test_two_processes_take_turns(tmp_path: Path, log: Log):
 
 def test_a_lock_that_is_not_given_up_is_named(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(projection_module, "LOCK_SECONDS", 0.05)
-    with FileLock(tmp_path / ".mlflow.lock"), pytest.raises(Locked, match=r"written by another process.*stop the other"):
+    with (
+        FileLock(tmp_path / ".mlflow.lock"),
+        pytest.raises(Locked, match=r"written by another process.*stop the other"),
+    ):
         MlflowProjection(tmp_path / "mlflow", log).catch_up()
 
 
@@ -267,8 +300,9 @@ def test_a_locked_database_is_named_and_left_alone(tmp_path: Path, log: Log, mon
     assert before["runs"].items() <= caught_up(folder, log)["runs"].items()
 
 
-def test_another_schema_of_mlflow_is_refused_before_anything_is_written(tmp_path: Path, log: Log,
-                                                                        monkeypatch: pytest.MonkeyPatch):
+def test_another_schema_of_mlflow_is_refused_before_anything_is_written(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(database_module.COLUMNS, "runs", (*database_module.COLUMNS["runs"], "colour"))
     with pytest.raises(MarinError, match=r"version that the projection does not know.*colour"):
         MlflowProjection(tmp_path / "mlflow", log).catch_up()

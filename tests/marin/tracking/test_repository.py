@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
-from marin.root import open_root
-from marin.tracking.fold import Fold
-from marin.tracking.projection import MlflowProjection
-from marin.tracking.repository import MarinArtifactRepository
-from marin.tracking.shelf import Shelves
-from marin.tracking.sink import artifact_uri
+from marin.record.root import open_root
+from marin.tracking.mlflow.repository import MarinArtifactRepository
+from marin.tracking.mlflow.shelf import Shelves
+from marin.tracking.projection.fold import Fold
+from marin.tracking.projection.projection import MlflowProjection
+from marin.tracking.projection.sink import artifact_uri
 
 from .dump import client
 from .roots import make_artifacts, make_root, record
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = Log()
     whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, folder / "made"))
     record(root, log)
-    projection = MlflowProjection(folder / "root" / "projections" / "mlflow", root.reader())
+    projection = MlflowProjection(root.views() / "mlflow", root.reader())
     projection.catch_up()
     projection.close()
     for name, value in kept.items():
@@ -61,7 +61,10 @@ def listed(repository: MarinArtifactRepository, path: str | None = None) -> dict
 
 def test_a_run_shows_its_pages_and_the_folders_of_its_steps():
     assert listed(run_artifacts()) == {
-        "loss.png": False, "report.html": False, "lineage.html": False, "data_order.html": False,
+        "loss.png": False,
+        "report.html": False,
+        "lineage.html": False,
+        "data_order.html": False,
         **dict.fromkeys(("corpus", "tokenizer", "tokens", "train", "evaluate", "export"), True),
     }
     assert listed(run_artifacts(), "train") == {"train/checkpoint": True, "train/state.json": False}
@@ -71,7 +74,7 @@ def test_a_run_shows_its_pages_and_the_folders_of_its_steps():
 
 
 def test_mlflow_lists_the_artifact_address_that_the_repository_answers(folder: Path):
-    info = client(folder / "root" / "projections" / "mlflow").get_run(RUN).info
+    info = client(open_root(str(folder / "root")).views() / "mlflow").get_run(RUN).info
     assert info.artifact_uri == f"marin://mlflow/1/{RUN}/artifacts"
 
 
@@ -79,11 +82,12 @@ def test_files_and_folders_are_downloaded_as_they_were_stored(folder: Path, tmp_
     got = Path(run_artifacts().download_artifacts("train", str(tmp_path)))
     want = folder / "made" / "train"
     assert {path.relative_to(got): path.read_bytes() for path in got.rglob("*") if path.is_file()} == {
-        path.relative_to(want): path.read_bytes() for path in want.rglob("*") if path.is_file()}
+        path.relative_to(want): path.read_bytes() for path in want.rglob("*") if path.is_file()
+    }
 
 
 def test_a_stored_artifact_has_an_address_of_its_own(folder: Path, tmp_path: Path):
-    manifest = Shelves(folder / "root" / "projections" / "mlflow").read(RUN).mounts["export"]
+    manifest = Shelves(open_root(str(folder / "root")).views() / "mlflow").read(RUN).mounts["export"]
     repository = MarinArtifactRepository(artifact_uri(manifest))
     assert listed(repository) == {"config.json": False}
     got = Path(repository.download_artifacts("config.json", str(tmp_path)))
@@ -91,8 +95,11 @@ def test_a_stored_artifact_has_an_address_of_its_own(folder: Path, tmp_path: Pat
 
 
 def test_a_flipped_byte_in_the_store_is_not_handed_out(folder: Path, tmp_path: Path):
-    blobs = [path for path in (folder / "root" / "store" / "blobs").rglob("*")
-             if path.is_file() and path.read_bytes() == b"0" * 5000]
+    blobs = [
+        path
+        for path in (folder / "root" / "store" / "blobs").rglob("*")
+        if path.is_file() and path.read_bytes() == b"0" * 5000
+    ]
     (blob,) = blobs
     blob.chmod(0o644)
     blob.write_bytes(b"0" * 4999 + b"1")
@@ -113,8 +120,16 @@ def test_a_path_that_leaves_the_artifact_is_refused(path: str, tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("uri", ["marin://mlflow/1/../../artifacts", "marin://elsewhere/x", f"marin://artifact/{'0' * 64}",
-                                 "marin://artifact/zz", "marin://mlflow/1/models/m-..%2f..%2fx/artifacts"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "marin://mlflow/1/../../artifacts",
+        "marin://elsewhere/x",
+        f"marin://artifact/{'0' * 64}",
+        "marin://artifact/zz",
+        "marin://mlflow/1/models/m-..%2f..%2fx/artifacts",
+    ],
+)
 def test_addresses_that_name_nothing_say_so(uri: str, tmp_path: Path):
     with pytest.raises(MlflowException):
         MarinArtifactRepository(uri)._download_file("config.json", str(tmp_path / "out"))
@@ -125,7 +140,9 @@ def test_what_a_run_has_not_is_named_with_what_it_has(tmp_path: Path):
         run_artifacts()._download_file("nothing.txt", str(tmp_path / "out"))
 
 
-def test_what_is_logged_goes_into_the_store_and_the_ledger(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_logged_goes_into_the_store_and_the_ledger(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("MARIN_KEY", str(folder / "key.pem"))
     stranger = MarinArtifactRepository(f"marin://mlflow/0/{'ef' * 16}/artifacts")
     assert listed(stranger) == {}
@@ -142,7 +159,10 @@ def test_what_is_logged_goes_into_the_store_and_the_ledger(folder: Path, tmp_pat
     assert (Path(stranger.download_artifacts("", str(tmp_path))) / "copies" / "of it" / "note.txt").read_text() == "two"
     event = open_root().reader().event(open_root().reader().checkpoint().size - 1)
     assert (event.type, event.stream, event.body["values"]["path"]) == (
-        "tracking.logged/v1", f"tracking/{'ef' * 16}", "copies/of it/note.txt")
+        "tracking.logged/v1",
+        f"tracking/{'ef' * 16}",
+        "copies/of it/note.txt",
+    )
 
 
 def test_what_is_stored_does_not_change_or_go(tmp_path: Path):
@@ -160,7 +180,12 @@ def test_a_range_is_read_and_verified():
 
 
 def test_bytes_that_are_not_here_are_listed_and_named_when_opened(folder: Path, tmp_path: Path):
-    with contextlib.closing(sqlite3.connect(folder / "root" / "projections" / "mlflow" / "mlflow.db")) as connection, connection:
+    with (
+        contextlib.closing(
+            sqlite3.connect(open_root(str(folder / "root")).views() / "mlflow" / "mlflow.db")
+        ) as connection,
+        connection,
+    ):
         mounts = json.dumps({"gone": digest("gone")})
         connection.execute("INSERT INTO marin_shelf VALUES (?, '', 0, ?, '[]')", ("ab" * 16, mounts))
     lost = MarinArtifactRepository(f"marin://mlflow/1/{'ab' * 16}/artifacts")
@@ -180,11 +205,20 @@ def test_mlflows_client_finds_us_by_the_entry_point(folder: Path, tmp_path: Path
     info = tmp_path / "marin_test-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: marin-test\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[mlflow.artifact_repository]\n"
-                                           "marin = marin.tracking.repository:MarinArtifactRepository\n")
-    script = ("import mlflow; print(open(mlflow.artifacts.download_artifacts("
-              f"'marin://mlflow/1/{RUN}/artifacts/export/config.json', dst_path={str(tmp_path)!r})).read())")
+    (info / "entry_points.txt").write_text(
+        "[mlflow.artifact_repository]\nmarin = marin.tracking.repository:MarinArtifactRepository\n"
+    )
+    script = (
+        "import mlflow; print(open(mlflow.artifacts.download_artifacts("
+        f"'marin://mlflow/1/{RUN}/artifacts/export/config.json', dst_path={str(tmp_path)!r})).read())"
+    )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    done = subprocess.run([sys.executable, "-W", "error::UserWarning:mlflow", "-c", script], env=environment, capture_output=True,
-                          text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning:mlflow", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout.strip() == '{"model_type": "llama"}', done.stderr[-2000:]

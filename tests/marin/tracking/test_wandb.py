@@ -10,18 +10,20 @@ import pytest
 from wandb_records import read_offline_run
 
 from ledger import Draft
-from marin import events
-from marin.executor import LedgerJournal
-from marin.meter import Meter, recorded
-from marin.tracking.wandb_export import export_wandb
-from marin.tracking.wandb_file import records, told
-from marin.tracking.wandb_live import LiveJournal
+from marin.execution.executor import LedgerJournal
+from marin.record import events
+from marin.record.meter import Meter, recorded
+from marin.tracking.wandb.export import export_wandb
+from marin.tracking.wandb.file import records, told
+from marin.tracking.wandb.live import LiveJournal
 
 from .roots import make_artifacts, make_root, record
 from .story import Log, begin_step, digest, loss, replay, segment, start, whole_run
 
 
-def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("MARIN_ROOT", "MARIN_KEY"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
@@ -66,12 +68,15 @@ def segments(first: int, last: int) -> list[tuple[str, Any]]:
     log = Log()
     segment(log, "abcd2345", first, last)
     part, saved = (events.read(events.BODIES[event.type], event.body, where="story") for event in log.entries)
-    measured = recorded("abcd2345", "train", first, {"train/grad_norm": [0.5] * (last - first)}, Meter().lap(last - first, 900))
+    measured = recorded(
+        "abcd2345", "train", first, {"train/grad_norm": [0.5] * (last - first)}, Meter().lap(last - first, 900)
+    )
     return [(events.CHECKPOINT_SAVED, saved), (events.TRAIN_SEGMENT, part), (events.METRICS_RECORDED, measured)]
 
 
-def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_gap(tmp_path: Path,
-                                                                                   monkeypatch: pytest.MonkeyPatch):
+def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("MARIN_ROOT", "MARIN_KEY"):
         monkeypatch.setenv(name, "")
     root, log = make_root(tmp_path), Log()
@@ -79,8 +84,17 @@ def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_g
     begin_step(log, "abcd2345", "train")
     record(root, log)
     some = digest("state 0")
-    begun = events.TrainStarted(run="abcd2345", first_step=0, num_steps=120, state=some, manifest=some, program={}, seeds={},
-                                devices=1, attempt=1)
+    begun = events.TrainStarted(
+        run="abcd2345",
+        first_step=0,
+        num_steps=120,
+        state=some,
+        manifest=some,
+        program={},
+        seeds={},
+        devices=1,
+        attempt=1,
+    )
     journal = LedgerJournal(root, "abcd2345", "train")
     first = LiveJournal(journal, root, "abcd2345")
     first.record(events.TRAIN_STARTED, begun)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.phases import successor
-from marin.recipe import from_mapping
+from marin.execution.phases import successor
+from marin.recipe.schema import from_mapping
 from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches
 from marin.training.step import mesh_of
-from marin.training.token_cache import write_cache
+from marin.training.tokens.cache import write_cache
 
 
 class Numbers:
@@ -59,7 +59,10 @@ def test_reading_past_the_end_goes_on_with_the_next_epoch() -> None:
 
 
 MIXED = {
-    "dataset": {"kind": "mixture", "parts": {"books": {"kind": "grammar", "seed": 1}, "web": {"kind": "grammar", "seed": 2}}},
+    "dataset": {
+        "kind": "mixture",
+        "parts": {"books": {"kind": "grammar", "seed": 1}, "web": {"kind": "grammar", "seed": 2}},
+    },
     "mixture": {"weights": {"web": 3.0, "books": 1.0}, "block_size": 8},
     "trainer": {"batch_size": 8, "num_steps": 5},
 }
@@ -68,7 +71,9 @@ MIXED = {
 def test_a_mixture_has_its_shares_and_an_order_per_part() -> None:
     order = DataOrder(from_mapping(MIXED, where="test"), {"books": 10, "web": 100})
     seen = order(range(40))
-    assert (seen < 10).sum() == 10 and sorted(seen[seen < 10].tolist()) == list(range(10))  # one epoch of the small part
+    assert (seen < 10).sum() == 10 and sorted(seen[seen < 10].tolist()) == list(
+        range(10)
+    )  # one epoch of the small part
     assert len(set(seen[seen >= 10].tolist())) == 30  # no repeat within an epoch of the large one
     assert [int((seen[start : start + 8] < 10).sum()) for start in range(0, 40, 8)] == [2] * 5
     for start in (3, 17, 39):
@@ -122,10 +127,10 @@ import atexit, sys, threading
 from pathlib import Path
 atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon]))  # called last
 import jax, numpy as np
-from marin.recipe import from_mapping
+from marin.recipe.schema import from_mapping
 from marin.training.data import batches
 from marin.training.step import mesh_of
-from marin.training.token_cache import write_cache
+from marin.training.tokens.cache import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
 recipe = from_mapping({"model": {"seq_len": 16}}, where="test")
@@ -136,8 +141,13 @@ print(next(sys.kept).indices.shape, [t.daemon for t in threading.enumerate() if 
 
 def test_no_thread_of_the_loader_outlives_the_program(tmp_path: Path) -> None:
     """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
-    done = subprocess.run([sys.executable, "-c", LEFT_OPEN, str(tmp_path)], capture_output=True, text=True, check=False,
-                          env=os.environ | {"JAX_PLATFORMS": "cpu"})
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+    )
     assert done.returncode == 0, done.stderr
     before, after = done.stdout.splitlines()
     assert "True" in before, "the loader works ahead in a thread"

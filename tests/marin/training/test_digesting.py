@@ -30,7 +30,9 @@ def test_slices_that_cut_tiles_are_digested_where_they_lie(worker: ModuleType) -
     changed[0, -1] += 1
     pieces = list(state.params)
     pieces[5] = (jax.device_put(changed, state.params[5][0].sharding), *pieces[5][1:])
-    other = digesting.describe(type(state)(state.step, state.cursor, state.key, tuple(pieces), state.moments), layout, names)
+    other = digesting.describe(
+        type(state)(state.step, state.cursor, state.key, tuple(pieces), state.moments), layout, names
+    )
     assert manifest_of(first).differing(other) == (names[3],), "of a changed slice, its tensor and no other"
 
 
@@ -44,8 +46,10 @@ def test_two_processes_put_together_what_each_holds(monkeypatch) -> None:  # typ
     """The exchange by hand: both ends of it, without the wire."""
     array = np.random.default_rng(1).random((700_001,), np.float32)
     cut = 350_003
-    parts = [hash_shards("float32", array.shape, [((slice(0, cut),), array[:cut])]),
-             hash_shards("float32", array.shape, [((slice(cut, array.size),), array[cut:])])]
+    parts = [
+        hash_shards("float32", array.shape, [((slice(0, cut),), array[:cut])]),
+        hash_shards("float32", array.shape, [((slice(cut, array.size),), array[cut:])]),
+    ]
     sent = [[digesting._packed([parcel]) for parcel in part.parcels(2)] for part in parts]
     finished = [merge_shards([digesting._unpacked(sent[source][here])[0] for source in (0, 1)]) for here in (0, 1)]
     monkeypatch.setattr(jax, "process_count", lambda: 2)

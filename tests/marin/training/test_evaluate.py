@@ -16,16 +16,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from marin.errors import DataError
-from marin.recipe import Evaluation, Model, Recipe
-from marin.training.evaluate import (
-    PairScore,
-    pair_metrics,
-    phenomena_table,
-    read_pairs,
-    sample,
-    score_pairs,
-    scorer,
-)
+from marin.evaluation.evaluate import PairScore, pair_metrics, phenomena_table, read_pairs, sample, score_pairs, scorer
+from marin.recipe.schema import Evaluation, Model, Recipe
 from marin.training.model import model_config
 
 RECIPE = Recipe(model=Model(seq_len=8), evaluation=Evaluation(batch_size=3))
@@ -63,8 +55,10 @@ def test_every_token_of_the_sentence_counts_once_and_nothing_else() -> None:
 def test_the_table_has_a_row_per_phenomenon() -> None:
     scores = [PairScore("b", "1", -1.0, -2.0), PairScore("a", "2", -2.0, -1.0), PairScore("a", "3", -1.0, -1.0)]
     rows = list(csv.DictReader(phenomena_table(scores).splitlines()))
-    assert rows == [{"phenomenon": "a", "pairs": "2", "won": "0.0", "tied": "0.5"},
-                    {"phenomenon": "b", "pairs": "1", "won": "1.0", "tied": "0.0"}]
+    assert rows == [
+        {"phenomenon": "a", "pairs": "2", "won": "0.0", "tied": "0.5"},
+        {"phenomenon": "b", "pairs": "1", "won": "1.0", "tied": "0.0"},
+    ]
 
 
 def test_without_pairs_there_are_no_such_metrics(tmp_path: Path) -> None:
@@ -74,7 +68,9 @@ def test_without_pairs_there_are_no_such_metrics(tmp_path: Path) -> None:
 
 def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
-    path.write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b", "UID": "x", "pairID": 7}) + "\n{}\n", encoding="utf-8")
+    path.write_text(
+        json.dumps({"sentence_good": "a", "sentence_bad": "b", "UID": "x", "pairID": 7}) + "\n{}\n", encoding="utf-8"
+    )
     assert read_pairs(path, 1) == [{"phenomenon": "x", "pair": "7", "good": "a", "bad": "b"}]
     with pytest.raises(DataError, match=r"pairs.jsonl:2"):
         read_pairs(path, 2)
@@ -82,8 +78,15 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama", "gpt2"]) -> None:
-    shape = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2,
-                  num_kv_heads=2, seq_len=8)
+    shape = Model(
+        architecture=architecture,
+        hidden_dim=16,
+        intermediate_dim=32,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=2,
+        seq_len=8,
+    )
     recipe = Recipe(model=shape, evaluation=Evaluation(batch_size=3))
     model = model_config(shape).build(Axis("vocab", 5), key=jrandom.PRNGKey(0))
     scores = list(score_pairs(PAIRS, words(), recipe, scorer(model, recipe)))

@@ -35,10 +35,7 @@ def test_it_is_what_its_definition_says(words: list[int]) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint32", "bfloat16"])
 def test_compiled_and_host_agree(dtype: str) -> None:
     tensor = jnp.asarray(np.random.default_rng(1).normal(size=(3, 5, 7)) * 100).astype(dtype)
-    assert (
-        np.asarray(jax.jit(fingerprint.words_sum)(tensor)).tolist()
-        == fingerprint.of(np.asarray(tensor)).tolist()
-    )
+    assert np.asarray(jax.jit(fingerprint.words_sum)(tensor)).tolist() == fingerprint.of(np.asarray(tensor)).tolist()
 
 
 def test_every_single_bit_is_seen() -> None:

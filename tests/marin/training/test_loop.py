@@ -11,14 +11,15 @@ import pytest
 
 from ledger import PosixStorage, StateManifest, Store, Tampered, is_state, packed_size, put_state
 from marin.errors import Diverged, Unsupported
-from marin.recipe import Execution
-from marin.training import canary, loop
+from marin.recipe.schema import Execution
+from marin.training import loop
 from marin.training.data import batch_digest, batches, seen_at
-from marin.training.loop import NotFinite, Training, differing_tensors, step_fingerprint
+from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
+from marin.training.runtime import canary
 from marin.training.slices import SlicedState
 from marin.training.state import arrays_of
 from marin.training.step import StepOutcome, TrainStep, mesh_of
-from marin.training.token_cache import write_cache
+from marin.training.tokens.cache import write_cache
 
 Started = tuple[Training, SlicedState, StateManifest]
 
@@ -88,7 +89,9 @@ def test_a_step_that_computes_otherwise_the_second_time_is_noticed(start: Any, m
         training.segment(state, manifest, 0, 3)
 
 
-def test_a_loss_that_is_not_finite_stops_at_its_step_with_the_state_before(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_not_finite_stops_at_its_step_with_the_state_before(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     training, state, manifest = start()
     run = TrainStep.run
 
@@ -101,7 +104,9 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_with_the_state_before(start
     assert int(training.step.collect(raised.value.state).step) == 2
 
 
-def test_a_machine_with_another_answer_is_unsupported(recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_with_another_answer_is_unsupported(
+    recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(canary, "answer", lambda: "sha256:" + "0" * 64)
     with pytest.raises(Unsupported, match="does not compute the bits") as raised:
         Training(recipe, cache, 64, Execution())
@@ -111,7 +116,9 @@ def test_a_machine_with_another_answer_is_unsupported(recipe: Any, cache: Path, 
         canary.check(recipe.arithmetic)
 
 
-def test_products_that_depend_on_the_processor_are_refused(recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_that_depend_on_the_processor_are_refused(
+    recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(canary, "check", lambda _: None)
     monkeypatch.setattr(loop.TrainStep, "foreign_products", lambda _: ["%dot.7"])
     with pytest.raises(Unsupported, match=r"matrix products whose bits depend on the processor: .* found %dot\.7"):
@@ -123,11 +130,12 @@ def test_differences_are_named() -> None:
     other = StepOutcome(np.float32(1), np.float32(3), np.array([[0, 0], [0, 1]], np.uint32))
     assert differing_tensors(["a", "b"], one, other) == ["gradient norm", "b"]
     assert differing_tensors(["a", "b"], one, one) == []
-    assert step_fingerprint(one) != step_fingerprint(other)
+    assert fingerprint_of(one) != fingerprint_of(other)
 
 
 def test_a_packed_checkpoint_is_the_same_state(start: Any, tmp_path: Path) -> None:
-    """What `--pack-checkpoints` keeps resumes as what Levanter's writer keeps: bit for bit, and smaller the second time."""
+    """What `--pack-checkpoints` keeps resumes as what Levanter's writer keeps: bit for bit, and smaller the second
+    time."""
     training, state, manifest = start()
     store = Store(PosixStorage(tmp_path / "root"))
     before = put_state(store, arrays_of(training.step.collect(state))).digest

@@ -45,9 +45,7 @@ def test_it_is_the_same_product(left: tuple[int, ...], right: tuple[int, ...], n
 
 
 def test_only_the_first_form_is_canonical() -> None:
-    assert [is_canonical(numbers, len(left), len(right)) for left, right, numbers in FORMS] == [True] + [
-        False
-    ] * 5
+    assert [is_canonical(numbers, len(left), len(right)) for left, right, numbers in FORMS] == [True] + [False] * 5
 
 
 def test_what_is_lowered_sums_last_and_first() -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from marin.training.shape_checks import per_thread
+from marin.training.runtime.shape_checks import per_thread
 
 
 def test_a_thread_switches_for_itself_alone() -> None:

@@ -32,8 +32,7 @@ def test_another_state_is_refused(worker: ModuleType, state: TrainState, tmp_pat
     save(state, tmp_path / "c")
     recipe = worker.recipe_of(worker.Case(name="state", length=8))
     with pytest.raises(
-        Tampered,
-        match=r"training checkpoint holds another state: step 40: expected sha256:0{64}, found sha256:",
+        Tampered, match=r"training checkpoint holds another state: step 40: expected sha256:0{64}, found sha256:"
     ):
         load(tmp_path / "c", recipe, worker.VOCABULARY, "sha256:" + "0" * 64, where="step 40")
 
@@ -52,9 +51,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(
         load(tmp_path / "c", other, worker.VOCABULARY, manifest_of(state).digest, where="step 40")
 
 
-def test_every_flipped_byte_of_the_tensors_is_refused(
-    worker: ModuleType, state: TrainState, tmp_path: Path
-) -> None:
+def test_every_flipped_byte_of_the_tensors_is_refused(worker: ModuleType, state: TrainState, tmp_path: Path) -> None:
     """One byte in each file, near its end where the data is; what only times and names depend on may pass, with the
     same tensors."""
     save(state, tmp_path / "c")

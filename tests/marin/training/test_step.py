@@ -18,7 +18,7 @@ from levanter.models.lm_model import LmExample
 from levanter.optim.config import AdamConfig, LionConfig
 
 from marin.errors import UsageError
-from marin.recipe import Recipe
+from marin.recipe.schema import Recipe
 from marin.training import fingerprint
 from marin.training.model import optimizer
 from marin.training.slices import SlicedState
@@ -29,15 +29,14 @@ from marin.training.step import StepOutcome, TrainStep, fold, mesh_of, shard_sum
 def oracle(
     recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float, list[np.ndarray]]:
-    """Loss, gradient norm and parameters after one step: token-weighted mean over the batch, Levanter's own clipping."""
+    """Loss, gradient norm and parameters after one step: token-weighted mean over the batch, Levanter's own
+    clipping."""
     arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
     axes = (hax.Axis("batch", tokens.shape[0]), hax.Axis("position", tokens.shape[1]))
 
     def mean_loss(arrays: Any) -> jax.Array:
         example = LmExample(
-            hax.named(jnp.asarray(tokens), axes),
-            hax.named(jnp.asarray(weights), axes),
-            AttentionMask.causal(),
+            hax.named(jnp.asarray(tokens), axes), hax.named(jnp.asarray(weights), axes), AttentionMask.causal()
         )
         per_token = eqx.combine(arrays, static).compute_next_token_loss(example, reduction=None)
         return per_token.array.sum() / weights.sum()
@@ -71,9 +70,7 @@ def one_step(recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.
 
 def without_warmup(recipe: Recipe) -> Recipe:
     """A first step that moves the parameters."""
-    return msgspec.structs.replace(
-        recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0)
-    )
+    return msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +82,7 @@ def without_warmup(recipe: Recipe) -> Recipe:
     ],
     ids=["llama", "gpt2-microbatches", "lion-two-shards"],
 )
-def test_ragged_masks_give_the_gradient_of_the_whole_batch(
-    worker: ModuleType, fields: dict[str, Any]
-) -> None:
+def test_ragged_masks_give_the_gradient_of_the_whole_batch(worker: ModuleType, fields: dict[str, Any]) -> None:
     case = worker.Case(name="oracle", **fields)
     recipe = without_warmup(worker.recipe_of(case))
     state = initial_state(recipe, worker.VOCABULARY)
@@ -117,9 +112,7 @@ def test_the_mean_of_means_would_have_been_noticed(worker: ModuleType) -> None:
         hax.named(jnp.asarray(tokens), axes), hax.named(jnp.asarray(weights), axes), AttentionMask.causal()
     )
     losses = np.asarray(
-        eqx.filter_jit(lambda model: model.compute_next_token_loss(example, reduction=None).array)(
-            state.model
-        )
+        eqx.filter_jit(lambda model: model.compute_next_token_loss(example, reduction=None).array)(state.model)
     )
     shards = [slice(i, i + 2) for i in range(0, 16, 2)]
     means = np.mean([losses[i].sum() / weights[i].sum() for i in shards])
@@ -153,9 +146,7 @@ def test_the_fingerprint_is_that_of_the_state_after_the_step(worker: ModuleType)
 
 
 def test_cutting_and_joining_a_state_changes_nothing(worker: ModuleType) -> None:
-    recipe = worker.recipe_of(
-        worker.Case(name="cut", hidden=20, length=8)
-    )  # sizes that do not divide by the slices
+    recipe = worker.recipe_of(worker.Case(name="cut", hidden=20, length=8))  # sizes that do not divide by the slices
     state = initial_state(recipe, worker.VOCABULARY)
     step = TrainStep(recipe, mesh_of(1), state)
     assert manifest_of(step.collect(step.place(state))) == manifest_of(state)
@@ -183,7 +174,9 @@ def test_a_step_that_is_not_finite_is_not_taken(worker: ModuleType, poison: str)
 def test_shards_that_do_not_divide_over_the_devices_are_refused(worker: ModuleType) -> None:
     recipe = worker.recipe_of(worker.Case(name="three"))
     mesh: Any = SimpleNamespace(devices=np.empty(3))
-    with pytest.raises(UsageError, match=r"do not divide over the devices: --devices: expected a divisor of .*\(8\), found 3"):
+    with pytest.raises(
+        UsageError, match=r"do not divide over the devices: --devices: expected a divisor of .*\(8\), found 3"
+    ):
         TrainStep(recipe, mesh, initial_state(recipe, worker.VOCABULARY))
     with pytest.raises(UsageError, match="not so many devices: --devices: expected at most"):
         mesh_of(4096)
@@ -202,9 +195,7 @@ def test_the_program_is_named_by_what_is_computed(worker: ModuleType) -> None:
     state = initial_state(recipe, worker.VOCABULARY)
     program = TrainStep(recipe, mesh_of(1), state).program()
     assert sorted(program) == ["add", "fold", "gradient", "square", "update"]
-    faster = msgspec.structs.replace(
-        recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5)
-    )
+    faster = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5))
     other = TrainStep(faster, mesh_of(1), state).program()
     assert {name for name in program if program[name] != other[name]} == {"update"}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.training import interpreter, stepwise, tensors
+from marin.verify.jax import interpreter, stepwise, tensors
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(0, 50), st.booleans())
@@ -23,15 +23,20 @@ def test_ulps_are_steps_to_the_next_number(value: float, steps: int, up: bool) -
 
 
 def test_what_differs_is_counted_and_ordered() -> None:
-    before = {"model/lm_head/weight": np.zeros((2, 3), np.float32), "step": np.array(4, np.int32),
-              "model/transformer/layers/stacked/mlp/up_proj/weight": np.ones((3, 4), np.float32)}
+    before = {
+        "model/lm_head/weight": np.zeros((2, 3), np.float32),
+        "step": np.array(4, np.int32),
+        "model/transformer/layers/stacked/mlp/up_proj/weight": np.ones((3, 4), np.float32),
+    }
     after = {name: value.copy() for name, value in before.items()}
     after["model/lm_head/weight"][1, 1] = np.float32(1e-45)
     after["model/transformer/layers/stacked/mlp/up_proj/weight"][2, 0] = np.nextafter(np.float32(1), np.float32(2))
     after["model/transformer/layers/stacked/mlp/up_proj/weight"][0, 3] = np.nan
     found = tensors.compare(before, after)
     assert [(d.path.split("/")[-2], d.differing, d.largest_ulp, d.layers) for d in found] == [
-        ("up_proj", 2, -1, (0, 2)), ("lm_head", 1, 1, ())]
+        ("up_proj", 2, -1, (0, 2)),
+        ("lm_head", 1, 1, ()),
+    ]
     assert tensors.compare(before, before) == []
 
 
@@ -40,7 +45,9 @@ def program(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return carry + jax.nn.silu(row), jnp.sum(row)
 
     carry, sums = jax.lax.scan(jax.checkpoint(body), jnp.zeros(y.shape[1]), y, reverse=True)
-    counted = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, jax.lax.stop_gradient(x)))[1] * x
+    counted = (
+        jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, jax.lax.stop_gradient(x)))[1] * x
+    )
     chosen = jax.lax.cond(x[0] > 0, lambda v: v + 1, lambda v: v - 1, counted)
     return jax.nn.relu(chosen) + jnp.sum(carry), sums
 

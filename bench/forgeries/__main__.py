@@ -1,0 +1,73 @@
+"""``python -m bench.forgeries``: forge, have it verified by a stranger, print what came of it.
+
+    python -m bench.forgeries                              every kind
+    python -m bench.forgeries --class 4                    those of one class
+    python -m bench.forgeries --only 'swapped export'      those whose name has this in it
+    python -m bench.forgeries --sample 12 --seed 7         twelve of them
+    python -m bench.forgeries --table docs/verify.md       write the table between its marks
+
+Exit status 1 when a forgery passes, or an honest run does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.faults.params import EXECUTION, recipe
+from bench.forgeries.bench import chosen, judged, table
+from marin.process.arithmetic import apply
+
+BEGIN, END = "<!-- forgeries: begin -->", "<!-- forgeries: end -->"
+
+
+def main() -> int:
+    """Parse, forge, print; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.forgeries", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", help="kinds whose name has this in it")
+    parser.add_argument("--class", dest="numbers", help="kinds of these classes, by commas")
+    parser.add_argument("--sample", type=int, help="so many of them, drawn by the seed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="keep the honest runs here, and take them from here again")
+    parser.add_argument("--alone", action="store_true", help="by the verdict alone that has to notice: quick")
+    parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    apply(recipe().arithmetic, EXECUTION)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="marin-forgeries-"))
+    os.environ.setdefault("MARIN_CACHE", str(folder / "cache"))
+    import bench.forgeries.kinds  # noqa: F401  enters all kinds
+    from bench.forgeries.honest import make
+
+    rows = []
+    numbers = {int(number) for number in options.numbers.split(",")} if options.numbers else None
+    try:
+        base = make(folder)
+        for row in judged(base, chosen(options.only, numbers, options.sample, options.seed), alone=options.alone):
+            rows.append(row)
+            mark = "" if row.good else "BAD "
+            line = f"{row.number:2} {mark}{row.kind:52} {row.how:14} {row.seconds:5.1f} s  {row.said}"
+            sys.stdout.write((json.dumps(asdict(row)) if options.json else line) + "\n")
+            sys.stdout.flush()
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.table is not None:
+        whole = options.table.read_text("utf-8")
+        head, _, rest = whole.partition(BEGIN)
+        options.table.write_text(f"{head}{BEGIN}\n{table(rows)}{END}{rest.partition(END)[2]}", "utf-8")
+    return 0 if rows and all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

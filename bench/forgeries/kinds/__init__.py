@@ -1,0 +1,8 @@
+"""All kinds of forgeries, by class. Importing a module of this package enters its kinds."""
+
+from __future__ import annotations
+
+from bench.forgeries.kinds import binding, deciding, dodging, evidence, further, phases, surface
+from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
+
+__all__ = ["CLASSES", "KINDS", "Kind", "binding", "deciding", "dodging", "evidence", "further", "phases", "surface"]

@@ -1,0 +1,131 @@
+"""The stranger who verifies: his own key, pins and cache, and the operator's verifier key, which he was told.
+
+He asks for the verdict first that ought to notice, so that most forgeries cost no replay; one that it lets through is
+given to all five. What counts as noticed: a verdict other than PASS, or the sentence among those that the report calls
+claimed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.forgeries.workshop import Shop, variable
+from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
+from marin.cli.verify import print_report
+from marin.data.reach import Reach
+from marin.history.verdicts import NAMES
+from marin.recipe.schema import Execution
+from marin.record.pins import Pins
+from marin.record.root import open_root
+from marin.verify.segments.sampling import WHOLE, Scope
+from marin.verify.verdict import Report
+from marin.verify.verification import Options, Verification, unreadable
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the stranger was told: outcome and lines of each verdict that was asked for, and the sentences that the
+    report calls claimed. ``printed``: what the terminal got. ``error``: what stopped the verification before any verdict."""
+
+    outcomes: Mapping[str, str]
+    lines: Mapping[str, Sequence[str]]
+    claimed: Sequence[str]
+    claims: Sequence[str] = ()
+    error: str = ""
+    printed: str = ""
+
+    @property
+    def passes(self) -> bool:
+        """Every verdict that was asked for is PASS."""
+        return not self.error and all(outcome == "PASS" for outcome in self.outcomes.values())
+
+    @property
+    def said(self) -> str:
+        """Everything that a verdict other than PASS says."""
+        told = [
+            line for name, outcome in self.outcomes.items() if outcome not in ("PASS",) for line in self.lines[name]
+        ]
+        return "\n".join([*told, self.error])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the stranger verifies: segments by workers, some of them; after a visit ``before`` anything was forged; with his
+    shell ``inside`` the published folder; with other keys."""
+
+    workers: int = 1
+    scope: Scope = WHOLE
+    since: str | None = None
+    before: bool = False
+    inside: bool = False
+    trusted: Sequence[str] = field(default=())
+
+
+def look(shop: Shop) -> None:
+    """A visit before anything is forged: the stranger remembers what he saw at this place."""
+    _asked(shop, ("ledger",), Asked())
+
+
+def visit(shop: Shop, first: str, asked: Asked, *, alone: bool = False) -> Seen:
+    """Verify the run of a published root, the verdict ``first`` before the others (``alone``: and no other)."""
+    here = Path.cwd()
+    if asked.inside:
+        os.chdir(shop.path.parent)
+    try:
+        return _visited(shop, first, asked, alone)
+    finally:
+        os.chdir(here)
+
+
+def _visited(shop: Shop, first: str, asked: Asked, alone: bool) -> Seen:
+    seen = _asked(shop, (first,), asked)
+    return _asked(shop, NAMES, asked) if seen.outcomes.get(first) == "PASS" and not alone else seen
+
+
+def _asked(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
+    mine = shop.folder / "stranger"
+    mine.mkdir(exist_ok=True)
+    keys = [VerifierKey.parse(text) for text in asked.trusted] or [shop.base.root.verifier]
+    pins = mine / "pins"
+    options = Options(
+        execution=Execution(devices=1),
+        trusted=keys,
+        pins=Pins(pins),
+        workers=asked.workers,
+        scope=asked.scope,
+        since=asked.since,
+        reach=Reach(folders=(), hosts=()),
+    )
+    with variable("MARIN_KEY", str(mine / "key")), variable("MARIN_PINS", str(pins)):
+        try:
+            root = open_root(str(shop.path))
+            try:
+                report = Verification(root, shop.run, options).report(only)
+            except (Malformed, Tampered, Unverified) as error:
+                report = unreadable(root, shop.run, keys, error, only)
+        except LedgerError as error:
+            return Seen({}, {}, (), error=str(error))
+    return _seen(report)
+
+
+def _seen(report: Report) -> Seen:
+    wanted = {name: verdict for name, verdict in report.verdicts.items() if name in report.wanted}
+    return Seen(
+        {name: verdict.outcome for name, verdict in wanted.items()},
+        {name: verdict.lines for name, verdict in wanted.items()},
+        [claim.text for claim in report.claims if claim.status == "claimed"],
+        [claim.text for claim in report.claims],
+        printed=_printed(report),
+    )
+
+
+def _printed(report: Report) -> str:
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        print_report(report)
+    return out.getvalue()

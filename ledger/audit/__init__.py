@@ -1,0 +1,1 @@
+"""What is wrong with a log: every byte derived again, every file explained."""

@@ -1,0 +1,22 @@
+"""Finding: one thing that a check found wrong. Checks return lists of them, and never stop at the first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, where, what should be there and what is. `str()` is one line."""
+
+    what: str
+    where: str = ""
+    expected: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        head = ": ".join(part for part in (self.what, self.where) if part)
+        contrast = ", ".join(
+            f"{label} {value}" for label, value in (("expected", self.expected), ("found", self.found)) if value
+        )
+        return f"{head}: {contrast}" if contrast else head

@@ -1,0 +1,47 @@
+"""How much the bytes of others may ask of whoever reads them: one place for the limits, none of which honest logs meet.
+
+A signed checkpoint can claim 2^60 entries, a server can send for ever, a chain of runs can have a million links. What
+exceeds a budget is an error of the tree that says where, at most what, and what was found; never a hang, and never the
+end of memory. Memory and time of a whole verification are bounded by the kernel (`marin verify --memory --hours`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.errors import Malformed
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """``log_entries``: a log has no more. ``missing_files``: an audit stops after so many. ``log_file``: bytes of a file
+    that is read whole, all but those of the store. ``stored_file``: bytes that a server may send of one of the store.
+    ``stall_seconds`` and ``bytes_per_second``: a server may take so long for an answer, and then that long for its
+    bytes. ``phases``: runs that one continues."""
+
+    log_entries: int = 1 << 33
+    missing_files: int = 1000
+    log_file: int = 256 << 20
+    stored_file: int = 64 << 30
+    stall_seconds: float = 60.0
+    bytes_per_second: int = 16 << 10
+    phases: int = 1000
+
+    def of_file(self, name: str) -> int:
+        """Bytes that a file of this name may have where it is read whole."""
+        return self.stored_file if name.startswith("store/") else self.log_file
+
+
+BUDGETS: Final = Budgets()
+
+
+def exceeded(what: str, where: str, most: object, found: object) -> Malformed:
+    """The error for what asks too much."""
+    return Malformed(
+        what,
+        where=where,
+        expected=f"at most {most}",
+        found=str(found),
+        cure="nothing of it is used; do not trust this root",
+    )

@@ -1,0 +1,47 @@
+"""Keys that cosign (C2SP tlog-cosignature): a witness's, and the second half of a hybrid log key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+
+from ledger.format.cosignature import (
+    COSIGNATURE_ED25519,
+    COSIGNATURE_MLDSA44,
+    ed25519_message,
+    mldsa44_message,
+    pack_cosignature,
+)
+from ledger.format.note import NoteSignature, VerifierKey
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+@dataclass(frozen=True)
+class Cosigner:
+    """A key that signs the time and the checkpoint together: Ed25519, or ML-DSA-44 against quantum computers."""
+
+    name: str
+    key: Ed25519PrivateKey | MLDSA44PrivateKey
+    clock: Callable[[], int] = _now
+
+    @cached_property
+    def verifier(self) -> VerifierKey:
+        algorithm = COSIGNATURE_ED25519 if isinstance(self.key, Ed25519PrivateKey) else COSIGNATURE_MLDSA44
+        return VerifierKey(self.name, algorithm, self.key.public_key().public_bytes_raw())
+
+    def sign(self, text: str) -> bytes:
+        timestamp = self.clock()
+        if isinstance(self.key, Ed25519PrivateKey):
+            return pack_cosignature(timestamp, self.key.sign(ed25519_message(text, timestamp)))
+        return pack_cosignature(timestamp, self.key.sign(mldsa44_message(text, timestamp, self.name)))
+
+    def line(self, text: str) -> NoteSignature:
+        return NoteSignature(self.name, self.verifier.key_id, self.sign(text))

@@ -1,0 +1,1 @@
+"""The log: one writer, many verified readers, and the keys they believe."""

@@ -1,0 +1,144 @@
+"""The signing key: a file outside the root and outside Git, for its owner's eyes only.
+
+The file holds a line `origin: <name>`, a line `vkey: <verifier key>` for each half, then the Ed25519 key as PKCS #8
+PEM (RFC 7468 allows text before it), encrypted where a passphrase was given. The name is the log's origin, under
+which the key signs. A file that others can read is refused: whoever holds the key can fork the log without leaving a
+trace in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+
+from ledger.errors import AlreadyExists, Malformed, Refused, StorageFailed, Unavailable
+from ledger.format.cosigner import Cosigner
+from ledger.format.note import Signer, VerifierKey, check_key_name
+
+PASSPHRASE_VARIABLE = "MARIN_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
+
+_ORIGIN = re.compile(rb"\Aorigin: ([^\n]+)\n")
+_VKEY = re.compile(rb"^vkey: ([^\n]+)\n", re.MULTILINE)
+_PEM = re.compile(rb"-----BEGIN [A-Z ]+-----\n.*?\n-----END [A-Z ]+-----\n?", re.DOTALL)
+
+
+def default_key_path(origin: str) -> Path:
+    """Where the key of this log lies unless told otherwise: the user's configuration folder."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "marin" / f"{quote(origin, safe='')}.key"
+
+
+def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
+    """Draw a key for `origin` and write it to `path` with mode 0600; `AlreadyExists` if a file is there.
+
+    A `hybrid` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
+    """
+    check_key_name(origin)
+    keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
+    if hybrid:
+        keys.append(MLDSA44PrivateKey.generate())
+    secret = _passphrase(passphrase)
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if secret:
+        encryption = serialization.BestAvailableEncryption(secret)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    pem = b"".join(key.private_bytes(encoding, form, encryption) for key in keys)
+    signer = _signer(origin, keys, path)
+    shown = "".join(f"vkey: {key}\n" for key in signer.verifiers)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(f"origin: {origin}\n{shown}".encode() + pem)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except FileExistsError:
+        raise AlreadyExists(
+            "a key is there already", where=str(path), cure="use it, or name another path; nothing was overwritten"
+        ) from None
+    except OSError as error:
+        raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error
+    return signer
+
+
+def public_keys(path: Path) -> tuple[VerifierKey, ...]:
+    """The verifier keys of the signing key at `path`: those that the file shows, or derived where it is an older one,
+    which may need the passphrase."""
+    shown = [VerifierKey.parse(text.decode("utf-8", "replace")) for text in _VKEY.findall(_read_private(path))]
+    return tuple(shown) or load_signer(path).verifiers
+
+
+def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
+    """The signer whose key lies at `path`."""
+    data = _read_private(path)
+    origin = _ORIGIN.match(data)
+    if origin is None:
+        raise Malformed("not a key file", where=str(path), expected="a first line 'origin: <name>'")
+    secret = _passphrase(passphrase)
+    encrypted = b"ENCRYPTED" in data
+    if encrypted and not secret:
+        raise Unavailable(
+            "the key is encrypted", where=str(path), expected="its passphrase", cure=f"set {PASSPHRASE_VARIABLE}"
+        )
+    try:
+        keys = [
+            serialization.load_pem_private_key(block, secret if encrypted else None) for block in _PEM.findall(data)
+        ]
+        name = origin[1].decode()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise Refused(
+            "the key could not be read",
+            where=str(path),
+            found="wrong passphrase or damaged file" if encrypted else str(error)[:120],
+            cure="give the right passphrase, or restore the file from its copy",
+        ) from error
+    return _signer(check_key_name(name), keys, path)
+
+
+def _signer(name: str, keys: Sequence[object], path: Path) -> Signer:
+    match keys:
+        case [Ed25519PrivateKey() as key]:
+            return Signer(name, key)
+        case [Ed25519PrivateKey() as key, MLDSA44PrivateKey() as other]:
+            return Signer(name, key, (Cosigner(name, other),))
+    found = ", ".join(type(key).__name__ for key in keys) or "none"
+    raise Malformed("not a key of this log", where=str(path), expected="Ed25519, perhaps with ML-DSA-44", found=found)
+
+
+def _read_private(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise Unavailable("there is no signing key", where=str(path), cure="run `marin init` to make one") from None
+    except OSError as error:
+        raise Unavailable(
+            "the signing key cannot be read",
+            where=str(path),
+            found=str(error.strerror),
+            cure="check its owner and mode",
+        ) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+        if mode & 0o077:
+            raise Refused(
+                "others can read the signing key",
+                where=str(path),
+                expected="mode 0600",
+                found=f"{mode:04o}",
+                cure=f"run `chmod 600 {path}`, and make a new key if somebody may have copied it",
+            )
+        return stream.read(1 << 20)
+
+
+def _passphrase(given: str | None) -> bytes | None:
+    text = given if given is not None else os.environ.get(PASSPHRASE_VARIABLE)
+    return text.encode() if text else None

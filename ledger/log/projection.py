@@ -1,0 +1,179 @@
+"""The read model of events: a fold of the log into SQLite, for people and tools that ask rather than read
+through.
+
+    events(idx, id, type, stream, seq, time, actor, body)     body as JSON text, a large integer's string stays one
+
+It takes events from a verified reader only, remembers with its rows the size and root up to which it has
+folded, and is folded again from nothing when that does not continue. The file may be deleted at any time:
+rebuilding gives the same rows. Several processes may catch up at once; each batch is one transaction that
+begins by looking at the cursor.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from ledger.errors import LedgerError, Malformed, Refused
+from ledger.format.canonical import canonical_bytes, parse_canonical
+from ledger.format.event import Event, parse_event
+from ledger.log.database import DoesNotFit, FoldedDatabase
+from ledger.log.reader import LogReader
+
+_LOG = logging.getLogger(__name__)
+_VERSION = 1
+_BATCH = 5_000
+_WAIT_SECONDS = 60.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    idx INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL, stream TEXT NOT NULL, seq INTEGER NOT NULL,
+    time TEXT NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
+CREATE UNIQUE INDEX IF NOT EXISTS events_stream ON events (stream, seq);
+CREATE INDEX IF NOT EXISTS events_type ON events (type, idx);
+CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
+"""
+_COLUMNS = "idx, id, type, stream, seq, time, actor, body"
+
+
+class Projection:
+    """Events by stream, type and id. `path` None keeps it in memory."""
+
+    def __init__(self, path: Path | None, reader: LogReader) -> None:
+        self._reader = reader
+        self._file = FoldedDatabase(path, "the projection of events", _SCHEMA, version=_VERSION, wait=_WAIT_SECONDS)
+
+    def __enter__(self) -> Projection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def catch_up(self) -> int:
+        """Fold what the log has beyond the cursor, and return the size up to which this projection now goes."""
+        self._reader.refresh()
+        try:
+            return self._catch_up()
+        except sqlite3.OperationalError as error:  # locked for too long, disk full: the rows are not at fault
+            raise self._failed(error) from error
+        except (sqlite3.Error, DoesNotFit) as error:
+            _LOG.warning("the projection of events is rebuilt: %s", error)
+            self._file.discard()
+            try:
+                return self._catch_up()
+            except (sqlite3.Error, DoesNotFit) as again:
+                raise self._failed(again) from again
+
+    @property
+    def size(self) -> int:
+        """How many events of the log are folded in."""
+        return self._cursor()[1]
+
+    def event(self, index: int) -> Event | None:
+        """The event with this index."""
+        rows = self._select("idx = ?", (index,))
+        return next((event for _, event in rows), None)
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, start: int = 0, prefix: str | None = None
+    ) -> Iterator[tuple[int, Event]]:
+        """(index, event) in order, from index `start`, of this stream (or streams that begin so) and type."""
+        wanted: list[tuple[str, str | int]] = [("idx >= ?", start)]
+        if stream is not None:
+            wanted.append(("stream = ?", stream))
+        if type is not None:
+            wanted.append(("type = ?", type))
+        if prefix is not None:
+            wanted += [("stream >= ?", prefix), ("stream < ?", f"{prefix}\U0010ffff")]
+        yield from self._select(" AND ".join(part for part, _ in wanted), tuple(value for _, value in wanted))
+
+    def places(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
+    ) -> list[int]:
+        """The indices, in order, of the events of this stream and type whose body names this `run`; the `last` of
+        them."""
+        parts = [("stream = ?", stream), ("type = ?", type), ("json_extract(body, '$.run') = ?", run)]
+        wanted = [(part, value) for part, value in parts if value is not None]
+        where = " AND ".join(part for part, _ in wanted) or "1"
+        limit = "" if last is None else f" LIMIT {int(last)}"
+        rows = self._file.connection.execute(
+            f"SELECT idx FROM events WHERE {where} ORDER BY idx DESC{limit}",  # noqa: S608 - constants; values go through parameters
+            tuple(value for _, value in wanted),
+        )
+        return [int(row[0]) for row in rows][::-1]
+
+    def latest(self, *, stream: str | None = None, type: str | None = None) -> tuple[int, Event] | None:
+        """The newest event of this stream and type."""
+        parts = [("stream = ?", stream), ("type = ?", type)]
+        wanted = [(part, value) for part, value in parts if value is not None]
+        where = " AND ".join(part for part, _ in wanted) or "1"
+        rows = self._select(where, tuple(value for _, value in wanted), "idx DESC LIMIT 1")
+        return next(iter(rows), None)
+
+    def find(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """The ids of events that begin with `prefix`, in order, `limit` of them at most."""
+        rows = self._file.connection.execute(
+            "SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, f"{prefix}\U0010ffff", limit)
+        )
+        return [str(row[0]) for row in rows]
+
+    def streams(self, prefix: str = "") -> list[str]:
+        """The names of the streams that begin with `prefix`, in order."""
+        rows = self._file.connection.execute(
+            "SELECT DISTINCT stream FROM events WHERE stream >= ? AND stream < ? ORDER BY stream",
+            (prefix, f"{prefix}\U0010ffff"),
+        )
+        return [str(row[0]) for row in rows]
+
+    def _select(self, where: str, values: tuple[str | int, ...], order: str = "idx") -> Iterator[tuple[int, Event]]:
+        # `where` and `order` are put together from constants of this file; values always go through parameters.
+        rows = self._file.connection.execute(f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY {order}", values)  # noqa: S608
+        for index, id, type, stream, seq, time, actor, body in rows:
+            yield index, Event(id, type, stream, seq, time, actor, parse_canonical(body.encode()))
+
+    def _catch_up(self) -> int:
+        target = self._reader.checkpoint()
+        while True:
+            with self._file.transaction() as db:
+                origin, size, root = self._cursor()
+                if size and (origin != target.origin or size > target.size or self._reader.root(size) != root):
+                    raise DoesNotFit(f"its {size} events are not the beginning of this log")
+                if size == target.size:
+                    return size
+                end = min(size + _BATCH, target.size)
+                db.executemany(
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (_row(index, entry) for index, entry in self._reader.entries(size, end)),
+                )
+                db.execute(
+                    "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))
+                )
+
+    def _cursor(self) -> tuple[str, int, bytes]:
+        row = self._file.connection.execute("SELECT origin, size, root FROM cursor").fetchone()
+        return ("", 0, b"") if row is None else (str(row[0]), int(row[1]), bytes(row[2]))
+
+    def _failed(self, error: Exception) -> LedgerError:
+        if isinstance(error, DoesNotFit):
+            return Refused("the projection of events cannot follow the log", found=str(error))
+        return self._file.failed(error)
+
+
+def _row(index: int, entry: bytes) -> tuple[int, str, str, str, int, str, str, str]:
+    try:
+        fields = parse_event(entry)
+    except Malformed as error:
+        where = f"entry {index}" + (f", {error.where}" if error.where else "")
+        raise Malformed(error.what, where=where, expected=error.expected, found=error.found) from error
+    body = canonical_bytes(fields["body"]).decode()
+    return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"],
+            body)  # fmt: skip

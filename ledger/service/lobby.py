@@ -1,0 +1,158 @@
+"""Where a server keeps those it does not know yet: few seats, a deadline, and little to say.
+
+Whoever can reach a port can open connections, say half a sentence and stay, or claim a length and send until memory
+ends. So whoever comes sits in a `Lobby` until he has said all that lets the server know what he wants. Seats are
+bounded; when they are taken, the one who has waited longest leaves, of the address that holds most of them. A silent
+crowd so costs itself its seats, and somebody who says at once what he wants is served. `PromptReader` bounds what is
+read of a guest, in bytes and in time as a whole: sending a byte now and then buys no more of either.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Buffer, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+
+@dataclass
+class _Guest:
+    address: str
+    inside: bool = False
+    sent_away: bool = False
+
+
+class Lobby:
+    """The connections of one server: those that wait to be known, and those inside. For many threads."""
+
+    def __init__(self, *, seats: int, inside: int) -> None:
+        """At most `seats` connections wait at a time, and at most `inside` have been let in."""
+        self._seats = seats
+        self._inside = inside
+        self._guests: dict[socket.socket, _Guest] = {}  # in the order in which they came
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def enter(self, connection: socket.socket, address: str) -> bool:
+        """Take a seat, the longest waiting guest's if none is free. False once the lobby is closed.
+
+        Returns when the seat is really free: when the thread of whoever had it has called `leave`.
+        """
+        with self._changed:
+            while len(waiting := self._waiting()) >= self._seats and not self._closed:
+                if not any(guest.sent_away for _, guest in waiting):
+                    _send_away(_longest(waiting))
+                self._changed.wait()
+            if not self._closed:
+                self._guests[connection] = _Guest(address)
+            return not self._closed
+
+    def admit(self, connection: socket.socket) -> bool:
+        """Let a guest in: nobody takes his place from here on. False if it is full inside, or he was sent away."""
+        with self._changed:
+            guest = self._guests.get(connection)
+            if guest is None or guest.sent_away or self._closed:
+                return False
+            if sum(other.inside for other in self._guests.values()) >= self._inside:
+                return False
+            guest.inside = True
+            self._changed.notify_all()
+            return True
+
+    def leave(self, connection: socket.socket) -> None:
+        """Give the seat back; said last, when nothing is kept for the connection any more."""
+        with self._changed:
+            self._guests.pop(connection, None)
+            self._changed.notify_all()
+
+    def close(self, *, inside: bool = True) -> None:
+        """Let nobody in any more and send everybody away, or only those who wait."""
+        with self._changed:
+            self._closed = True
+            for connection, guest in self._guests.items():
+                if inside or not guest.inside:
+                    _send_away((connection, guest))
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._guests)
+
+    def _waiting(self) -> list[tuple[socket.socket, _Guest]]:
+        return [(connection, guest) for connection, guest in self._guests.items() if not guest.inside]
+
+
+def _longest(waiting: list[tuple[socket.socket, _Guest]]) -> tuple[socket.socket, _Guest]:
+    held = Counter(guest.address for _, guest in waiting)
+    most = max(held.values())
+    return next((connection, guest) for connection, guest in waiting if held[guest.address] == most)
+
+
+def _send_away(found: tuple[socket.socket, _Guest]) -> None:
+    connection, guest = found
+    guest.sent_away = True
+    with suppress(OSError):  # gone by himself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class PromptReader(io.RawIOBase):
+    """The first bytes of a connection: at most `limit` of them, within `seconds` from now, all together.
+
+    After `limit` bytes the stream is at its end; after the deadline reading raises `TimeoutError`. The connection keeps
+    a timeout; who goes on with it sets its own.
+    """
+
+    def __init__(
+        self, connection: socket.socket, *, seconds: float, limit: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._connection = connection
+        self._left = limit
+        self._clock = clock
+        self._until = clock() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer).cast("B")[: self._left]
+        if not view:
+            return 0
+        seconds = self._until - self._clock()
+        if seconds <= 0:
+            raise TimeoutError("it took too long to say what is wanted")
+        self._connection.settimeout(seconds)
+        count = self._connection.recv_into(view)
+        self._left -= count
+        return count
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes, or fewer at the end of the stream."""
+        found = bytearray()
+        while len(found) < size and (more := self.read(size - len(found))):
+            found += more
+        return bytes(found)
+
+
+class Room:
+    """How many bytes may be held at a time, for all clients together."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._used = 0
+        self._changed = threading.Condition()
+
+    def take(self, size: int) -> None:
+        """Wait until `size` bytes are free. One that is larger than the room has it for itself."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._used or self._used + size <= self._size)
+            self._used += size
+
+    def free(self, size: int) -> None:
+        with self._changed:
+            self._used -= size
+            self._changed.notify_all()

@@ -1,0 +1,1 @@
+"""The artifact store: immutable bytes and trees of them, by content."""

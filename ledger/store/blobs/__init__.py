@@ -1,0 +1,1 @@
+"""Single blobs: written once, hashed in parts, verified on every read."""

@@ -1,0 +1,1 @@
+"""What is kept, what may go, and looking after what stays."""

@@ -1,0 +1,1 @@
+"""Trees of files: listed, taken in, checked out."""

@@ -1,0 +1,1 @@
+"""Arrays and states by what they mean: the one place where this package knows of them."""

@@ -1,0 +1,1 @@
+"""Those who vouch for a log: witnesses, quorums of them, time stamps."""

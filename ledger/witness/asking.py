@@ -1,0 +1,88 @@
+"""One request to a server of somebody else, whose whole answer has one deadline: a byte now and then buys it no time.
+
+A timeout of a socket is that of one read, so a server that drips holds whoever asks for as long as it likes. Here the
+head and the body of an answer must be read within the same seconds (`post`).
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Buffer, Mapping
+from typing import Any
+
+ANSWER_SECONDS = 30.0
+
+
+def post(
+    address: str, body: bytes, headers: Mapping[str, str] | None = None, *, most: int, seconds: float = ANSWER_SECONDS
+) -> tuple[int, bytes]:
+    """Status and body of the answer, of any status; of a longer body the first `most` bytes.
+
+    The caller has checked the scheme of the address. Connecting, and then the answer, take `seconds` each at most, for
+    every address of the host and every redirect again. Raises `OSError` (`TimeoutError` where it took longer) or
+    `http.client.HTTPException`.
+    """
+    request = urllib.request.Request(address, data=body, headers=dict(headers or {}), method="POST")  # noqa: S310
+    try:
+        with urllib.request.build_opener(_Http, _Https).open(request, timeout=seconds) as reply:
+            return int(reply.status), bytes(reply.read(most))
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, bytes(error.read(most))
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that is read within the timeout of its connection, from its first byte to its last."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Prompt(sock, self.fp))
+
+
+class _Prompt(io.RawIOBase):
+    """The bytes of `stream`, which reads from the socket, for as long as the socket's timeout from now."""
+
+    def __init__(self, sock: socket.socket, stream: io.BufferedReader) -> None:
+        super().__init__()
+        self._socket = sock
+        self._stream = stream
+        timeout = sock.gettimeout()
+        assert timeout is not None  # post gives one
+        self._until = time.monotonic() + timeout
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer took too long")
+        self._socket.settimeout(left)
+        return self._stream.readinto1(buffer)
+
+    def close(self) -> None:
+        self._stream.close()  # the socket lives as long
+        super().close()
+
+
+class _Connection(http.client.HTTPConnection):
+    response_class = _Answer
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+    response_class = _Answer
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureConnection, req)

@@ -1,0 +1,178 @@
+"""The HTTP around a witness (C2SP tlog-witness): one request per connection, small, and said at once.
+
+A witness is asked by anybody, so it counts on clients that begin a request and stop, send a body a byte at a time,
+claim a large one, or come in thousands. Each has one deadline for his whole request, one bound of bytes, and a seat
+that the next one takes when all are taken (`ledger.service.lobby`); the rest are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import http.server
+import io
+import logging
+import re
+import socket
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any
+
+from ledger.errors import LedgerError, Malformed, NotFound, Unavailable
+from ledger.service.lobby import Lobby, PromptReader
+from ledger.witness.witness import Witness, WitnessAnswer, said
+
+_LOG = logging.getLogger(__name__)
+MAX_BODY = 1 << 18
+"""Bytes of a request's body: a proof of 63 hashes and a checkpoint with seventy post-quantum signatures."""
+_MAX_HEAD = 1 << 14
+_SEATS = 64
+_DECIDING = 32
+"""How many requests may be read whole and not be answered yet."""
+_REQUEST_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
+_LENGTH = re.compile(r"[0-9]{1,7}")
+_CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
+
+
+class WitnessServer:
+    """A witness over HTTP. Use it as a context manager."""
+
+    def __init__(
+        self,
+        witness: Witness,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        seats: int = _SEATS,
+        request_seconds: float = _REQUEST_SECONDS,
+    ) -> None:
+        """Listen. At most `seats` requests are being read at a time, each for `request_seconds` at most."""
+        self._lobby = Lobby(seats=seats, inside=_DECIDING)
+        handler = type(
+            "Handler", (_Handler,), {"witness": witness, "lobby": self._lobby, "request_seconds": request_seconds}
+        )
+        self._server = _Server((host, port), handler, self._lobby)
+        self.address = f"http://{host}:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="witness", daemon=True)
+
+    def __enter__(self) -> WitnessServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lobby.close()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler], lobby: Lobby) -> None:
+        super().__init__(address, handler)
+        self._lobby = lobby
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's, which asks the resolver for the name of the address.
+        super(http.server.HTTPServer, self).server_bind()
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._lobby.enter(request, str(client_address[0])):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self._lobby.leave(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _LOG.info("a request ended", exc_info=True)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    witness: Witness
+    lobby: Lobby
+    request_seconds: float
+    connection: socket.socket
+    protocol_version = "HTTP/1.1"
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(message)s\n"
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        reader = PromptReader(self.connection, seconds=self.request_seconds, limit=_MAX_HEAD + MAX_BODY)
+        self.rfile = io.BufferedReader(reader)
+
+    def handle(self) -> None:
+        with suppress(OSError):  # too slow, gone, or sent away for another
+            self.handle_one_request()
+
+    def do_POST(self) -> None:
+        if self.path != "/add-checkpoint":
+            self._wrong_place("POST")
+            return
+        length = self.headers.get("Content-Length", "")
+        if not _LENGTH.fullmatch(length) or "Transfer-Encoding" in self.headers:
+            self._send(said(HTTPStatus.LENGTH_REQUIRED, Malformed("a request without its length")))
+            return
+        if int(length) > MAX_BODY:
+            found = Malformed("too long for a request", expected=f"at most {MAX_BODY} bytes", found=length)
+            self._send(said(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, found))
+            return
+        body = self.rfile.read(int(length))
+        if not self.lobby.admit(self.connection):
+            self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again")))
+            return
+        try:
+            answer = self.witness.add_checkpoint(body)
+        except LedgerError as error:
+            answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+        self._send(answer)
+
+    def do_GET(self) -> None:
+        match = _CHECKPOINT.fullmatch(self.path)
+        if match is None:
+            self._wrong_place("GET")
+        else:
+            self._send(self.witness.checkpoint(match[1]))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """As http.server's, in one line; a method that nothing here has is not allowed, rather than unheard of."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._wrong_place("")
+        else:
+            self._send(said(code, Malformed("not a request to a witness", found=message or HTTPStatus(code).phrase)))
+
+    def log_message(self, format: str, *args: object) -> None:
+        _LOG.debug(format, *args)
+
+    def _wrong_place(self, method: str) -> None:
+        """404, or 405 where there is something that is asked for in another way."""
+        allowed = {"/add-checkpoint": "POST"}.get(self.path, "GET" if _CHECKPOINT.fullmatch(self.path) else "")
+        if allowed and allowed != method:
+            self._send(
+                said(HTTPStatus.METHOD_NOT_ALLOWED, Malformed("not asked in this way", expected=allowed)), allowed
+            )
+        else:
+            self._send(said(HTTPStatus.NOT_FOUND, NotFound("no such page")))
+
+    def _send(self, answer: WitnessAnswer, allowed: str = "") -> None:
+        self.close_connection = True
+        self.connection.settimeout(_ANSWER_SECONDS)
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        if allowed:
+            self.send_header("Allow", allowed)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)

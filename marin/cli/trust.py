@@ -1,0 +1,124 @@
+"""`marin trust`: whose keys, witnesses, time stamps and repositories count for this user; and the options that name
+them for one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ledger import VerifierKey
+from marin.cli.output import print_json, print_table, say
+from marin.errors import UsageError
+
+CLAIMED = "claimed by this log:"
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+policy_option = click.option(
+    "--policy",
+    type=_FILE,
+    metavar="FILE",
+    help="Your witnesses and how many must have cosigned (C2SP tlog-policy).  [default: `marin trust`]",
+)
+ca_option = click.option(
+    "--ca",
+    type=_FILE,
+    metavar="FILE",
+    help="Certificates (PEM) of time stamp authorities that you trust.  [env: MARIN_TSA_CA; default: `marin trust`]",
+)
+git_option = click.option(
+    "--git",
+    type=_FOLDER,
+    metavar="FOLDER",
+    multiple=True,
+    help="Ask this Git repository for anchors of the log; Git runs only then.  [default: `marin trust`]",
+)
+
+
+@click.group()
+def trust() -> None:
+    """Say whose keys, witnesses, time stamps and Git repositories you trust.
+
+    What a root brings of the kind supports no verdict. What you add here does, for every root; it lies below
+    marin/trust in your configuration folder.
+    """
+
+
+@trust.command()
+@click.option(
+    "--vkey", "vkeys", metavar="KEY", multiple=True, help="The verifier key of a log, as its operator says it."
+)
+@click.option(
+    "--policy", type=_FILE, metavar="FILE", help="Witnesses and their quorum (C2SP tlog-policy); the new one."
+)
+@click.option("--ca", type=_FILE, metavar="FILE", help="Certificates (PEM) of time stamp authorities, added.")
+@click.option(
+    "--git", type=_FOLDER, metavar="FOLDER", multiple=True, help="A Git repository that holds anchors, added."
+)
+def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple[Path, ...]) -> None:
+    """Trust keys, witnesses, authorities or repositories from now on.
+
+    \b
+    Examples:
+      marin trust add --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin trust add --policy witnesses.txt --ca freetsa.pem --git .
+    """
+    from marin.record.trust import default_trust
+
+    if not (vkeys or policy or ca or git):
+        raise UsageError("nothing to trust", expected="--vkey, --policy, --ca or --git", found="none of them",
+                         cure="see `marin trust add --help`")  # fmt: skip
+    mine, keys = default_trust(), [VerifierKey.parse(text) for text in vkeys]
+    if keys:
+        mine.add_keys(keys)
+    if policy is not None:
+        mine.set_policy(policy)
+    if ca is not None:
+        mine.add_authorities(ca)
+    for folder in git:
+        mine.add_repository(folder)
+
+
+@trust.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def ls_(as_json: bool) -> None:
+    """List whom you trust.
+
+    \b
+    Examples:
+      marin trust ls
+    """
+    from marin.record.trust import default_trust
+
+    mine = default_trust()
+    policy, authorities = mine.policy(), mine.authorities()
+    value = {
+        "keys": [str(key) for key in mine.all_keys()],
+        "policy": str(policy) if policy is not None else None,
+        "authorities": str(authorities) if authorities is not None else None,
+        "repositories": [str(folder) for folder in mine.repositories()],
+    }
+    if as_json:
+        print_json(value)
+        return
+    rows = [("key", str(key)[:100]) for key in mine.all_keys()]
+    rows += [("witnesses", policy.describe())] if policy is not None else []
+    rows += [("authorities", str(authorities))] if authorities is not None else []
+    rows += [("repository", str(folder)) for folder in mine.repositories()]
+    print_table(("what", "who"), rows, empty=f"nobody: nothing is in {mine.folder}")
+
+
+@trust.command()
+@click.argument("key", metavar="KEY")
+def rm(key: str) -> None:
+    """Trust a key no more: KEY is its text, or the origin whose keys are meant. Other files are yours to edit.
+
+    \b
+    Examples:
+      marin trust rm example.org/log
+    """
+    from marin.record.trust import default_trust
+
+    for gone in default_trust().remove_key(key):
+        say(f"no longer trusted: {gone}", err=True)

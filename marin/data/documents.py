@@ -1,0 +1,170 @@
+"""Documents on disk: JSON lines in the shape of Dolma (``id``, ``text``, ``source``, ``metadata``), two splits.
+
+A document's id is the SHA-256 of its text, in hex; a repeated text keeps its id and gets ``-2``, ``-3`` behind it. One
+line per document, keys sorted, UTF-8, ``\\n``: the same documents are the same bytes.
+
+Which split a document belongs to is decided by its text alone, so adding documents moves none of the others, and two
+copies of a text are never on both sides. A text is held out when the SHA-256 of ``marin.split:`` and its digest falls
+below the wanted fraction of all values. If that leaves a side empty (few documents), the text with the lowest value is
+held out, or the one with the highest is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import BinaryIO
+
+from marin.data.chat import Span
+from marin.errors import DataError
+
+TRAIN, VALIDATION = "train.jsonl", "validation.jsonl"
+PARTS = "train"
+"""Folder of the train splits of a mixture's parts, ``<part>.jsonl``, which then stand in the place of ``TRAIN``."""
+
+
+def train_files(folder: Path) -> dict[str, Path]:
+    """The train splits of a corpus, by part in order of name; the only one of a single data set has no name."""
+    if (folder / PARTS).is_dir():
+        return {path.stem: path for path in sorted((folder / PARTS).glob("*.jsonl"), key=lambda path: path.stem)}
+    return {"": folder / TRAIN}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text and where it comes from."""
+
+    text: str
+    source: str
+    metadata: Mapping[str, str | int]
+    learned: tuple[Span, ...] = ()
+    """Of a chat document, the stretches that are learned; of a plain text nothing is said, and all of it is."""
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    """How much a split holds; ``text_bytes`` counts the UTF-8 of the texts."""
+
+    documents: int
+    text_bytes: int
+
+
+class SplitWriter:
+    """Writes the documents of one split to a file that does not exist yet."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._copies: dict[bytes, int] = {}
+        self._text_bytes = 0
+        self._documents = 0
+
+    def write(self, document: Document) -> None:
+        """Append one document."""
+        encoded = document.text.encode("utf-8")
+        digest = hashlib.sha256(encoded)
+        key = digest.digest()
+        copy = self._copies[key] = self._copies.get(key, 0) + 1
+        record = {
+            "id": digest.hexdigest() + (f"-{copy}" if copy > 1 else ""),
+            "metadata": dict(document.metadata),
+            "source": document.source,
+            "text": document.text,
+        } | ({"learned": [list(span) for span in document.learned]} if document.learned else {})
+        line = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        self._file.write(line.encode("utf-8") + b"\n")
+        self._documents += 1
+        self._text_bytes += len(encoded)
+
+    def count(self) -> SplitCount:
+        """What was written so far."""
+        return SplitCount(self._documents, self._text_bytes)
+
+
+def position(text: str) -> int:
+    """Where a text stands among all texts: 64 bits that depend on it alone."""
+    inner = hashlib.sha256(text.encode("utf-8")).digest()
+    return int.from_bytes(hashlib.sha256(b"marin.split:" + inner).digest()[:8], "big")
+
+
+def threshold(fraction: float) -> int:
+    """Texts whose position is below this are held out. Exact: a float is a fraction."""
+    return int(Fraction(fraction) * 2**64)
+
+
+def write_divided(
+    documents: Iterable[Document], folder: Path, fraction: float, *, where: str
+) -> tuple[SplitCount, SplitCount]:
+    """Write ``documents`` to ``folder``, divided into train and validation.
+
+    Raises:
+        DataError: there is no document, or only one text, so that nothing could be held out.
+    """
+    limit = threshold(fraction)
+    counts = _write(documents, folder, limit)
+    if counts.train.documents and counts.validation.documents:
+        return counts.train, counts.validation
+    if counts.lowest == counts.highest:
+        found = "no document" if counts.lowest is None else "one text"
+        raise DataError(
+            "corpus is empty" if counts.lowest is None else "corpus cannot be divided",
+            where=where,
+            expected="at least two different documents, so that one can be held out",
+            found=found,
+            cure="name more text, or cut it into smaller documents with dataset.split and dataset.paragraphs_per_document",
+        )
+    assert counts.lowest is not None and counts.highest is not None
+    again = list(read_documents(folder / TRAIN)) + list(read_documents(folder / VALIDATION))
+    counts = _write(again, folder, counts.lowest + 1 if not counts.validation.documents else counts.highest)
+    return counts.train, counts.validation
+
+
+@dataclass(frozen=True)
+class _Written:
+    train: SplitCount
+    validation: SplitCount
+    lowest: int | None
+    highest: int | None
+
+
+def _write(documents: Iterable[Document], folder: Path, limit: int) -> _Written:
+    lowest = highest = None
+    with (folder / TRAIN).open("wb") as train_file, (folder / VALIDATION).open("wb") as validation_file:
+        train, validation = SplitWriter(train_file), SplitWriter(validation_file)
+        for document in documents:
+            place = position(document.text)
+            lowest = place if lowest is None else min(lowest, place)
+            highest = place if highest is None else max(highest, place)
+            (validation if place < limit else train).write(document)
+        return _Written(train.count(), validation.count(), lowest, highest)
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """The documents of a split that :class:`SplitWriter` wrote.
+
+    Raises:
+        DataError: a line is not such a document; the message names file and line.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = json.loads(line)
+                learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
+                yield Document(record["text"], record["source"], record["metadata"], learned)
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+                raise DataError(
+                    "not a document",
+                    where=f"{path.name}:{number}",
+                    expected="id, text, source, metadata",
+                    found=f"{type(error).__name__}: {error}",
+                    cure="make the corpus again: marin stage corpus",
+                ) from None
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The texts of a split, in order."""
+    for document in read_documents(path):
+        yield document.text

@@ -1,0 +1,299 @@
+"""The user's own files, named by globs: .txt (and BabyLM's .train, .dev, .test) as text, .jsonl and .jsonl.gz as one
+object per line.
+
+The order of documents is that of the globs, then of the files' names (by code point, whatever the file system says),
+then of the file. A file that two globs match is read once. Names that are recorded are relative to the folder that the
+glob starts from, so the same files under another path are the same corpus.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from marin.data.chat import render
+from marin.data.documents import Document
+from marin.data.reach import expand
+from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
+from marin.errors import DataError, DataMissing
+
+_TEXT = (".txt", ".train", ".dev", ".test")
+_KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to read: where it lies, and the name it has in the corpus."""
+
+    path: Path
+    name: str
+
+    def digest(self) -> str:
+        """``sha256:`` of its bytes.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise DataMissing(
+                "data file cannot be read",
+                where=str(self.path),
+                found=error.strerror or str(error),
+                cure="check that it is there and that you may read it",
+            ) from error
+
+
+def matched(globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[str, ...] = _KINDS) -> list[SourceFile]:
+    """The files that the globs name, in order, each once; where two globs would give the same name to two files, the
+    later one has the number of its glob before it.
+
+    Raises:
+        DataError: a glob matches nothing, or a file of a kind that cannot be read.
+    """
+    found: dict[Path, SourceFile] = {}
+    names: set[str] = set()
+    for number, pattern in enumerate(globs, start=1):
+        base = _base(pattern)
+        files = sorted((path for path in map(Path, expand(pattern, what=what)) if path.is_file()), key=Path.as_posix)
+        if not files:
+            raise DataMissing(
+                "no file matches",
+                where=f"{what}: {pattern}",
+                expected="at least one file",
+                found="none",
+                cure="a glob is read from the folder in which you run; ** reaches into folders",
+            )
+        for path in files:
+            if not path.name.endswith(kinds):
+                raise DataError(
+                    "unknown kind of file",
+                    where=str(path),
+                    expected=" or ".join(kinds),
+                    found=path.suffix or path.name,
+                    cure="narrow the glob, or convert the file",
+                )
+            if path.resolve() not in found:
+                name = _encodable(path.relative_to(base).as_posix())
+                name = f"{number}:{name}" if name in names else name
+                names.add(name)
+                found[path.resolve()] = SourceFile(path, name)
+    return list(found.values())
+
+
+def _encodable(name: str) -> str:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(
+            "name of a file is not UTF-8",
+            where=repr(name),
+            expected="a name that can be written down",
+            found="other bytes",
+            cure="rename the file",
+        ) from None
+    return name
+
+
+def _base(pattern: str) -> Path:
+    """The folder before the first wildcard."""
+    parts = Path(pattern).parts
+    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    return Path(*parts[:fixed])
+
+
+def read_file(
+    file: SourceFile,
+    source: str,
+    *,
+    text_field: str,
+    split: Split,
+    paragraphs_per_document: int,
+    expected_digest: str,
+    chat: bool = False,
+) -> Iterator[Document]:
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations.
+
+    Raises:
+        DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
+    """
+    with file.path.open("rb") as raw:
+        hashing = _Hashing(raw)
+        if file.path.name.endswith(_TEXT) and chat:
+            raise DataError(
+                "not a chat document",
+                where=str(file.path),
+                expected="JSON lines with 'messages'",
+                found="plain text",
+                cure="leave dataset.chat out for plain text",
+            )
+        if file.path.name.endswith(_TEXT):
+            texts = split_text(lines(hashing, where=str(file.path)), split, paragraphs_per_document)
+            for number, text in enumerate(texts):
+                yield Document(text, source, {"file": file.name, "number": number})
+        else:
+            stream = gzip.GzipFile(fileobj=io.BufferedReader(hashing)) if file.path.name.endswith(".gz") else hashing
+            yield from (
+                _chat_documents(stream, file, source) if chat else _json_documents(stream, file, source, text_field)
+            )
+        found = hashing.finish()
+    if found != expected_digest:
+        raise DataError(
+            "data file changed while it was read",
+            where=str(file.path),
+            expected=expected_digest,
+            found=found,
+            cure="leave the data alone while the stage runs, and run it again",
+        )
+
+
+class _Hashing(io.RawIOBase):
+    """A file that hashes what is read from it."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._hasher = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        count = self._file.readinto(buffer)
+        self._hasher.update(memoryview(buffer)[:count])
+        return count
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = self._file.readline(-1 if size is None else size)
+        self._hasher.update(line)
+        return line
+
+    def finish(self) -> str:
+        """Read what is left, and give the digest of the whole."""
+        while block := self._file.read(1 << 20):
+            self._hasher.update(block)
+        return "sha256:" + self._hasher.hexdigest()
+
+
+def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """The objects of a JSON-lines file with their line numbers; empty lines are passed over.
+
+    Raises:
+        DataError: a line is not UTF-8 or not a JSON object; the message names file and line.
+    """
+    start = 0
+    for number, line in enumerate(_readable(file, where), start=1):
+        at = f"{where}:{number}"
+        text = decoded(line, start=start, where=at)
+        start += len(line)
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text.removeprefix(BYTE_ORDER_MARK.decode()) if number == 1 else text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                "line is not JSON",
+                where=at,
+                expected="one JSON object per line",
+                found=str(error),
+                cure="correct or remove the line",
+            ) from None
+        if not isinstance(value, dict):
+            raise DataError(
+                "line is not a JSON object",
+                where=at,
+                expected="an object",
+                found=type(value).__name__,
+                cure="correct or remove the line",
+            )
+        yield number, value
+
+
+def _readable(file: Iterable[bytes], where: str) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise DataError(
+            "compressed file is damaged",
+            where=where,
+            expected="gzip",
+            found=str(error),
+            cure="fetch or compress it again",
+        ) from None
+
+
+def text_of(value: dict[str, object], field: str, where: str) -> str:
+    """The string in ``field`` that can be written as UTF-8.
+
+    Raises:
+        DataError: it is missing, no string, or holds half of a surrogate pair.
+    """
+    text = value.get(field)
+    if not isinstance(text, str):
+        found = "no such field" if field not in value else type(text).__name__
+        raise DataError(
+            "document has no text",
+            where=where,
+            expected=f"a string in the field {field!r}",
+            found=found,
+            cure="name the field with dataset.text_field, or correct the line",
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            "text is not Unicode",
+            where=f"{where}: character {error.start}",
+            expected="characters",
+            found=f"a lone surrogate {text[error.start]!r}",
+            cure="correct or remove the line",
+        ) from None
+    return text
+
+
+def _json_documents(stream: Iterable[bytes], file: SourceFile, source: str, field: str) -> Iterator[Document]:
+    for number, value in json_objects(stream, str(file.path)):
+        text = text_of(value, field, f"{file.path}:{number}")
+        if text.strip():
+            yield Document(text, source, {"file": file.name, "line": number})
+
+
+def _chat_documents(stream: Iterable[bytes], file: SourceFile, source: str) -> Iterator[Document]:
+    for number, value in json_objects(stream, str(file.path)):
+        text, learned = render(value.get("messages"), f"{file.path}:{number}")
+        yield Document(text, source, {"file": file.name, "line": number}, learned)
+
+
+def read_pairs(files: Iterable[SourceFile]) -> Iterator[dict[str, str]]:
+    """Minimal pairs in BLiMP's shape from the user's files.
+
+    Raises:
+        DataError: a line is no pair, or its two sentences are the same.
+    """
+    for file in files:
+        with file.path.open("rb") as stream:
+            for number, value in json_objects(stream, str(file.path)):
+                at = f"{file.path}:{number}"
+                good, bad = (text_of(value, name, at) for name in ("sentence_good", "sentence_bad"))
+                if good == bad:
+                    raise DataError(
+                        "minimal pair with equal sentences",
+                        where=at,
+                        expected="two different sentences",
+                        found=repr(good),
+                        cure="correct or remove the line",
+                    )
+                yield {
+                    "sentence_good": good,
+                    "sentence_bad": bad,
+                    "UID": str(value.get("UID", file.name.removesuffix(".jsonl"))),
+                    "pairID": str(value.get("pairID", number)),
+                }

@@ -1,0 +1,227 @@
+"""What the evaluation measures, in one compiled program per shape: token log-likelihoods on one device.
+
+Validation loss is the mean negative log-likelihood (nats) of the held-out stream, perplexity its exponential. Minimal
+pairs (BLiMP's design: two sentences that differ in one respect, only one of them grammatical) are won when the good
+sentence is strictly likelier; a tie counts as neither and is reported, so a constant model scores 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import equinox as eqx
+import haliax as hax
+import jax
+import jax.numpy as jnp
+import jax.random as jrandom
+import numpy as np
+from haliax import Axis
+from levanter.models.lm_model import LmExample, LmHeadModel
+from levanter.utils.thread_utils import blocking_wait
+from tokenizers import Tokenizer
+
+from ledger import StateManifest
+from marin.errors import DataError
+from marin.pipeline.step import StepResult, Task
+from marin.process.cache import compilation_cache
+from marin.recipe.schema import Recipe
+from marin.record.events import EVAL_COMPLETED, EvalCompleted
+from marin.training.data import token_dataset
+from marin.training.model import attention_mask, vocabulary_size
+from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.state import load, named_key
+
+END_OF_TEXT = "<|endoftext|>"
+SAMPLE_TOKENS = 96
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Log-likelihoods (nats) of the two sentences of one minimal pair."""
+
+    phenomenon: str
+    pair: str
+    good: float
+    bad: float
+
+
+Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(int32[batch, length], float32[batch, length]) -> float32[batch]: weighted sums of next-token log-likelihoods."""
+
+
+def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
+    """A compiled function of ``model``'s weighted log-likelihoods; compiled once per shape."""
+
+    @eqx.filter_jit  # a model also has leaves that are no arrays: GPT-2's dropout flags
+    def score(model: LmHeadModel, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+        Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
+        ids = hax.named(tokens, (Batch, Pos))
+        example = LmExample(
+            tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids)
+        )
+        per_token = model.compute_next_token_loss(example, reduction=None)
+        return -hax.sum(per_token, axis=Pos).array
+
+    return lambda tokens, weights: np.asarray(score(model, jnp.asarray(tokens), jnp.asarray(weights)))
+
+
+def restore(task: Task) -> tuple[LmHeadModel, str]:
+    """The trained model of the ``train`` input, proven against its manifest, and the digest of its state."""
+    folder = task.inputs["train"]
+    expected = StateManifest.parse((folder / "state.json").read_bytes()).digest
+    vocab = vocabulary_size(task.inputs["tokenizer"])
+    state, _ = load(folder / "checkpoint", task.recipe, vocab, expected, where="output of step train")
+    return state.model, expected
+
+
+def validation_loss(recipe: Recipe, cache: Path, score: Scorer) -> tuple[float, int]:
+    """Mean negative log-likelihood in nats over at most ``max_sequences`` sequences, and the tokens it is over."""
+    dataset, length = token_dataset(cache, recipe.model.seq_len)
+    count = min(length, recipe.evaluation.max_sequences)
+    size = recipe.evaluation.batch_size
+    total, tokens = 0.0, 0
+    for start in range(0, count, size):
+        examples = blocking_wait(dataset.get_batch(range(start, min(start + size, count))))
+        ids = np.zeros((size, recipe.model.seq_len), np.int32)
+        weights = np.zeros((size, recipe.model.seq_len), np.float32)
+        for row, example in enumerate(examples):
+            ids[row] = np.asarray(example.tokens.array)
+            weights[row] = np.asarray(example.loss_weight.array)
+        total -= sum(float(value) for value in score(ids, weights))
+        tokens += int(weights.sum())
+    return total / tokens, tokens
+
+
+def read_pairs(path: Path, limit: int) -> list[dict[str, str]]:
+    """The first ``limit`` minimal pairs of a JSON-lines file in BLiMP's fields.
+
+    Raises:
+        DataError: a line is not such a pair.
+    """
+    pairs = []
+    if not path.exists():
+        return []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()[:limit], start=1):
+        pair = json.loads(line)
+        if not isinstance(pair, dict) or not {"sentence_good", "sentence_bad"} <= pair.keys():
+            raise DataError(
+                "not a minimal pair",
+                where=f"{path.name}:{number}",
+                expected="sentence_good and sentence_bad",
+                found=", ".join(pair) if isinstance(pair, dict) else type(pair).__name__,
+            )
+        pairs.append(
+            {
+                "phenomenon": str(pair.get("UID", "all")),
+                "pair": str(pair.get("pairID", number)),
+                "good": pair["sentence_good"],
+                "bad": pair["sentence_bad"],
+            }
+        )
+    return pairs
+
+
+def score_pairs(
+    pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: Recipe, score: Scorer
+) -> Iterator[PairScore]:
+    """Log-likelihoods of both sentences of every pair, each preceded by the end-of-text token as in training."""
+    eos = tokenizer.token_to_id(END_OF_TEXT)
+    size, length = recipe.evaluation.batch_size, recipe.model.seq_len
+    sentences = [text for pair in pairs for text in (pair["good"], pair["bad"])]
+    values: list[float] = []
+    for start in range(0, len(sentences), size):
+        ids = np.full((size, length), eos, np.int32)
+        weights = np.zeros((size, length), np.float32)
+        for row, text in enumerate(sentences[start : start + size]):
+            encoded = [eos, *tokenizer.encode(text).ids][:length]
+            ids[row, : len(encoded)] = encoded
+            weights[row, : len(encoded) - 1] = 1.0
+        values.extend(float(value) for value in score(ids, weights))
+    for pair, good, bad in zip(pairs, values[0::2], values[1::2], strict=False):
+        yield PairScore(pair["phenomenon"], pair["pair"], good, bad)
+
+
+def pair_metrics(scores: Sequence[PairScore]) -> dict[str, float]:
+    """How many pairs, the share won strictly, and the share of ties."""
+    if not scores:
+        return {}
+    return {
+        "pairs": float(len(scores)),
+        "pairs_won": sum(score.good > score.bad for score in scores) / len(scores),
+        "pairs_tied": sum(score.good == score.bad for score in scores) / len(scores),
+    }
+
+
+def phenomena_table(scores: Sequence[PairScore]) -> str:
+    """CSV with a row per phenomenon: pairs, share won strictly, share tied."""
+    by_phenomenon: dict[str, list[PairScore]] = defaultdict(list)
+    for score in scores:
+        by_phenomenon[score.phenomenon].append(score)
+    return _csv(
+        ("phenomenon", "pairs", "won", "tied"),
+        (
+            (name, len(group), *(repr(pair_metrics(group)[key]) for key in ("pairs_won", "pairs_tied")))
+            for name, group in sorted(by_phenomenon.items())
+        ),
+    )
+
+
+def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int = SAMPLE_TOKENS) -> str:
+    """Text drawn from the model at temperature 0.8 after an end-of-text token, by a key of the recipe's seed."""
+    length = recipe.model.seq_len
+    Batch, Pos = Axis("batch", 1), Axis("position", length)
+    key = named_key(recipe.seed or 0, "sample")
+
+    @eqx.filter_jit
+    def draw(model: LmHeadModel, tokens: jax.Array, at: jax.Array) -> jax.Array:
+        ids = hax.named(tokens[None], (Batch, Pos))
+        logits = model(ids, attention_mask(recipe, ids)).array[0]
+        noise = jrandom.gumbel(jrandom.fold_in(key, at), (logits.shape[-1],))
+        return jnp.argmax(jax.lax.dynamic_index_in_dim(logits, at, keepdims=False) / 0.8 + noise)
+
+    ids = np.full((length,), tokenizer.token_to_id(END_OF_TEXT), np.int32)
+    end = min(length - 1, count)
+    for at in range(end):
+        ids[at + 1] = int(draw(model, jnp.asarray(ids), jnp.int32(at)))
+    return tokenizer.decode([int(i) for i in ids[1 : end + 1]], skip_special_tokens=False).strip()
+
+
+def evaluate(task: Task) -> StepResult:
+    """Measure the trained model; writes ``metrics.json``, ``pairs.csv`` and ``sample.txt``."""
+    use_compilation_cache(compilation_cache())
+    recipe = task.recipe
+    model, digest = restore(task)
+    score = scorer(model, task.recipe)
+    loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
+    metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "tokens": float(tokens)}
+    tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))
+    pairs = read_pairs(task.inputs["corpus"] / "minimal_pairs.jsonl", recipe.evaluation.minimal_pairs)
+    scores = list(score_pairs(pairs, tokenizer, recipe, score))
+    metrics |= pair_metrics(scores)
+    (task.out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    pairs_table = _csv(
+        ("phenomenon", "pair", "good", "bad", "won"),
+        ((s.phenomenon, s.pair, repr(s.good), repr(s.bad), int(s.good > s.bad)) for s in scores),
+    )
+    (task.out / "pairs.csv").write_text(pairs_table, encoding="utf-8")
+    (task.out / "sample.txt").write_text(sample(model, tokenizer, recipe) + "\n", encoding="utf-8")
+    task.journal.record(
+        EVAL_COMPLETED,
+        EvalCompleted(run=task.run, model=digest, metrics={name: value.hex() for name, value in metrics.items()}),
+    )
+    return StepResult(kind="evaluation", metrics=metrics, tables={"pairs": phenomena_table(scores)})
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,130 @@
+"""When a run ends: each step of its plan has an output, and the run says so, once, whoever sees it first.
+
+Several processes may bring the last steps of one run at the same time. Each of them writes what it saw fenced by the
+length of the run's stream (``expect_seq``): of two that overlap the log refuses the later one, which then reads what
+the other wrote and decides anew. So the one that is last always sees all outputs.
+
+A run that was left open all the same (an older version, a process that was killed) is completed by the next command
+that meets its recipe: :func:`complete_open_runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ledger import Conflict, Draft, Receipt
+from marin.execution.plan import plan_digest
+from marin.execution.result_cache import Settled, Settling
+from marin.history.runs import History, RunView, StepView, load, started_runs, stream_of
+from marin.recipe.schema import digest
+from marin.record import events
+from marin.record.root import Root
+
+
+def draft(run: str, kind: str, body: events.Body) -> Draft:
+    """An event of the stream of ``run``."""
+    return Draft(kind, stream_of(run), events.write(body))
+
+
+def cached(run: str, view: StepView) -> Draft:
+    """The event by which ``run`` takes over a result that is recorded already."""
+    body = events.StepCached(
+        run=run,
+        step=view.step,
+        identity=view.identity,
+        inputs=dict(view.inputs),
+        output=view.output,
+        completed_at=view.completed_at,
+    )
+    return draft(run, events.STEP_CACHED, body)
+
+
+def rest(
+    run: str, settling: Settling, settled: Mapping[str, Settled], *, take_over: bool = True
+) -> tuple[list[Draft], bool]:
+    """What follows once ``settled`` is recorded: steps that have their output already, and the end of the run when all
+    of them do. The second value says whether the run is complete then.
+
+    Args:
+        take_over: False for a forced stage: whoever forces one wants to see the others executed too.
+    """
+    if settling.run is not None and settling.run.completed is not None:
+        return [], True
+    known = settling.rest(settled)
+    if not take_over:
+        known = {name: item for name, item in known.items() if not item.fresh or name in settled}
+    drafts = [cached(run, item.view) for name, item in known.items() if item.fresh and name not in settled]
+    if len(known) < len(settling.plan.steps):
+        return drafts, False
+    return [*drafts, _ending(run, {name: item.view for name, item in known.items()})], True
+
+
+def append_fenced(
+    root: Root, run: str, settling: Settling, drafts: Callable[[Settling], Sequence[Draft]]
+) -> Sequence[Receipt]:
+    """Append what ``drafts`` makes of a run as it is now: made anew when somebody wrote to the run meanwhile."""
+    while True:
+        batch = list(drafts(settling))
+        if not batch:
+            return ()
+        batch[0] = replace(batch[0], expect_seq=settling.run.length if settling.run is not None else 0)
+        try:
+            return root.append(batch)
+        except Conflict:
+            history = root.history()
+            settling = replace(settling, history=history, run=load(history, run))
+
+
+def complete_open_runs(root: Root, settlings: Sequence[Settling], *, take_over: bool = True) -> list[str]:
+    """Complete every open run of these recipes that can be; the runs that ended.
+
+    An open run of the very plan (recipe and code) takes over what is recorded elsewhere. One of the same recipe and
+    other code, which an older version left, ends when its own steps have all their outputs.
+    """
+    wanted = {digest(settling.recipe): settling for settling in settlings}
+    ended = []
+    for run in _open_runs(root.history(), wanted):
+        settling = wanted[run.started.body.recipe_digest]
+        joins = take_over and run.plan == plan_digest(settling.plan, settling.recipe, settling.code)
+
+        def drafts(now: Settling, joins: bool = joins) -> list[Draft]:
+            view = now.run
+            assert view is not None, "it was found in the log"
+            if joins:
+                found, done = rest(view.run, now, {})
+                return found if done else []
+            return [_ending(view.run, view.steps)] if view.completed is None and _is_whole(view) else []
+
+        if append_fenced(root, run.run, replace(settling, history=root.history(), run=run), drafts):
+            ended.append(run.run)
+    return ended
+
+
+def _open_runs(history: History, recipes: Mapping[str, Settling]) -> Iterator[RunView]:
+    completed = {event.body.get("run") for _, event in history.events(type=events.RUN_COMPLETED)}
+    for fact in list(started_runs(history)):
+        if fact.body.recipe_digest in recipes and fact.body.run not in completed:
+            yield load(history, fact.body.run)
+
+
+def _is_whole(run: RunView) -> bool:
+    """Whether every step that the run began with has an output, each made of the outputs that the run has now."""
+    wanted = run.started.body.code.get("steps", {})
+    return bool(wanted) and all(
+        name in run.steps
+        and all(
+            source in run.steps and run.steps[source].output.digest == content
+            for source, content in run.steps[name].inputs.items()
+        )
+        for name in wanted
+    )
+
+
+def _ending(run: str, steps: Mapping[str, StepView]) -> Draft:
+    body = events.RunCompleted(
+        run=run,
+        outputs={name: view.output for name, view in steps.items()},
+        metrics={f"{name}.{key}": value.hex() for name, view in steps.items() for key, value in view.metrics.items()},
+    )
+    return draft(run, events.RUN_COMPLETED, body)

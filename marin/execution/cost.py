@@ -1,0 +1,388 @@
+"""What a step will cost before it is run: arithmetic, memory, bytes, time on a named device, price. Pure functions.
+
+Arithmetic follows the estimate that Levanter uses (lm_flops_per_token, after Narayanan et al. 2021, "Efficient
+large-scale language model training on GPU clusters using Megatron-LM"): a test holds both equal. Training is three
+times the forward pass. Activations follow Korthikanti et al. 2022, "Reducing activation recomputation in large
+transformer models", table 2 without parallelism, in the recipe's dtype. Time is what earlier runs of this machine
+measured, per unit of work, and where there are none the device's peak times a stated utilisation: ``Estimate.basis``
+says which.
+
+Estimates are for deciding, never evidence: nothing here is recorded in a run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct
+
+from marin.errors import UsageError
+from marin.recipe.params import MOST_BYTES
+from marin.recipe.schema import GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
+
+HERE = "here"
+"""The device of the price table that means: this machine, by what was measured on it."""
+
+FLOAT32, INT32, HOUR = 4, 4, 3600.0
+TRAINING_PASSES = 3
+"""A backward pass costs two forward passes."""
+BYTES_PER_TOKEN = 4.0
+"""Of English under a byte-level BPE of a few thousand tokens; only for what has not been tokenized yet."""
+ASSUMED_SECONDS_PER_BYTE = {"corpus": 2e-6, "tokenizer": 5e-7, "tokens": 1e-6, "export": 1e-8}
+"""Two cores of x86-64-v3, where nothing was measured: the grammar writes half a megabyte a second, BPE reads two."""
+START_SECONDS = {"train": 15.0, "evaluate": 15.0, "export": 10.0, "tokens": 8.0}
+"""Imports and compilation on two cores: what a small step costs before its first product."""
+
+
+class Device(Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of the price table. ``peak``: FLOP/s by compute dtype; ``hourly``: price of one device for one hour;
+    ``process_bytes``: what a process takes of the same memory besides its arrays (0 where arrays have a memory of their
+    own); ``per_core``: peak is that of one core, of which a step uses as many as its arithmetic contract has
+    threads."""
+
+    note: str
+    peak: dict[str, Annotated[float, Meta(gt=0)]]
+    memory_bytes: Annotated[int, Meta(ge=1)] | None
+    utilisation: Annotated[float, Meta(gt=0, le=1)]
+    hourly: Annotated[float, Meta(ge=0)]
+    seen: date
+    process_bytes: Annotated[int, Meta(ge=0)] = 0
+    per_core: bool = False
+
+
+class Prices(Struct, frozen=True, forbid_unknown_fields=True):
+    """The dated price table."""
+
+    date: date
+    currency: str
+    devices: dict[str, Device]
+
+    def device(self, name: str) -> Device:
+        """The device of this name; :class:`UsageError` with the nearest name otherwise."""
+        if name in self.devices:
+            return self.devices[name]
+        near = difflib.get_close_matches(name, self.devices, n=1)
+        raise UsageError(
+            "unknown device",
+            where=name,
+            expected=", ".join(self.devices),
+            found=name,
+            cure=f"did you mean {near[0]}?" if near else "add it to conf/prices.yaml",
+        )
+
+
+def load_prices(path: Path) -> Prices:
+    """The price table in ``path``; :class:`UsageError` names the first value that does not fit."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES} bytes")
+        return msgspec.convert(yaml.safe_load(data), Prices)
+    except FileNotFoundError:
+        raise UsageError(
+            "no price table",
+            where=str(path),
+            expected="conf/prices.yaml",
+            found="no such file",
+            cure="run this in the project's folder, or take the file from the repository",
+        ) from None
+    except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise UsageError(
+            "the price table cannot be read",
+            where=str(path),
+            expected="date, currency, devices",
+            found=" ".join(str(error).split()),
+            cure="compare it with the repository's",
+        ) from None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step has to do, whatever does it. ``flops``: model FLOPs. ``executed_flops``: with what is computed again
+    under gradient checkpointing. Bytes are of the step's own files; ``memory_bytes`` is the peak on one device."""
+
+    flops: float = 0.0
+    executed_flops: float = 0.0
+    read_bytes: float = 0.0
+    write_bytes: float = 0.0
+    memory_bytes: float = 0.0
+    known: bool = True
+    dtype: str = "float32"
+    threads: int = 1
+
+    @classmethod
+    def unknown(cls) -> Work:
+        """Of a step that nothing is known about: only measured time can say something of it."""
+        return cls(known=False)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one step, or all of them, will cost. ``seconds`` and ``price`` are None where nothing is known; ``basis``
+    says what the time rests on; ``fits`` is False when the device has less memory than that."""
+
+    step: str
+    flops: float
+    memory_bytes: float
+    bytes: float
+    seconds: float | None
+    price: float | None
+    currency: str
+    device: str
+    basis: str
+    fits: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        """As ``--json`` prints it."""
+        return {
+            "step": self.step,
+            "flops": self.flops,
+            "memory_bytes": round(self.memory_bytes),
+            "bytes": round(self.bytes),
+            "seconds": self.seconds,
+            "price": self.price,
+            "currency": self.currency,
+            "device": self.device,
+            "basis": self.basis,
+            "fits": self.fits,
+        }
+
+
+class Throughput(Protocol):
+    """What earlier runs measured on this machine (:mod:`marin.history.measured`)."""
+
+    def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
+        """How long ``work`` should take, and what that rests on; None where nothing like it was measured. ``assumed``:
+        seconds by the price table, without the start of a process."""
+
+
+def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -> float:
+    """FLOPs of one forward pass for one token at a context of ``context`` tokens (the model's own by default)."""
+    hidden, heads, span = model.hidden_dim, model.num_heads, context or model.seq_len
+    head = hidden / heads
+    gpt2 = model.architecture == "gpt2"
+    kv_heads = heads if gpt2 else model.num_kv_heads
+    intermediate = hidden * (model.intermediate_dim // hidden) if gpt2 else model.intermediate_dim
+    mlp = 2 * (2 if gpt2 else 3) * hidden * intermediate
+    projections = 2 * hidden * (heads * head + 2 * kv_heads * head) + 2 * hidden * hidden
+    attention = 4 * span * heads * head + 3 * span * heads
+    return model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size
+
+
+def parameters(model: Model, vocab_size: int) -> int:
+    """Number of trained parameters."""
+    hidden, layers = model.hidden_dim, model.num_layers
+    if model.architecture == "gpt2":
+        wide = hidden * (model.intermediate_dim // hidden)
+        block = (
+            (hidden + 1) * 3 * hidden + (hidden + 1) * hidden + (hidden + 1) * wide + (wide + 1) * hidden + 4 * hidden
+        )
+        return vocab_size * hidden + model.seq_len * hidden + layers * block + 2 * hidden
+    head = hidden // model.num_heads
+    attention = 2 * hidden * hidden + 2 * hidden * head * model.num_kv_heads
+    block = attention + 3 * hidden * model.intermediate_dim + 2 * hidden
+    return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden
+
+
+def activation_bytes(
+    model: Model, vocab_size: int, sequences: int, width: int = FLOAT32, *, backward: bool = True
+) -> float:
+    """What a forward pass keeps for the backward pass of ``sequences`` at once; without one (``backward`` False) a layer
+    is gone when the next has read it. ``width``: bytes of a number."""
+    tokens = sequences * model.seq_len
+    # The paper counts bytes at two a number. There is no dropout here: 34 is 32 without the two masks of a layer, and
+    # 5 a s / h is 2 a s / h without attention's mask and the copy that it drops from.
+    layer = tokens * model.hidden_dim * (32 + 2 * model.num_heads * model.seq_len / model.hidden_dim) / 2 * width
+    logits = 2 * tokens * vocab_size * FLOAT32
+    if not backward:
+        return max(layer, logits)
+    if model.gradient_checkpointing:
+        return model.num_layers * tokens * model.hidden_dim * width + layer + logits
+    return model.num_layers * layer + logits
+
+
+def state_bytes(recipe: Recipe) -> int:
+    """Bytes of one recorded training state: parameters and moments in float32."""
+    moments = {"adamw": 2, "lion": 1}[recipe.optimizer.name]
+    return parameters(recipe.model, recipe.tokenizer.vocab_size) * FLOAT32 * (1 + moments)
+
+
+def text_bytes(recipe: Recipe) -> float:
+    """Bytes of text that the recipe's dataset holds; those of files are what lies there now, 0 where nothing does."""
+    return sum(_text_bytes(part) for part in parts(recipe.dataset).values())
+
+
+def _text_bytes(dataset: SingleDataset) -> int:
+    if isinstance(dataset, GrammarDataset):
+        return dataset.train_bytes + dataset.validation_bytes
+    if isinstance(dataset, UrlDataset):
+        return dataset.size
+    return sum(path.stat().st_size for pattern in dataset.globs for path in _matching(pattern))
+
+
+def _matching(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    root = Path(path.anchor) if path.is_absolute() else Path()
+    return [
+        found for found in root.glob(str(path.relative_to(root) if path.is_absolute() else path)) if found.is_file()
+    ]
+
+
+def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
+    """What the pipeline's step of this name has to do for ``recipe``; :meth:`Work.unknown` for any other name."""
+    match step:
+        case "corpus":
+            size = text_bytes(recipe)
+            return Work(write_bytes=size * 1.1, read_bytes=size, memory_bytes=2e7)
+        case "tokenizer":
+            size = text_bytes(recipe)
+            return Work(read_bytes=size, write_bytes=40.0 * recipe.tokenizer.vocab_size, memory_bytes=10 * size)
+        case "tokens":
+            size = text_bytes(recipe)
+            return Work(read_bytes=size, write_bytes=size / BYTES_PER_TOKEN * INT32, memory_bytes=1e8)
+        case "train":
+            return _training(recipe, devices)
+        case "evaluate":
+            return _evaluation(recipe)
+        case "export":
+            size = parameters(recipe.model, recipe.tokenizer.vocab_size) * FLOAT32
+            return Work(read_bytes=state_bytes(recipe), write_bytes=size, memory_bytes=2.0 * size)
+        case _:
+            return Work.unknown()
+
+
+def _training(recipe: Recipe, devices: int) -> Work:
+    model, trainer, vocab = recipe.model, recipe.trainer, recipe.tokenizer.vocab_size
+    forward = flops_per_token(model, vocab) * trainer.num_steps * trainer.batch_size * model.seq_len
+    passes = TRAINING_PASSES + (1 if model.gradient_checkpointing else 0)
+    weights = parameters(model, vocab) * FLOAT32
+    moments = state_bytes(recipe) - weights
+    width = 2 if recipe.arithmetic.compute_dtype == "bfloat16" else FLOAT32
+    # Parameters, the folded gradient and the one being added, and this device's rows of the moments.
+    memory = 3 * weights + moments / devices + activation_bytes(model, vocab, recipe.arithmetic.microbatch_size, width)
+    segments = math.ceil(trainer.num_steps / trainer.steps_per_segment)
+    return Work(
+        flops=TRAINING_PASSES * forward,
+        executed_flops=passes * forward,
+        memory_bytes=memory,
+        read_bytes=float(trainer.num_steps * trainer.batch_size * model.seq_len * INT32),
+        write_bytes=float((segments + 1) * state_bytes(recipe)),
+        dtype=recipe.arithmetic.compute_dtype,
+        threads=recipe.arithmetic.threads,
+    )
+
+
+def _evaluation(recipe: Recipe) -> Work:
+    model, vocab = recipe.model, recipe.tokenizer.vocab_size
+    sequences = recipe.evaluation.max_sequences + 2 * recipe.evaluation.minimal_pairs
+    flops = flops_per_token(model, vocab) * sequences * model.seq_len
+    memory = parameters(model, vocab) * FLOAT32 + activation_bytes(
+        model, vocab, recipe.evaluation.batch_size, backward=False
+    )
+    return Work(
+        flops=flops,
+        executed_flops=flops,
+        read_bytes=float(state_bytes(recipe)),
+        memory_bytes=memory,
+        dtype=recipe.arithmetic.compute_dtype,
+        threads=recipe.arithmetic.threads,
+    )
+
+
+def estimate(
+    step: str, work: Work, prices: Prices, device: str = HERE, measured: Throughput | None = None, *, devices: int = 1
+) -> Estimate:
+    """What ``work`` costs on ``devices`` of the device of this name. What was measured counts only for ``here``."""
+    line = prices.device(device)
+    found = None
+    if measured is not None and device == HERE:
+        found = measured.seconds(step, work, lambda other: _assumed(step, other, line, devices))
+    if found is None and (seconds_alone := _assumed(step, work, line, devices)) is not None:
+        found = START_SECONDS.get(step, 1.0) + seconds_alone, _basis(step, work, line)
+    seconds, basis = found if found is not None else (None, "nothing like it was measured")
+    price = None if seconds is None else seconds / HOUR * line.hourly * devices
+    memory = work.memory_bytes + (line.process_bytes if work.known else 0)
+    fits = line.memory_bytes is None or memory <= line.memory_bytes
+    return Estimate(step, work.flops, memory, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
+
+
+def _assumed(step: str, work: Work, device: Device, devices: int) -> float | None:
+    """Seconds by the table, without the start of the process."""
+    if not work.known:
+        return None
+    if work.executed_flops:
+        return work.executed_flops / (_peak(work, device) * device.utilisation * devices)
+    rate = ASSUMED_SECONDS_PER_BYTE.get(step)
+    return None if rate is None else rate * max(work.read_bytes, work.write_bytes)
+
+
+def _peak(work: Work, device: Device) -> float:
+    return device.peak.get(work.dtype, device.peak["float32"]) * (work.threads if device.per_core else 1)
+
+
+def _basis(step: str, work: Work, device: Device) -> str:
+    if work.executed_flops:
+        return f"peak of {_peak(work, device):.3g} FLOP/s at {device.utilisation:.0%}"
+    return f"{1e-6 / ASSUMED_SECONDS_PER_BYTE[step]:.3g} MB/s assumed"
+
+
+def totals(estimates: Iterable[Estimate]) -> Estimate:
+    """The sum of several steps: FLOPs, bytes, time one after the other and price; memory is the largest."""
+    items = list(estimates)
+    known = [item.seconds for item in items if item.seconds is not None]
+    prices = [item.price for item in items if item.price is not None]
+    missing = len(items) - len(known)
+    return Estimate(
+        step="total",
+        flops=sum(item.flops for item in items),
+        memory_bytes=max((item.memory_bytes for item in items), default=0.0),
+        bytes=sum(item.bytes for item in items),
+        seconds=sum(known) if known or not items else None,
+        price=sum(prices) if prices or not items else None,
+        currency=items[0].currency if items else "",
+        device=items[0].device if items else "",
+        basis=f"without {missing} of {len(items)} steps" if missing else "the sum of all steps",
+        fits=all(item.fits for item in items),
+    )
+
+
+def in_words(estimate: Estimate) -> Mapping[str, str]:
+    """An estimate as people read it: FLOPs, memory, bytes, time, price."""
+    from_seconds = "" if estimate.seconds is None else duration(estimate.seconds)
+    price = "" if estimate.price is None else f"{estimate.price:.2f} {estimate.currency}"
+    return {
+        "flops": f"{estimate.flops:.2e}" if estimate.flops else "",
+        "memory": size(estimate.memory_bytes),
+        "bytes": size(estimate.bytes),
+        "time": from_seconds,
+        "price": price,
+    }
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people read them: 45 s, 12 min, 3.4 h, 2.1 d."""
+    for limit, unit, name in ((90.0, 1.0, "s"), (5400.0, 60.0, "min"), (172_800.0, HOUR, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}" if name != "h" else f"{seconds / unit:.1f} {name}"
+    return f"{seconds / 86_400:.1f} d"
+
+
+def size(count: float) -> str:
+    """Bytes as people read them: 1.9 MB; "" for none."""
+    if not count:
+        return ""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,530 @@
+"""From a plan to events: one stage at a time, as dvc.yaml calls them, in one process each, all in one run.
+
+What happens for `marin stage NAME`:
+
+1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
+   stages left is taken into it (:mod:`marin.execution.result_cache` says what counts).
+2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
+3. The execution. Inputs come out of the store, hashed; step.started is durable before the first line of the step,
+   step.completed after its output is in the store; a failure or an interruption is a step.failed.
+4. The files. Metrics, tables, pointer, then the receipt, each written whole. They can all be written again from the
+   ledger, so a kill between any two of them costs nothing: the next call finds the result and writes them.
+
+When every step of the plan has an output, the batch of events that says so also completes the run
+(:mod:`marin.execution.completion`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import sys
+import time
+from base64 import b32encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, canonical_digest, parse_digest
+from marin.errors import Interrupted, Paused
+from marin.execution import phases
+from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
+from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
+from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
+from marin.execution.result_cache import Settled, Settling, pointer_of
+from marin.execution.seeds import settled
+from marin.execution.workspace import Made, Workplace, execute
+from marin.history.runs import (
+    Fact,
+    History,
+    RunView,
+    StepView,
+    completions,
+    facts_of,
+    load,
+    started_runs,
+    step_view,
+    stream_of,
+)
+from marin.pipeline.step import PREVIOUS, StepDefinition, Task
+from marin.preregistration.registration import citation
+from marin.process.files import write_whole
+from marin.process.interruption import Interruption
+from marin.process.running import running
+from marin.provenance import environment
+from marin.provenance.code import code_folder, provenance
+from marin.recipe.schema import Execution, Recipe, digest, recorded
+from marin.record import events
+from marin.record.events import Body
+from marin.record.root import Root
+from marin.tracking import tracker
+
+log = logging.getLogger(__name__)
+
+_ATTEMPT_EVENTS = (
+    events.STEP_STARTED,
+    events.STEP_COMPLETED,
+    events.STEP_CACHED,
+    events.STEP_FAILED,
+    events.STEP_PAUSED,
+)
+"""What begins an attempt at a step, and what ends one with a word."""
+Action = Literal["executed", "cached", "present"]
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """How a stage ended. ``executed``: the step ran. ``cached``: an equal result was taken over. ``present``: the run
+    had it already, and only the files were written. ``completed``: the run has all its outputs."""
+
+    run: str
+    action: Action
+    result: StepView
+    completed: bool
+
+
+class LedgerJournal:
+    """The :class:`marin.pipeline.step.Journal` of a recorded run: every fact becomes an event of its stream."""
+
+    def __init__(self, root: Root, run: str, step: str) -> None:
+        self._root, self._stream, self._step = root, stream_of(run), step
+
+    def record(self, kind: str, body: Body) -> int:
+        """Append one event and return its index; it is durable then."""
+        (receipt,) = self._root.append([Draft(kind, self._stream, events.write(body))])
+        return receipt.index
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """The bodies of all events of this type that the step recorded under its present identity, oldest first."""
+        return [
+            events.read(events.BODIES[kind], event.body, where=f"event {index}")
+            for index, event in facts_of(self._root.history(), self._stream, self._step, kind)
+        ]
+
+
+def run_stage(
+    name: str,
+    *,
+    plan: Plan,
+    recipe: Recipe,
+    root: Root,
+    project: Path | None,
+    execution: Execution | None = None,
+    force: bool = False,
+    pinned: Mapping[str, int] | None = None,
+) -> StageOutcome:
+    """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
+
+    Args:
+        project: the folder whose artifacts/ hold the pointers; None for a step of an experiment file, whose inputs the
+            ledger alone names and which leaves no files.
+        force: execute even if there is an equal result.
+        pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
+
+    Raises:
+        LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
+    """
+    step = plan.step(name)
+    root.check_writable()  # a missing or wrong key is said before hours of work, not after
+    recipe = settled(root, recipe)
+    if project is not None:
+        _warn_of_other_code(project)
+    stage = _Stage(
+        step,
+        plan,
+        recipe,
+        root,
+        project,
+        execution or Execution(),
+        force,
+        code_identity(plan, code_folder()),
+        pinned=results_at(root, pinned or {}),
+    )
+    identity = stage.read().identity
+    with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
+        outcome = stage.bring()
+    ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
+    for run in [*ended, *complete_open_runs(root, [stage.settling(root.history(), None)], take_over=False)]:
+        tracker.completed(root, run)
+    return outcome
+
+
+def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
+    """The results that the step.completed events at these indices record."""
+    if not pinned:
+        return {}
+    reader = root.reader()
+    found = {}
+    for name, index in pinned.items():
+        event = reader.event(index)
+        found[name] = step_view(
+            Fact(index, event.time, events.read(events.StepCompleted, event.body, where=f"event {index}"))
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What a stage finds: the run to record in (``run`` is None for one that begins now), its inputs, and the identity
+    that follows from them."""
+
+    settling: Settling
+    run_id: str
+    inputs: Mapping[str, Settled]
+    identity: str
+
+    @property
+    def run(self) -> RunView | None:
+        return self.settling.run
+
+    def digests(self, step: StepDefinition) -> dict[str, str]:
+        """The content of the inputs of ``step``, by name."""
+        return {name: self.inputs[name].view.output.digest for name in step.inputs}
+
+
+@dataclass(frozen=True)
+class _Stage:
+    step: StepDefinition
+    plan: Plan
+    recipe: Recipe
+    root: Root
+    project: Path | None
+    execution: Execution
+    force: bool
+    code: CodeIdentity
+    whole: set[str] = field(default_factory=set)
+    pinned: Mapping[str, StepView] = field(default_factory=dict)
+
+    def read(self) -> _Situation:
+        """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
+        history = self.root.history()
+        return self._situation(history, self._run(history, completed=False))
+
+    def bring(self) -> StageOutcome:
+        """Find or make the output, record it, and write the files."""
+        if not self.force:
+            present = self._present_in_completed()
+            if present is not None:
+                return present
+        situation = self.read()
+        hit = None if self.force else situation.settling.hit(self.step, situation.identity)
+        workplace = Workplace.of(self.root.local, self.step.name, situation.identity)
+        outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
+        workplace.clear()
+        return outcome
+
+    # Where we are
+
+    def _run(self, history: History, *, completed: bool) -> RunView | None:
+        """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and
+        done.
+
+        A forced step never joins a run that has its output: it would find there what it is to make anew.
+        """
+        wanted = plan_digest(self.plan, self.recipe, self.code)
+        for fact in reversed(list(started_runs(history))):
+            if fact.body.plan == wanted:
+                view = load(history, fact.body.run)
+                if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
+                    return view
+            if completed:
+                return None
+        return None
+
+    def settling(self, history: History, run: RunView | None) -> Settling:
+        """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
+        return Settling(
+            self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole, self.pinned
+        )
+
+    def _situation(self, history: History, run: RunView | None) -> _Situation:
+        settling = self.settling(history, run)
+        inputs = settling.upstream(self.step.name)
+        run_id = run.run if run is not None else _new_id()
+        return _Situation(settling, run_id, inputs, settling.identity(self.step, inputs))
+
+    def _present_in_completed(self) -> StageOutcome | None:
+        """Nothing to record: the newest run is of this very plan, complete, and its result is whole."""
+        history = self.root.history()
+        run = self._run(history, completed=True)
+        own = run.steps.get(self.step.name) if run is not None else None
+        if run is None or own is None:
+            return None
+        situation = self._situation(history, run)
+        if own.identity != situation.identity or situation.settling.damage(own) is not None:
+            return None
+        self._write_files(own)
+        return StageOutcome(run.run, "present", own, completed=True)
+
+    # Taking over
+
+    def _take(self, situation: _Situation, hit: Settled) -> StageOutcome:
+        run = situation.run_id
+        own = [cached(run, hit.view)] if hit.fresh else []
+        _, completed = self._append(
+            situation, [*self._begin(situation), *own], {**situation.inputs, self.step.name: hit}
+        )
+        self._write_files(hit.view)
+        return StageOutcome(run, "cached" if hit.fresh else "present", hit.view, completed)
+
+    # Executing
+
+    def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome:
+        name, run = self.step.name, situation.run_id
+        attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
+        config = step_config(self.step, self.recipe)
+        before = [*self._begin(situation), *self._abandoned(situation)]
+        self.root.append(
+            [
+                *before,
+                draft(
+                    run,
+                    events.STEP_STARTED,
+                    events.StepStarted(
+                        run=run,
+                        step=name,
+                        identity=situation.identity,
+                        config_digest=canonical_digest(config),
+                        config=config,
+                        inputs=situation.digests(self.step),
+                        code=self.code.steps[name],
+                        attempt=attempt,
+                        lock=self.code.lock,
+                    ),
+                ),
+            ]
+        )
+        log.info("%s: run %s, attempt %d", name, run, attempt)
+        with Interruption() as interruption:
+            try:
+                begun = time.monotonic()
+                made = self._attempt(situation, workplace, attempt)
+                seconds = time.monotonic() - begun
+            except Paused as pause:
+                with interruption.shield():
+                    self.root.append(
+                        [
+                            draft(
+                                run,
+                                events.STEP_PAUSED,
+                                events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where),
+                            )
+                        ]
+                    )
+                raise
+            except LedgerError as error:
+                with interruption.shield():
+                    self._record_failure(situation, error)
+                raise
+            except KeyboardInterrupt as signal:
+                stopped = Interrupted(
+                    "interrupted",
+                    where=f"step {name}",
+                    found=str(signal),
+                    cure="run the same command again: it goes on from here",
+                )
+                with interruption.shield():
+                    self._record_failure(situation, stopped)
+                raise stopped from signal
+            with interruption.shield():
+                return self._completed(situation, made, seconds)
+
+    def _abandoned(self, situation: _Situation) -> list[Draft]:
+        """What is to be said of the attempt before this one, if whoever executed it died without a word."""
+        run, name = situation.run, self.step.name
+        if run is None or not run.attempts.get(name):
+            return []
+        last = ""
+        for _, event in situation.settling.history.events(stream=stream_of(run.run)):
+            if event.body.get("step") == name and event.type in _ATTEMPT_EVENTS:
+                last = event.type
+        if last != events.STEP_STARTED:
+            return []
+        training = run.training[-1].body if name == "train" and run.training else None
+        return [
+            draft(
+                run.run,
+                events.STEP_PREEMPTED,
+                events.StepPreempted(
+                    run=run.run,
+                    step=name,
+                    attempt=run.attempts[name],
+                    launch=0,
+                    again=True,
+                    reason="the process that executed the attempt ended without a word",
+                    processes=training.processes if training else 0,
+                    devices=training.devices if training else 0,
+                    at=max((fact.body.end for fact in run.segments), default=0) if training else 0,
+                ),
+            )
+        ]
+
+    def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
+        store = situation.settling.store
+        artifacts = {step: situation.inputs[step].view.output.artifact for step in self.step.inputs}
+        inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
+        if self.step.continues and self.recipe.phase is not None:
+            came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
+            inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
+            artifacts[PREVIOUS] = came_from.checkpoint
+        journal = LedgerJournal(self.root, situation.run_id, self.step.name)
+        with (
+            running(situation.run_id, self.step.name),
+            tracker.following(journal, self.root, situation.run_id, self.step.name) as followed,
+        ):
+            return execute(
+                self.step,
+                Task(
+                    run=situation.run_id,
+                    recipe=self.recipe,
+                    inputs=inputs,
+                    out=workplace.out,
+                    work=workplace.scratch,
+                    store=store,
+                    journal=followed,
+                    execution=self.execution,
+                    attempt=attempt,
+                    root=self.root.absolute,
+                    artifacts=artifacts,
+                ),
+            )
+
+    def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:
+        """Record the result, everything that follows from it, and write the files."""
+        run, name = situation.run_id, self.step.name
+        self._warn_of_divergence(situation, made)
+        body = events.StepCompleted(
+            run=run,
+            step=name,
+            identity=situation.identity,
+            inputs=situation.digests(self.step),
+            output=made.output,
+            metrics={key: value.hex() for key, value in made.metrics.items()},
+            seconds=round(seconds, 3),
+            tables=dict(made.tables),
+        )
+        # The index is not known before the append, and nothing that is recorded with it depends on it.
+        result = step_view(Fact(index=-1, time="", body=body))
+        receipts, completed = self._append(
+            situation,
+            [draft(run, events.STEP_COMPLETED, body)],
+            {**situation.inputs, name: Settled(result, fresh=False)},
+        )
+        result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
+        self._write_files(result)
+        return StageOutcome(run, "executed", result, completed)
+
+    def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
+        """Record why the attempt ended, as far as the ledger still takes it."""
+        try:
+            self.root.append(
+                [
+                    draft(
+                        situation.run_id,
+                        events.STEP_FAILED,
+                        events.StepFailed(
+                            run=situation.run_id,
+                            step=self.step.name,
+                            identity=situation.identity,
+                            error=str(failure)[:4000],
+                        ),
+                    )
+                ]
+            )
+        except LedgerError as second:
+            log.warning("the failure could not be recorded: %s", second)
+
+    def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
+        for fact in completions(situation.settling.history, step=self.step.name, identity=situation.identity):
+            if fact.body.output.digest != made.output.digest:
+                log.warning(
+                    "%s: other bits than event %d recorded for the same identity: expected %s, found %s",
+                    self.step.name,
+                    fact.index,
+                    fact.body.output.digest,
+                    made.output.digest,
+                )
+
+    # What is recorded
+
+    def _begin(self, situation: _Situation) -> list[Draft]:
+        """The beginning of a run that does not exist yet, and the inputs that it takes over."""
+        run = situation.run_id
+        drafts = [] if situation.run is not None else [draft(run, events.RUN_STARTED, self._run_started(run))]
+        return drafts + [cached(run, settled.view) for settled in situation.inputs.values() if settled.fresh]
+
+    def _run_started(self, run: str) -> events.RunStarted:
+        source = provenance(code_folder())
+        if source.diff:
+            self.root.store().put_bytes(source.diff)
+        continues = (
+            phases.origin(self.root.history(), self.recipe, self.execution.continues)
+            if self.recipe.phase is not None
+            else None
+        )
+        return events.RunStarted(
+            run=run,
+            pipeline=self.plan.name,
+            plan=plan_digest(self.plan, self.recipe, self.code),
+            recipe_digest=digest(self.recipe),
+            recipe=recorded(self.recipe),
+            code={**source.describe(), "steps": dict(self.code.steps)},
+            environment=environment.describe(self.code.lock),
+            continues=continues,
+            experiment=citation(self.root.history(), self.recipe),
+        )
+
+    def _append(
+        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, Settled]
+    ) -> tuple[Sequence[Receipt], bool]:
+        """Record ``own`` and what follows from it; whether the run has all its outputs then."""
+        completed = False
+
+        def drafts(settling: Settling) -> list[Draft]:
+            nonlocal completed
+            following, completed = rest(situation.run_id, settling, settled, take_over=not self.force)
+            return [*own, *following]
+
+        return append_fenced(self.root, situation.run_id, situation.settling, drafts), completed
+
+    def _write_files(self, result: StepView) -> None:
+        """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""
+        if self.project is None:
+            return
+        store = self.root.store()
+        if result.metrics:
+            write_whole(metrics_path(self.project, result.step), encode_json(dict(result.metrics)))
+        for name, table in result.tables.items():
+            write_whole(table_path(self.project, name), store.read(table))
+        pointer = pointer_of(result.output).encode()
+        write_whole(pointer_path(self.project, result.step), pointer)
+        write_whole(receipt_path(self.project, result.step), pointer)
+
+
+def _warn_of_other_code(project: Path) -> None:
+    """Say when DVC watches other files than those that execute: a checkout whose package is not the installed one."""
+    here, executed = project / "marin", code_folder() / "marin"
+    if here.is_dir() and here.resolve() != executed:
+        log.warning(
+            "the code that executes is %s, not %s; `make environment` installs this checkout", executed, here.resolve()
+        )
+
+
+def _new_id() -> str:
+    return b32encode(secrets.token_bytes(5)).decode().lower()
+
+
+@contextmanager
+def _exclusively(local: Path, name: str) -> Iterator[None]:
+    """One process at a time for a step of one identity; a second one waits, and then finds the result."""
+    locks, lock, holder = PosixStorage(local), f"work/locks/{name}", " ".join(sys.argv)[:200]
+    with ExitStack() as held:
+        try:
+            held.enter_context(locks.lock(lock, holder))
+        except Locked as busy:
+            log.info("the same step is being executed (%s); waiting for its end", busy.found)
+            held.enter_context(locks.lock(lock, holder, wait=math.inf))
+        yield

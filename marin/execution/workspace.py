@@ -1,0 +1,234 @@
+"""One attempt at one step: its folders, its function, and what it made on the way into the store.
+
+Folders, below ``work/`` of the root's local folder:
+
+    <step>-<identity>/inputs/   what the step reads, out of the store, every byte hashed on the way
+    <step>-<identity>/out/      filled by the step; emptied before each attempt
+    <step>-<identity>/scratch/  kept until the step is done: a resumed attempt finds there what the last one left
+
+All of it may be deleted whenever no stage runs. What an attempt left that nobody came back to is swept by
+`marin store gc` (`sweep_abandoned`).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ledger import LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
+from marin.errors import MissingEvidence, StepFailed
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.record import outputs
+from marin.record.events import Output
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an attempt made, all of it in the store: the output, its metrics, its tables by digest."""
+
+    output: Output
+    metrics: Mapping[str, float]
+    tables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The folders of one step's attempts."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, local: Path, step: str, identity: str) -> Workplace:
+        """The workplace of the step with this identity, in a root's local folder."""
+        return cls(local / cls.name(step, identity))
+
+    @staticmethod
+    def name(step: str, identity: str) -> str:
+        """Where it lies in a root's local folder."""
+        return f"work/{step}-{parse_digest(identity).hex()[:32]}"
+
+    @property
+    def out(self) -> Path:
+        """What the step fills."""
+        return self.folder / "out"
+
+    @property
+    def scratch(self) -> Path:
+        """What survives an interruption."""
+        return self.folder / "scratch"
+
+    def prepare(self, store: Store, inputs: Mapping[str, Output]) -> dict[str, Path]:
+        """An empty ``out``, ``scratch`` as the last attempt left it, and the folders of the inputs by step.
+
+        Inputs are taken from the store anew: bytes that lay here since an earlier attempt are not believed.
+        """
+        for stale in (self.out, self.folder / "inputs"):
+            if stale.exists():
+                _remove(stale)
+        self.out.mkdir(parents=True)
+        self.scratch.mkdir(exist_ok=True)
+        return {step: self.take(step, partial(outputs.checkout, store, output)) for step, output in inputs.items()}
+
+    def clear(self) -> None:
+        """The step is done: nothing here is needed again."""
+        try:
+            _remove(self.folder)
+        except OSError as error:
+            log.warning("%s stays: %s", self.folder, error.strerror)
+
+    def take(self, step: str, bring: Callable[[Path], object]) -> Path:
+        """The output of ``step`` in a folder, or a file, of its own; ``bring`` takes it there at the first call."""
+        folder = self.folder / "inputs" / step
+        if folder.exists():
+            return folder
+        folder.parent.mkdir(exist_ok=True)
+        try:
+            bring(folder)
+        except LedgerError as error:
+            raise type(error)(
+                error.what,
+                where=f"input {step}: {error.where}",
+                expected=error.expected,
+                found=error.found,
+                cure=f"make it again with `marin stage {step}`",
+            ) from error
+        return folder
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """A workplace that nobody came back to."""
+
+    folder: Path
+    size: int
+    idle: float
+
+
+def sweep_abandoned(local: Path, min_age: float, *, dry_run: bool = False, now: float | None = None) -> list[Abandoned]:
+    """Delete workplaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work.
+
+    Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
+    Events that wait to be delivered (``work/spool``) are no workplace and stay.
+    """
+    swept = []
+    for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
+        with suppress(Locked), PosixStorage(local).lock(f"work/locks/{folder.name}", "sweep of abandoned attempts"):
+            found = _measure(folder, time.time() if now is None else now)
+            if found.idle >= min_age:
+                swept.append(found)
+                if not dry_run:
+                    _remove(folder)
+    return swept
+
+
+def _measure(folder: Path, now: float) -> Abandoned:
+    """Size, counting what the store has under another name as nothing, and how long nothing in it has changed."""
+    size, newest = 0, folder.stat().st_ctime
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                newest = max(newest, status.st_mtime)
+            elif status.st_nlink == 1:
+                size += status.st_size
+                newest = max(newest, status.st_mtime)
+    return Abandoned(folder, size, now - newest)
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder whose files and folders may be read-only."""
+
+    def again(function: Callable[[str], object], path: str, error: BaseException) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        Path(path).parent.chmod(0o700)
+        Path(path).chmod(0o700)
+        function(path)
+
+    shutil.rmtree(folder, onexc=again)
+
+
+def execute(definition: StepDefinition, task: Task) -> Made:
+    """Run the step, and put what it made into the store.
+
+    Raises:
+        LedgerError: StepFailed, StorageFailed, or what the step itself refused.
+        KeyboardInterrupt: the process was asked to stop.
+    """
+    try:
+        result = definition.run(task)
+        return _stored(definition, task, result)
+    except LedgerError:
+        raise
+    except (Exception, SystemExit) as error:
+        log.debug("step %s stopped", definition.name, exc_info=True)
+        raise explained(definition.name, error) from error
+
+
+def explained(step: str, error: BaseException) -> LedgerError:
+    """An error that is none of ours, as one of ours: what stopped the step, and what helps."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFailed(
+            "disk full",
+            where=f"step {step}: {error.filename or 'a file'}",
+            found=error.strerror or "",
+            cure="free some space and run the same command again",
+        )
+    if isinstance(error, MemoryError):
+        return StepFailed(
+            "out of memory",
+            where=f"step {step}",
+            found=str(error) or "no memory left",
+            cure="use a smaller model or batch, or a larger machine",
+        )
+    if isinstance(error, ModuleNotFoundError):
+        return MissingEvidence(
+            "a package is not installed", where=f"step {step}", found=str(error), cure="install requirements.lock"
+        )
+    text = " ".join(str(error).split())[:400]
+    return StepFailed(
+        "the step stopped",
+        where=f"step {step}",
+        found=f"{type(error).__name__}: {text}",
+        cure="MARIN_DEBUG=1 shows where",
+    )
+
+
+def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
+    for name, value in result.metrics.items():
+        if not math.isfinite(value):
+            raise StepFailed(
+                "a metric is not a number",
+                where=f"step {definition.name}: {name}",
+                expected="a finite number",
+                found=repr(value),
+                cure="look at the recipe: the computation left the numbers",
+            )
+    if not any(task.out.iterdir()):
+        raise StepFailed(
+            "the step made nothing",
+            where=f"step {definition.name}",
+            expected="files in its folder",
+            found="an empty folder",
+            cure="this is a defect of the step",
+        )
+    artifact = task.store.put_tree(task.out, link=True)  # the folder is the step's own, and removed when it is done
+    digest = artifact.digest if result.digest is None else result.digest
+    size = artifact.size if result.digest is None or result.size is None else result.size
+    tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}
+    return Made(
+        output=Output(kind=result.kind, digest=digest, size=size, artifact=artifact.digest),
+        metrics={name: float(value) for name, value in sorted(result.metrics.items())},
+        tables=tables,
+    )

@@ -1,0 +1,1 @@
+"""The ledger read back: runs, results and artifacts as folds of events."""

@@ -1,0 +1,102 @@
+"""What a train step of a run saw: sequences, documents, tokens and text, found from its recipe and its tokens alone.
+
+Nothing is replayed: the order of the data is a pure function of the recipe. The batch is digested as it was when the
+step was recorded, and the two digests are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ledger import Store
+from marin.errors import UsageError
+from marin.history.runs import RunView
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution
+from marin.record import outputs
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One sequence of a batch. ``documents``: numbers of the first and the last document of the part that it
+    touches."""
+
+    part: str
+    index: int
+    documents: tuple[int, int]
+    tokens: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a train step saw. ``recorded``: the digest in the ledger, None where the step is not recorded (yet)."""
+
+    step: int
+    digest: str
+    recorded: str | None
+    sequences: tuple[Sequence, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {
+            "step": self.step,
+            "digest": self.digest,
+            "recorded": self.recorded,
+            "sequences": [
+                {
+                    "part": s.part,
+                    "index": s.index,
+                    "documents": list(s.documents),
+                    "tokens": list(s.tokens),
+                    "text": s.text,
+                }
+                for s in self.sequences
+            ],
+        }
+
+
+def batch_of(view: RunView, store: Store, step: int) -> Batch:
+    """The batch of train step ``step`` of a run, whether that step was executed yet or not.
+
+    Raises:
+        UsageError: the run has no such train step.
+        MissingEvidence: its tokens were not made.
+        LedgerError: they are not in this root, or damaged.
+    """
+    recipe = view.recipe
+    if not recipe.first_step <= step < recipe.last_step:
+        raise UsageError(
+            "no such train step",
+            where=f"--step {step}",
+            expected=f"from {recipe.first_step} to {recipe.last_step - 1}",
+            found=str(step),
+            cure="train steps are numbered through all phases, from 0",
+        )
+    apply(recipe.arithmetic, Execution())
+    from marin.training.data import seen_at
+    from marin.training.tokens.cache import load_tokenizer
+
+    with TemporaryDirectory(prefix="marin-show-") as base:
+        folders = {name: Path(base) / name for name in ("tokens", "tokenizer")}
+        for name, folder in folders.items():
+            outputs.checkout(store, view.output(name), folder, kind=name)
+        seen, digest = seen_at(recipe, folders["tokens"] / "train", step)
+        tokenizer = load_tokenizer(folders["tokenizer"])
+        sequences = tuple(
+            Sequence(
+                item.part,
+                item.index,
+                (item.documents[0], item.documents[-1]),
+                tuple(item.tokens.tolist()),
+                tokenizer.decode(item.tokens.tolist(), skip_special_tokens=False),
+            )
+            for item in seen
+        )
+    recorded = (
+        fact.body.batches[step - fact.body.start] for fact in view.segments if fact.body.start <= step < fact.body.end
+    )
+    return Batch(step, digest, next(recorded, None), sequences)

@@ -1,0 +1,83 @@
+"""Who needs an artifact: the events that name it, by themselves or through a tree, and the file that it is there.
+
+Asked when something is damaged, so that a finding says which runs lose by it. All events and all manifests are read
+once for however many digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ledger import LedgerError, Store, named_digests
+from marin.record.root import Root
+
+
+@dataclass(frozen=True)
+class Need:
+    """One event that names a digest: where it stands, its stream and type, and the file of a tree that is meant."""
+
+    index: int
+    stream: str
+    type: str
+    tree: str | None = None
+    path: str | None = None
+
+    def __str__(self) -> str:
+        who = self.stream.replace("run/", "run ", 1)
+        file = f", as {self.path} of {self.tree}" if self.path is not None else ""
+        return f"{who} ({self.type}, event {self.index}{file})"
+
+
+def needs_of(root: Root, digests: Iterable[str]) -> dict[str, list[Need]]:
+    """The needs of each digest, in the order of the log; none for what no event names."""
+    wanted = set(digests)
+    if not wanted:
+        return {}
+    holders = _holders(root.store(), wanted)
+    found: dict[str, list[Need]] = {digest: [] for digest in wanted}
+    for index, event in root.reader().events():
+        for named in dict.fromkeys(named_digests(dict(event.body))):
+            if named in wanted:
+                found[named].append(Need(index, event.stream, event.type))
+            for digest, path in holders.get(named, ()):
+                found[digest].append(Need(index, event.stream, event.type, named, path))
+    return found
+
+
+def _holders(store: Store, wanted: set[str]) -> Mapping[str, list[tuple[str, str]]]:
+    """Tree -> (wanted digest, path of a file that needs it): the file's own bytes, or what they are made from."""
+    made_of = _made_of(store, wanted)
+    holders: dict[str, list[tuple[str, str]]] = {}
+    for tree, kind in store.digests():
+        if kind != "tree":
+            continue
+        try:
+            entries = store.manifest(tree).entries
+        except LedgerError:
+            continue  # a damaged manifest is a finding of its own
+        for entry in entries:
+            needed = made_of.get(entry.digest, set()) | ({entry.digest} & wanted)
+            holders.setdefault(tree, []).extend((digest, entry.path) for digest in sorted(needed))
+    return holders
+
+
+def _made_of(store: Store, wanted: set[str]) -> Mapping[str, set[str]]:
+    """Packed blob -> the wanted digests that it is made from, directly or through others."""
+    ingredients: dict[str, tuple[str, ...]] = {}
+    for digest, kind in store.digests():
+        if kind == "blob":
+            try:
+                packed = store.blobs.packed(digest)
+            except LedgerError:
+                continue
+            if packed is not None:
+                ingredients[digest] = packed.ingredients
+
+    def reach(digest: str, depth: int = 0) -> set[str]:
+        if depth > len(ingredients):
+            return set()
+        direct = ingredients.get(digest, ())
+        return {one for one in direct if one in wanted}.union(*(reach(one, depth + 1) for one in direct))
+
+    return {digest: reached for digest in ingredients if (reached := reach(digest))}

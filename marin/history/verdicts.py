@@ -1,0 +1,58 @@
+"""Recorded verdicts: which of them count, and all five in one word, as lists, tags, aliases and attestations show it.
+
+A verdict counts where this user gave it: it stands in a log that his own key signs, and is about a run of that very
+log. Whoever signs a log can write PASS into it, so that in the log of somebody else every verdict is a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAMES = ("ledger", "artifacts", "data", "training", "model")
+"""The verdicts, in the order of causes."""
+
+
+def of_this_log(log_checkpoint: Mapping[str, object], origin: str) -> bool:
+    """Whether a verdict over this log checkpoint is about a run of the log ``origin``: two logs may have equal run
+    ids."""
+    return log_checkpoint.get("origin") == origin
+
+
+def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> dict[str, str]:
+    """The verdicts as they count. A replay of less than all of training was once recorded as PASS: it is PARTIAL.
+
+    Args:
+        verdicts: outcomes by name, as ``replay.completed`` holds them.
+        training: its account of the replay.
+    """
+    partial = verdicts.get("training") == "PASS" and training.get("mode") != "full"
+    return {**verdicts, **({"training": "PARTIAL"} if partial else {})}
+
+
+def overall(verdicts: Mapping[str, str]) -> str:
+    """PASS only where every one of the five passes; FAIL where one fails; PARTIAL where nothing was wrong in what was
+    looked at; otherwise the worst of the words that are there.
+
+    Args:
+        verdicts: outcomes by name, as ``replay.completed`` holds them. One that is missing was not run.
+    """
+    words = [verdicts.get(name, "NOT_RUN") for name in NAMES]
+    if all(word == "PASS" for word in words):
+        return "PASS"
+    for word in ("FAIL", "UNAVAILABLE", "UNSUPPORTED"):
+        if word in words:
+            return word
+    return "PARTIAL" if {"PASS", "PARTIAL"} & set(words) else "NOT_RUN"
+
+
+def described(verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | None = None) -> str:
+    """The same for a column: with the verdicts that decide, or ``no`` where this user did not verify; then with what
+    the log itself says (``claimed``)."""
+    if not verdicts:
+        return f"no (claimed by this log: {overall(claimed)})" if claimed else "no"
+    word = overall(verdicts)
+    decisive = [name for name in NAMES if verdicts.get(name) == word]
+    passed = sum(verdicts.get(name) == "PASS" for name in NAMES)
+    if word == "PARTIAL":
+        return f"PARTIAL, {passed} of {len(NAMES)} PASS"
+    return word if word == "PASS" else f"{word} {', '.join(decisive)}".strip()

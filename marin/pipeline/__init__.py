@@ -1,0 +1,1 @@
+"""The steps from raw text to an exported model."""

@@ -1,0 +1,208 @@
+"""Step ``corpus``: documents as JSON lines in the Dolma shape, in two splits, from the recipe's dataset.
+
+Fills ``train.jsonl``, ``validation.jsonl``, ``minimal_pairs.jsonl`` (perhaps empty) and ``dataset.json``, which tells
+counts and the digests of the raw bytes. The parts of a mixture have a train split
+each, ``train/<part>.jsonl``. All of it depends on the recipe and the raw bytes alone: the output is named by the digest
+of its files.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from marin.data import grammar
+from marin.data.documents import PARTS, TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
+from marin.data.local import SourceFile, matched, read_file, read_pairs
+from marin.data.remote import mirrored_glob, obtain
+from marin.data.text import lines, split_text
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.process.progress import bar
+from marin.recipe import schema as recipes
+from marin.recipe.schema import FilesDataset, GrammarDataset, MixtureDataset, Recipe, SingleDataset, UrlDataset
+
+PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
+_REPORT_EVERY = 100
+
+
+def source_digests(recipe: Recipe) -> dict[str, str]:
+    """Digests of the raw bytes that the corpus is made from: pinned for a URL, read for files. A file has its name
+    below the folder that its glob starts from, never a path of this machine.
+
+    The recipe names local files only; what is in them is part of the step's identity through this.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    dataset = recipe.dataset
+    if isinstance(dataset, MixtureDataset):
+        return {
+            f"{name}:{key}": digest
+            for name, part in sorted(dataset.parts.items())
+            for key, digest in _sources(part).items()
+        }
+    return _sources(dataset)
+
+
+def _sources(dataset: SingleDataset) -> dict[str, str]:
+    if isinstance(dataset, GrammarDataset):
+        return {}
+    sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
+    if isinstance(dataset, UrlDataset):
+        return sources | {dataset.url: f"sha256:{dataset.sha256}"}
+    return sources | {file.name: file.digest() for file in matched(dataset.globs)}
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the documents, with the digests of the raw bytes."""
+    return {"dataset": recipes.plain(recipe.dataset), "sources": source_digests(recipe)}
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    train: SplitCount
+    validation: SplitCount
+    sources: dict[str, str]
+
+
+def run(task: Task) -> StepResult:
+    """Write the corpus. Raises ``DataError`` for data that is missing, corrupt, empty or not what was declared."""
+    dataset = task.recipe.dataset
+    if isinstance(dataset, MixtureDataset):
+        made = _from_parts(dataset, task)
+        count = _write_pairs(
+            chain.from_iterable(_pairs(part) for _, part in sorted(dataset.parts.items())), task.out / PAIRS
+        )
+    else:
+        made = _from_one(dataset, task, task.out)
+        count = _write_pairs(_pairs(dataset), task.out / PAIRS)
+    description = {
+        "documents": {"train": made.train.documents, "validation": made.validation.documents},
+        "kind": dataset.__struct_config__.tag,
+        "minimal_pairs": count,
+        "name": dataset.name,
+        "sources": made.sources,
+        "text_bytes": {"train": made.train.text_bytes, "validation": made.validation.text_bytes},
+    }
+    (task.out / DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return StepResult(
+        kind="corpus",
+        metrics={
+            "minimal_pairs": float(count),
+            "train_bytes": float(made.train.text_bytes),
+            "train_documents": float(made.train.documents),
+            "validation_bytes": float(made.validation.text_bytes),
+            "validation_documents": float(made.validation.documents),
+        },
+    )
+
+
+def _pairs(dataset: SingleDataset) -> Iterable[dict[str, str]]:
+    if isinstance(dataset, GrammarDataset):
+        return (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+    return read_pairs(_pair_files(dataset))
+
+
+def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
+    if isinstance(dataset, GrammarDataset):
+        return _from_grammar(dataset, out)
+    return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, out)
+
+
+def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
+    """Each part as it would be alone; their held-out texts together."""
+    total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
+    sources: dict[str, str] = {}
+    (task.out / PARTS).mkdir()
+    with (task.out / VALIDATION).open("wb") as held_out:
+        for name, part in sorted(dataset.parts.items()):
+            with TemporaryDirectory(dir=task.work, prefix="part-") as folder:
+                made = _from_one(part, task, Path(folder))
+                shutil.move(Path(folder) / TRAIN, task.out / PARTS / f"{name}.jsonl")
+                with (Path(folder) / VALIDATION).open("rb") as file:
+                    shutil.copyfileobj(file, held_out)
+            for split, count in ((TRAIN, made.train), (VALIDATION, made.validation)):
+                total[split] = SplitCount(
+                    total[split].documents + count.documents, total[split].text_bytes + count.text_bytes
+                )
+            sources |= {f"{name}:{key}": digest for key, digest in made.sources.items()}
+    return _Corpus(total[TRAIN], total[VALIDATION], sources)
+
+
+def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
+    return _Corpus(
+        _generate(dataset, "train", dataset.train_bytes, out / TRAIN),
+        _generate(dataset, "validation", dataset.validation_bytes, out / VALIDATION),
+        {},
+    )
+
+
+def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> SplitCount:
+    with path.open("wb") as file, bar(f"generate {split}", size) as report:
+        writer = SplitWriter(file)
+        for index, text in enumerate(grammar.documents(dataset.seed, split, size)):
+            writer.write(Document(text, dataset.name, {"number": index, "split": split}))
+            if index % _REPORT_EVERY == 0:
+                report(writer.count().text_bytes, "")
+        return writer.count()
+
+
+def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
+    path = obtain(dataset, task.store, task.work)
+    with path.open("rb") as file:
+        texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
+        documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
+        train, validation = write_divided(documents, out, dataset.validation_fraction, where=dataset.url)
+    return _Corpus(train, validation, _sources(dataset))
+
+
+def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
+    sources = _sources(dataset)
+
+    def documents() -> Iterator[Document]:
+        for file in matched(dataset.globs):
+            yield from read_file(
+                file,
+                dataset.name,
+                text_field=dataset.text_field,
+                split=dataset.split,
+                paragraphs_per_document=dataset.paragraphs_per_document,
+                expected_digest=sources[file.name],
+                chat=bool(dataset.chat),
+            )
+
+    train, validation = write_divided(
+        documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
+    )
+    return _Corpus(train, validation, sources)
+
+
+def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
+    """The files that the glob ``minimal_pairs`` names, below MARIN_DATA if there is such a file, otherwise from
+    here."""
+    if dataset.minimal_pairs is None:
+        return []
+    return matched((mirrored_glob(dataset.minimal_pairs),), what="dataset.minimal_pairs", kinds=(".jsonl",))
+
+
+def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:
+    count = 0
+    with path.open("wb") as file:
+        for pair in pairs:
+            file.write(json.dumps(pair, sort_keys=True).encode("ascii") + b"\n")
+            count += 1
+    return count
+
+
+CORPUS = StepDefinition(
+    name="corpus",
+    inputs=(),
+    config=config,
+    code=("marin/pipeline/corpus.py", "marin/data", "marin/recipe/schema.py"),
+    run=run,
+)

@@ -1,0 +1,49 @@
+"""Step ``evaluate``: validation loss, perplexity and minimal pairs of the trained state."""
+
+from __future__ import annotations
+
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.process.arithmetic import apply
+from marin.recipe import schema as recipes
+from marin.recipe.schema import Execution, Recipe
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the measured numbers."""
+    parts = ("model", "evaluation", "arithmetic")
+    packing = {"packing": recipe.trainer.packing} if recipe.trainer.packing is not None else {}
+    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in parts} | packing
+
+
+def run(task: Task) -> StepResult:
+    """Evaluate in this process, on one device whatever the training used."""
+    apply(task.recipe.arithmetic, Execution(devices=1))
+    from marin.evaluation.evaluate import evaluate
+
+    return evaluate(task)
+
+
+EVALUATE = StepDefinition(
+    name="evaluate",
+    inputs=("train", "tokens", "tokenizer", "corpus"),
+    config=config,
+    code=(
+        "marin/process/arithmetic.py",
+        "marin/data/mixture.py",
+        "marin/recipe/schema.py",
+        "marin/pipeline/evaluate.py",
+        "marin/training/runtime/compilation.py",
+        "marin/tensors/reading.py",
+        "marin/tensors/token_caches.py",
+        "marin/training/data.py",
+        "marin/evaluation/evaluate.py",
+        "marin/training/runtime/hosts.py",
+        "marin/training/model.py",
+        "marin/training/products.py",
+        "marin/training/state.py",
+        "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/cache.py",
+    ),
+    run=run,
+    devices="one",
+)

@@ -1,0 +1,48 @@
+"""Step ``export``: the trained state as a Hugging Face folder."""
+
+from __future__ import annotations
+
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.process.arithmetic import apply
+from marin.recipe import schema as recipes
+from marin.recipe.schema import Execution, Recipe
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the exported bytes."""
+    return {name: recipes.plain(getattr(recipe, name)) for name in ("model", "export", "arithmetic")}
+
+
+def run(task: Task) -> StepResult:
+    """Export in this process."""
+    apply(task.recipe.arithmetic, Execution(devices=1))
+    from marin.training.export import export
+
+    return export(task)
+
+
+EXPORT = StepDefinition(
+    name="export",
+    inputs=("train", "tokenizer"),
+    config=config,
+    code=(
+        "marin/process/arithmetic.py",
+        "marin/data/mixture.py",
+        "marin/recipe/schema.py",
+        "marin/pipeline/export.py",
+        "marin/training/runtime/compilation.py",
+        "marin/tensors/reading.py",
+        "marin/tensors/token_caches.py",
+        "marin/training/data.py",
+        "marin/evaluation/evaluate.py",
+        "marin/training/export.py",
+        "marin/training/runtime/hosts.py",
+        "marin/training/model.py",
+        "marin/training/products.py",
+        "marin/training/state.py",
+        "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/cache.py",
+    ),
+    run=run,
+    devices="one",
+)

@@ -1,0 +1,16 @@
+"""The default pipeline, raw text to exported model: what dvc.yaml says stage by stage, as one plan.
+
+Importing this is cheap: each step's module keeps its heavy imports inside the function that does the work.
+"""
+
+from __future__ import annotations
+
+from marin.execution.plan import Plan
+from marin.pipeline.corpus import CORPUS
+from marin.pipeline.evaluate import EVALUATE
+from marin.pipeline.export import EXPORT
+from marin.pipeline.tokenizer import TOKENIZER
+from marin.pipeline.tokens import TOKENS
+from marin.pipeline.train import TRAIN
+
+PIPELINE = Plan("default", (CORPUS, TOKENIZER, TOKENS, TRAIN, EVALUATE, EXPORT))

@@ -1,0 +1,83 @@
+"""What a step of the pipeline is: a name, the inputs it takes, the code it executes, and one function.
+
+A step never touches the ledger or the store's layout: it gets folders to read, a folder to fill and a journal, and
+returns what it made. Who calls it (``marin stage``, the executor, a replay) decides what is recorded. So a replay is
+the same call with a journal that compares instead of one that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from ledger import Store
+from marin.recipe.schema import Execution, Recipe
+from marin.record.events import Body
+
+PREVIOUS = "previous"
+"""The input under which a train step finds the state that it continues from: a folder with ``checkpoint/`` in it."""
+
+
+class Journal(Protocol):
+    """Where a running step reports facts; each call returns when the event is durable."""
+
+    def record(self, kind: str, body: Body) -> int:
+        """Append one event of type ``kind`` to the run's stream and return its index in the log."""
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """What this run has already recorded of type ``kind``, in the order of the log."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One execution of one step.
+
+    ``inputs`` maps the names of input steps to folders that hold their outputs (read only, verified when they were
+    checked out). ``out`` is an empty folder that the step fills. ``work`` is a scratch folder that belongs to the
+    step's identity and survives an interruption: a resumed step finds there what it left. ``root`` is where the ledger
+    and the store lie, and ``artifacts`` the stored trees of the inputs, for a step that works on other machines too.
+    """
+
+    run: str
+    recipe: Recipe
+    inputs: Mapping[str, Path]
+    out: Path
+    work: Path
+    store: Store
+    journal: Journal
+    execution: Execution = field(default_factory=Execution)
+    attempt: int = 1
+    root: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step made. ``digest`` names the content of ``Task.out``: None where the folder's own tree digest does
+    (its bytes are canonical), otherwise the digest of the tensors in it. ``size`` goes with ``digest``. ``tables``
+    are small text files by name (CSV for plots); ``metrics`` finite floats by name."""
+
+    kind: str
+    digest: str | None = None
+    size: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepDefinition:
+    """A node that a plan can hold. ``config`` picks the part of the recipe that decides this step's bits (its digest is
+    part of the step's identity); ``code`` lists the project files and packages it executes, relative to the
+    repository, the same list that dvc.yaml has as dependencies."""
+
+    name: str
+    inputs: tuple[str, ...]
+    config: Callable[[Recipe], object]
+    code: tuple[str, ...]
+    run: Callable[[Task], StepResult]
+    continues: bool = False
+    """In a phase, the step is also given the state that the phase begins with, as the input ``previous``."""
+    devices: Literal["none", "one", "all"] = "none"
+    """What it computes with: no device, one whatever the command line says, or as many as the command line says."""

@@ -1,0 +1,123 @@
+"""Step ``tokenizer``: byte-level BPE, trained on the train split of this recipe's own corpus.
+
+Fills ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers`` loads from the folder without a network.
+Every text can be written in it (the alphabet is the 256 bytes), and ``<|endoftext|>`` has id 0. Training counts words
+and merges the most frequent pair, ties by id: the result does not depend on threads or cores, and a test holds it to
+that.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from itertools import batched, chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.errors import DataError
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.recipe import schema as recipes
+from marin.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+END_OF_TEXT = "<|endoftext|>"
+_BATCH = 256
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the vocabulary."""
+    own = {"tokenizer": recipes.plain(recipe.tokenizer)}
+    return own if recipe.phase is None else own | {"kept": recipe.phase.tokenizer}
+
+
+def run(task: Task) -> StepResult:
+    """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
+
+    Raises ``DataError`` if the text cannot fill the wanted vocabulary.
+    """
+    kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
+    if kept is not None:
+        return _kept(task, kept)
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    wanted = task.recipe.tokenizer
+    corpus = task.inputs["corpus"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=wanted.vocab_size,
+        min_frequency=wanted.min_frequency,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    files = train_files(corpus).values()
+    tokenizer.train_from_iterator(chain.from_iterable(_batches(path) for path in files), trainer)
+    size = tokenizer.get_vocab_size()
+    if size != wanted.vocab_size:
+        raise DataError(
+            "too little text for the vocabulary",
+            where="params.yaml: tokenizer.vocab_size",
+            expected=f"text with {wanted.vocab_size} different pieces that occur {wanted.min_frequency} times or more",
+            found=f"{size} pieces",
+            cure=f"use more text, or set tokenizer.vocab_size to {size} or less",
+        )
+    (task.out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+    (task.out / "tokenizer_config.json").write_text(
+        json.dumps(_CONFIG, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    bytes_per_token = _bytes_per_token(tokenizer, corpus / VALIDATION)
+    return StepResult(kind="tokenizer", metrics={"bytes_per_token": bytes_per_token, "vocab_size": float(size)})
+
+
+def _kept(task: Task, digest: str) -> StepResult:
+    """A tokenizer from the store, measured on this phase's held-out text."""
+    from tokenizers import Tokenizer
+
+    task.store.checkout(digest, task.work / "kept")
+    shutil.copytree(task.work / "kept", task.out, dirs_exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(task.out / "tokenizer.json"))
+    metrics = {
+        "bytes_per_token": _bytes_per_token(tokenizer, task.inputs["corpus"] / VALIDATION),
+        "vocab_size": float(tokenizer.get_vocab_size()),
+    }
+    return StepResult(kind="tokenizer", metrics=metrics)
+
+
+_CONFIG = {
+    "add_bos_token": False,
+    "add_prefix_space": False,
+    "bos_token": END_OF_TEXT,
+    "clean_up_tokenization_spaces": False,
+    "eos_token": END_OF_TEXT,
+    "pad_token": END_OF_TEXT,
+    "tokenizer_class": "PreTrainedTokenizerFast",
+}
+
+
+def _batches(path: Path) -> Iterator[list[str]]:
+    for batch in batched(read_texts(path), _BATCH):
+        yield list(batch)
+
+
+def _bytes_per_token(tokenizer: Tokenizer, path: Path) -> float:
+    """How many bytes of held-out text one token stands for."""
+    size = tokens = 0
+    for batch in _batches(path):
+        size += sum(len(text.encode("utf-8")) for text in batch)
+        tokens += sum(len(encoding.ids) for encoding in tokenizer.encode_batch(batch, add_special_tokens=False))
+    return size / tokens
+
+
+TOKENIZER = StepDefinition(
+    name="tokenizer",
+    inputs=("corpus",),
+    config=config,
+    code=("marin/pipeline/tokenizer.py", "marin/data", "marin/recipe/schema.py"),
+    run=run,
+)

@@ -1,0 +1,40 @@
+"""Step ``tokens``: the corpus as Levanter's token caches, one for each split, digested by content.
+
+Light to import; the work is in :mod:`marin.training.tokens.cache`, which loads Levanter when the step runs.
+"""
+
+from __future__ import annotations
+
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.recipe import schema as recipes
+from marin.recipe.schema import Recipe
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the token stream."""
+    return {"tokens": recipes.plain(recipe.tokens)}
+
+
+def run(task: Task) -> StepResult:
+    """Tokenize both splits. Raises ``DataError`` if a split has no tokens."""
+    from marin.training.tokens.cache import build_caches
+
+    return build_caches(task)
+
+
+TOKENS = StepDefinition(
+    name="tokens",
+    inputs=("corpus", "tokenizer"),
+    config=config,
+    code=(
+        "marin/pipeline/tokens.py",
+        "marin/pipeline/tokenizer.py",
+        "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/cache.py",
+        "marin/data",
+        "marin/tensors/reading.py",
+        "marin/tensors/token_caches.py",
+        "marin/recipe/schema.py",
+    ),
+    run=run,
+)

@@ -1,0 +1,82 @@
+"""Step ``train``: from tokens to a trained state, recorded segment by segment.
+
+Light to import; the work is in :mod:`marin.training`, loaded when the step runs and after the arithmetic contract is
+in force.
+"""
+
+from __future__ import annotations
+
+from marin.errors import UsageError
+from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.process.arithmetic import apply
+from marin.recipe import schema as recipes
+from marin.recipe.schema import Recipe
+
+
+def config(recipe: Recipe) -> object:
+    """The part of the recipe that decides the trained bits."""
+    parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
+    later = {
+        name: recipes.plain(getattr(recipe, name)) for name in ("mixture", "phase") if getattr(recipe, name) is not None
+    }
+    return {"seed": str(recipe.seed)} | parts | later
+
+
+def run(task: Task) -> StepResult:
+    """Train, or go on training: in this process, or in those of a Ray (then this one imports no jax).
+
+    Raises:
+        Unsupported: the contract can not be honoured here.
+    """
+    if task.recipe.seed is None:
+        raise UsageError(
+            "no seed",
+            where="seed",
+            expected="an integer from 0 to 2**63 - 1",
+            found="null",
+            cure="draw one with marin.seeds.settled: the bits depend on it",
+        )
+    if task.execution.runner == "ray":
+        from marin.runners.training import train_on_ray
+
+        return train_on_ray(task)
+    apply(task.recipe.arithmetic, task.execution)
+    from marin.training.run import train
+
+    return train(task)
+
+
+TRAIN = StepDefinition(
+    name="train",
+    inputs=("tokens", "tokenizer"),
+    config=config,
+    code=(
+        "marin/process/arithmetic.py",
+        "marin/data/mixture.py",
+        "marin/recipe/schema.py",
+        "marin/recipe/seeds.py",
+        "marin/record/fingerprint.py",
+        "marin/pipeline/train.py",
+        "marin/training/runtime/canary.py",
+        "marin/training/runtime/compilation.py",
+        "marin/tensors/reading.py",
+        "marin/tensors/token_caches.py",
+        "marin/training/data.py",
+        "marin/training/digesting.py",
+        "marin/training/fingerprint.py",
+        "marin/training/runtime/hosts.py",
+        "marin/training/loop.py",
+        "marin/training/model.py",
+        "marin/training/products.py",
+        "marin/training/run.py",
+        "marin/training/slices.py",
+        "marin/training/state.py",
+        "marin/training/step.py",
+        "marin/training/runtime/stopping.py",
+        "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/cache.py",
+    ),
+    run=run,
+    devices="all",
+    continues=True,
+)

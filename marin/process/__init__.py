@@ -1,0 +1,1 @@
+"""What concerns a process of this machine, whatever it works on."""

@@ -1,0 +1,315 @@
+"""The arithmetic contract's settings, put in force before jax starts, in this one place.
+
+A recipe names a profile. ``portable-cpu`` promises the same bits on any x86-64-v3 processor with any number of cores:
+XLA may use no instruction above AVX2, must not pick matrix kernels by the processor it finds
+(``--xla_cpu_enable_platform_dependent_math=false``), and splits its work as if for a fixed number of threads
+(``NPROC``), because the split decides the order of some sums. How many virtual devices there are is execution and not
+part of the contract: the training program gives the same bits for every number of them.
+
+``arm-cpu`` promises less: the same bits on ARM processors of the one model that the recipe names, with any number of
+cores or devices, by the same settings but for the ceiling, which XLA has for x86 alone; the compiler makes code for the
+model that it finds. It was written from what an emulated ARM showed of an older jaxlib, and has not been executed on a
+machine.
+
+``gpu`` and ``tpu`` promise less: repeats on devices of the one kind that the recipe names. On a GPU, operations whose
+result depends on the order of threads are refused (``--xla_gpu_deterministic_ops``,
+``--xla_gpu_exclude_nondeterministic_ops``), no algorithm is chosen by timing (``--xla_gpu_autotune_level=0``), and
+products keep float32 (TF32 off). These two profiles were written from the documentation of XLA and of the vendors, and
+have not been executed yet.
+
+The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
+after jax was imported, and refuses settings of the user that contradict the contract instead of overriding them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+import msgspec
+
+from marin.errors import Unsupported, UsageError
+from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution
+
+X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
+"""Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
+
+SKYLAKE = frozenset({78, 94, 142, 158, 165, 166})
+"""Model numbers of Intel's family 6 without AVX-512 for which LLVM makes the code of a Skylake. Where a processor has
+nothing above the ceiling, the compiler makes code for the model that it finds; this one's was seen to round otherwise
+(docs/determinism.md)."""
+
+DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
+PATIENCE_FLAGS = (
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
+    "--xla_cpu_collective_call_terminate_timeout_seconds=86400",
+)
+"""Virtual devices wait for each other. On a busy machine that takes longer than XLA's 40 seconds, after which it ends
+the process; how long one waits decides no bits, so this is execution and not part of a recipe."""
+APPLIED = "MARIN_ARITHMETIC"
+"""Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
+
+
+def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
+    """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then those of the execution: how long
+    virtual devices wait for each other, and how many there are."""
+    flags = list(arithmetic.xla_flags)
+    if arithmetic.profile in CPU_PROFILES:
+        flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.local_devices}"]
+    return " ".join(flags)
+
+
+def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
+    """Environment variables that put the contract in force."""
+    values = {
+        "XLA_FLAGS": xla_flags(arithmetic, execution),
+        "JAX_ENABLE_X64": "0",
+        "JAX_THREEFRY_PARTITIONABLE": "1",
+        "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision,
+        "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+        "JAX_NUMPY_DTYPE_PROMOTION": "standard",
+        "JAX_DISABLE_JIT": "0",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",
+        "JAX_OPTIMIZATION_LEVEL": "UNKNOWN",
+    }
+    match arithmetic.profile:
+        case "portable-cpu" | "arm-cpu":
+            values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+        case "gpu":
+            values |= {
+                "JAX_PLATFORMS": "cuda,cpu",
+                "NPROC": str(arithmetic.threads),
+                "NVIDIA_TF32_OVERRIDE": "0",
+                "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+            }
+        case "tpu":
+            values |= {"JAX_PLATFORMS": "tpu,cpu", "NPROC": str(arithmetic.threads)}
+    return values
+
+
+_WANTED = {
+    "portable-cpu": "an x86-64-v3 processor under Linux",
+    "arm-cpu": "an ARM processor of the recipe's model under Linux",
+    "gpu": "a GPU with its driver",
+    "tpu": "a TPU",
+}
+
+
+def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
+    """Feature flags of the first processor, from the text of /proc/cpuinfo."""
+    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
+def is_skylake(cpuinfo: str) -> bool:
+    """Whether the first processor of /proc/cpuinfo is of :data:`SKYLAKE`."""
+    first: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        first.setdefault(name.strip(), value.strip())
+    family = first.get("vendor_id"), first.get("cpu family")
+    return family == ("GenuineIntel", "6") and first.get("model") in {str(model) for model in SKYLAKE}
+
+
+def arm_model(cpuinfo: str | None = None) -> str | None:
+    """The model of the ARM processors of /proc/cpuinfo, as ``implementer 0x41 part 0xd0c`` (Arm's MIDR_EL1); None
+    without one.
+
+    Where there are several models in one machine, all are named, for a program may run on any of them.
+    """
+    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    models: list[str] = []
+    implementer = ""
+    for line in text.splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name == "CPU implementer":
+            implementer = value
+        elif name == "CPU part":
+            models.append(f"implementer {implementer} part {value}")
+    return ", ".join(sorted(set(models))) or None
+
+
+def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
+    """Why this machine can not honour ``arithmetic``, or None when it can."""
+    if arithmetic.profile == "arm-cpu":
+        return _other_arm(arithmetic)
+    if arithmetic.profile != "portable-cpu":
+        present = _accelerator(arithmetic.profile)
+        return None if present else f"no {arithmetic.profile.upper()} is visible here"
+    if flags is None and platform.machine() not in ("x86_64", "AMD64"):
+        return f"the processor is {platform.machine()}; its bits are others (docs/determinism.md; ARM has the profile arm-cpu)"
+    missing = [flag for flag in X86_64_V3 if flag not in (cpu_flags() if flags is None else flags)]
+    if sys.platform != "linux":
+        return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
+    if missing:
+        return f"the processor lacks {', '.join(missing)} (x86-64-v3 is needed)"
+    if flags is None and is_skylake(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")):
+        return "the processor is a Skylake without AVX-512, for which the compiler makes code that rounds otherwise"
+    return None
+
+
+def _other_arm(arithmetic: Arithmetic) -> str | None:
+    """Why this is not the ARM processor that a recipe names, or None when it is."""
+    if sys.platform != "linux" or platform.machine() not in ("aarch64", "arm64"):
+        return f"the processor is {platform.machine()} under {sys.platform}"
+    found = arm_model()
+    return None if found == arithmetic.device_kind else f"the processor is {found or 'an ARM of no known model'}"
+
+
+def _accelerator(profile: str) -> bool:
+    """Whether a device of the profile's platform can be seen, without loading jax: its device files."""
+    patterns = {"gpu": ("nvidia[0-9]*", "kfd"), "tpu": ("accel[0-9]*", "vfio/[0-9]*")}[profile]
+    return any(next(Path("/dev").glob(pattern), None) is not None for pattern in patterns)
+
+
+def check_device(arithmetic: Arithmetic, found: str) -> None:
+    """Refuse to execute a recipe of an accelerator on another kind of it; ``found``: ``jax.devices()[0].device_kind``.
+
+    Raises:
+        Unsupported: the recipe names another kind.
+    """
+    if arithmetic.profile == "arm-cpu":
+        found = arm_model() or found  # jax calls every processor "cpu"
+    if arithmetic.device_kind is not None and arithmetic.device_kind != found:
+        raise Unsupported(
+            "this machine can not honour the arithmetic contract",
+            where=arithmetic.profile,
+            expected=f"the device kind {arithmetic.device_kind}",
+            found=found,
+            cure="replay on that kind; other kinds round differently",
+        )
+
+
+def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
+    """Raises ``UsageError`` where the logical shards do not divide over the devices."""
+    if arithmetic.logical_shards % execution.devices:
+        raise UsageError(
+            "logical shards do not divide over the devices",
+            where="--devices",
+            expected=f"a divisor of arithmetic.logical_shards ({arithmetic.logical_shards})",
+            found=str(execution.devices),
+            cure="use a power of two up to the number of logical shards",
+        )
+
+
+def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse what :func:`apply` would refuse in a process of its own, before anything is executed. Where training is a
+    job of a Ray, processor and settings are those of its workers, and only the devices are looked at.
+
+    Raises:
+        Unsupported: the processor can not honour the contract, or a variable of the user lifts one of its flags.
+        UsageError: the devices do not divide the logical shards, or the user's environment contradicts the contract.
+    """
+    check_devices(arithmetic, execution)
+    if execution.runner == "ray":
+        return
+    reason = unsupported(arithmetic)
+    if reason:
+        raise Unsupported(
+            "this machine can not honour the arithmetic contract",
+            where=arithmetic.profile,
+            expected=_WANTED[arithmetic.profile],
+            found=reason,
+            cure="`marin doctor` says more",
+        )
+    if APPLIED in environ:
+        return
+    for name, value in settings(arithmetic, execution).items():
+        present = environ.get(name)
+        if present is not None and not _agrees(name, present, value):
+            found = _contrary(name, present, value)
+            decided = {flag.partition("=")[0] for flag in arithmetic.xla_flags}
+            others = any(
+                flag.partition("=")[0] in decided for flag in found.split()
+            )  # AVX-512, say: bits of this processor
+            raise (Unsupported if others else UsageError)(
+                "a setting of yours contradicts the arithmetic contract",
+                where=f"environment variable {name}",
+                expected=value,
+                found=found,
+                cure=f"unset {name}",
+            )
+
+
+def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Put the contract in force for this process.
+
+    Raises:
+        Unsupported: as :func:`check`.
+        UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the
+            user's environment contradicts the contract.
+    """
+    check(arithmetic, msgspec.structs.replace(execution, runner="local"), environ)
+    wanted = settings(arithmetic, execution)
+    if _covers(environ, wanted, execution.local_devices):
+        return
+    if "jax" in sys.modules and environ is os.environ:
+        raise UsageError(
+            "the arithmetic contract must be in force before jax starts",
+            where="marin.process.arithmetic.apply",
+            expected="a process in which jax was not imported",
+            found="jax is loaded under other settings",
+            cure="run this in a process of its own (`marin stage train` does)",
+        )
+    environ.update(wanted)
+    environ[APPLIED] = wanted["XLA_FLAGS"]
+
+
+def _covers(environ: Mapping[str, str], wanted: Mapping[str, str], devices: int) -> bool:
+    """Whether an earlier :func:`apply` put the same contract in force, with at least as many devices."""
+    if APPLIED not in environ or any(
+        environ.get(name) != value for name, value in wanted.items() if name != "XLA_FLAGS"
+    ):
+        return False
+    present, needed = (flags.split() for flags in (environ.get("XLA_FLAGS", ""), wanted["XLA_FLAGS"]))
+    contract = [flag for flag in needed if not flag.startswith(DEVICE_COUNT_FLAG)]
+    counts = [int(flag.partition("=")[2]) for flag in present if flag.startswith(DEVICE_COUNT_FLAG)]
+    return [flag for flag in present if not flag.startswith(DEVICE_COUNT_FLAG)] == contract and max(
+        counts, default=1
+    ) >= devices
+
+
+_SWITCHES = {
+    "0": False,
+    "false": False,
+    "f": False,
+    "no": False,
+    "n": False,
+    "off": False,
+    "1": True,
+    "true": True,
+    "t": True,
+    "yes": True,
+    "y": True,
+    "on": True,
+}
+"""How jax reads a variable that is on or off."""
+
+
+def _agrees(name: str, present: str, wanted: str) -> bool:
+    if name == "XLA_FLAGS":
+        return set(present.split()) <= set(wanted.split())
+    given = present.strip().lower()
+    if name.startswith("JAX_") and wanted in ("0", "1"):
+        return _SWITCHES.get(given) is _SWITCHES[wanted]
+    return given == wanted.lower()
+
+
+def _contrary(name: str, present: str, wanted: str) -> str:
+    """What of a variable's value is not the contract's: single flags of XLA_FLAGS, the whole value of others."""
+    if name != "XLA_FLAGS":
+        return present
+    return " ".join(flag for flag in present.split() if flag not in wanted.split())
+
+
+def in_force(arithmetic: Arithmetic, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether :func:`apply` (here or in a parent) put exactly these settings into the environment."""
+    present = environ.get("XLA_FLAGS", "").split()
+    return all(flag in present for flag in arithmetic.xla_flags) and APPLIED in environ

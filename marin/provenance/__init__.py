@@ -1,0 +1,1 @@
+"""Which code and which machine."""

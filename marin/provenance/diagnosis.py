@@ -1,0 +1,230 @@
+"""What stands between this machine and the bits of a published run: checks that look and change nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ledger import LedgerError
+from marin.process import arithmetic, landlock
+from marin.provenance import environment
+from marin.provenance.code import LOCK, lock_digest
+from marin.recipe.schema import Arithmetic, Execution
+from marin.record.root import key_path, open_root
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 12), (3, 14)
+ROOM = 2 * 10**9
+"""Bytes of free space below which a note is made: the default pipeline needs less, a real one more."""
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
+
+
+class Health(Enum):
+    """OK: fine. NOTE: worth knowing, no obstacle to the same bits. BAD: an obstacle."""
+
+    OK = "ok"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: what was found, and what to do about it."""
+
+    name: str
+    health: Health
+    found: str
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All checks, and the environment that they were made in."""
+
+    checks: tuple[Check, ...]
+    environment: Mapping[str, Any]
+
+    @property
+    def able(self) -> bool:
+        """Whether nothing stands in the way of the same bits."""
+        return not any(check.health is Health.BAD for check in self.checks)
+
+    def describe(self) -> dict[str, Any]:
+        """As ``marin doctor --json`` prints it."""
+        reasons = [f"{check.name}: {check.found}" for check in self.checks if check.health is Health.BAD]
+        return {
+            "profiles": {"portable-cpu": {"supported": self.able, "reasons": reasons}, **_others()},
+            "checks": [
+                {"name": c.name, "health": c.health.value, "found": c.found, "cure": c.cure} for c in self.checks
+            ],
+            "environment": dict(self.environment),
+        }
+
+
+def _others() -> dict[str, Any]:
+    """Whether recipes of the other profiles could be executed: a device is there; for a GPU or a TPU its kind is the
+    recipe's."""
+    model = arithmetic.arm_model()
+    others = (
+        Arithmetic(profile="arm-cpu", isa="aarch64", device_kind=model),
+        Arithmetic(profile="gpu", device_kind="any"),
+        Arithmetic(profile="tpu", device_kind="any"),
+    )
+    found = {one.profile: arithmetic.unsupported(one) for one in others}
+    told: dict[str, Any] = {}
+    for profile, reason in found.items():
+        told[profile] = {"supported": reason is None, "reasons": [reason] if reason else []}
+    told["arm-cpu"]["device_kind"] = model
+    return told
+
+
+def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
+    """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
+    checks = (
+        _system(),
+        _processor(environment.processor()),
+        _cores(),
+        _settings(variables),
+        _python(),
+        _versions(project),
+        *_programs(("git", "dvc")),
+        *_root(root),
+        _space(working if "://" in root else Path(root)),
+        _confinement(),
+    )
+    return Diagnosis(checks, environment.describe(lock_digest(project)))
+
+
+def _system() -> Check:
+    name = f"{platform.system()} {platform.machine()}"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        return Check("system", Health.OK, f"{name}, {'-'.join(platform.libc_ver())}")
+    return Check("system", Health.BAD, name, "the same bits are promised on Linux x86_64 only")
+
+
+def _processor(cpu: environment.Processor) -> Check:
+    if cpu.is_x86_64_v3:
+        return Check("processor", Health.OK, f"{cpu.model}: x86-64-v3")
+    missing = ", ".join(cpu.missing_for_v3)
+    return Check(
+        "processor",
+        Health.BAD,
+        f"{cpu.model}: lacks {missing}",
+        "use a processor of the level x86-64-v3 (Haswell, Zen or newer)",
+    )
+
+
+def _cores() -> Check:
+    return Check(
+        "cores", Health.OK, f"{environment.available_cores()} of {os.cpu_count()}; any number gives the same bits"
+    )
+
+
+def _settings(variables: Mapping[str, str]) -> Check:
+    try:
+        arithmetic.apply(Arithmetic(), Execution(), dict(variables))
+    except LedgerError as error:
+        return Check("settings", Health.BAD, str(error))
+    return Check("settings", Health.OK, "no variable contradicts the arithmetic contract")
+
+
+def _python() -> Check:
+    found = platform.python_version()
+    if OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+        return Check("python", Health.OK, found)
+    wanted = f"{'.'.join(map(str, OLDEST_PYTHON))} to {'.'.join(map(str, NEWEST_PYTHON))}"
+    return Check("python", Health.BAD, found, f"the locked versions are for Python {wanted}")
+
+
+def _versions(project: Path) -> Check:
+    lock = project / LOCK
+    if not lock.is_file():
+        return Check("versions", Health.NOTE, f"no {LOCK} beside the code to compare with")
+    return compare_versions(pinned(lock.read_text("utf-8")), environment.PACKAGES, importlib.metadata.version)
+
+
+def pinned(lock: str) -> dict[str, str]:
+    """Exact version by normalised name, as a lock file lists them."""
+    found = (_PINNED.match(line) for line in lock.splitlines())
+    return {_normal(match[1]): match[2] for match in found if match}
+
+
+def compare_versions(wanted: Mapping[str, str], names: tuple[str, ...], installed: Callable[[str], str]) -> Check:
+    """Whether the packages that touch the bits are those of the lock."""
+    differing = list(_differing(wanted, names, installed))
+    if not differing:
+        return Check("versions", Health.OK, f"the {len(names)} packages that touch the bits are as {LOCK} says")
+    return Check("versions", Health.BAD, "; ".join(differing), "run `make repro`: it installs the lock into .venv")
+
+
+def _differing(wanted: Mapping[str, str], names: tuple[str, ...], installed: Callable[[str], str]) -> Iterator[str]:
+    for name in names:
+        expected = wanted.get(_normal(name))
+        try:
+            found = installed(name)
+        except importlib.metadata.PackageNotFoundError:
+            found = "nothing"
+        if expected is not None and expected != found:
+            yield f"{name}: expected {expected}, found {found}"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _programs(names: tuple[str, ...]) -> Iterator[Check]:
+    beside = str(Path(sys.executable).parent)
+    for name in names:
+        path = shutil.which(name) or shutil.which(name, path=beside)
+        if path:
+            yield Check(name, Health.OK, "found")
+        else:
+            yield Check(name, Health.NOTE, "not found on PATH", f"`dvc repro` needs {name}; `marin verify` does not")
+
+
+def _root(location: str) -> Iterator[Check]:
+    try:
+        root = open_root(location)
+        size = root.reader().checkpoint().size
+    except LedgerError as error:
+        yield Check("root", Health.NOTE, str(error))
+        return
+    yield Check("root", Health.OK, f"{location}: log {root.verifier.name} with {size} events")
+    try:
+        root.signer()
+    except LedgerError as error:
+        yield Check("key", Health.NOTE, str(error))
+    else:
+        yield Check("key", Health.OK, f"{key_path(root.verifier.name)}")
+
+
+def _confinement() -> Check:
+    version = landlock.version()
+    if version:
+        return Check(
+            "steps", Health.OK, f"Landlock {version}: the kernel keeps steps and what they start to their own folders"
+        )
+    return Check(
+        "steps",
+        Health.NOTE,
+        "no Landlock: what child processes and C libraries of a step write elsewhere is not seen",
+        "a kernel from 5.13 on, with landlock in its list of security modules; some containers keep it away",
+    )
+
+
+def _space(path: Path) -> Check:
+    existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    found = f"{free / 1e9:.1f} GB free at {existing}"
+    if free < ROOM:
+        return Check("space", Health.NOTE, found, "a run may stop with a full disk; it resumes where it stopped")
+    return Check("space", Health.OK, found)

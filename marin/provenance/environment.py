@@ -1,0 +1,161 @@
+"""What this machine is, as far as it can matter to the bits: processor, system, versions, settings.
+
+Recorded with every run and compared when a replay differs. Nothing here names the machine or its user, and nothing
+imports jax: versions are read from the installed packages' metadata.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
+"""What the psABI level x86-64-v3 adds, in the words of /proc/cpuinfo (``abm`` is LZCNT; ``xsave`` stands for
+OSXSAVE)."""
+
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "marin-levanter",
+    "marin-haliax",
+    "equinox",
+    "jaxtyping",
+    "optax",
+    "numpy",
+    "ml_dtypes",
+    "tensorstore",
+    "tokenizers",
+    "transformers",
+    "safetensors",
+    "rfc8785",
+    "cryptography",
+    "msgspec",
+)
+"""Packages whose code touches the bits of a result or of the ledger."""
+
+SETTINGS = (
+    "XLA_FLAGS",
+    "NPROC",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "LIBTPU_INIT_ARGS",
+    "TF_XLA_FLAGS",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONHASHSEED",
+    "RAYON_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+)
+SETTING_PREFIXES = ("JAX_", "XLA_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")
+
+_PLACES = ("_DIR", "_PATH", "_FILE", "_CACHE")
+"""Endings of variables that say where something lies: no arithmetic, and nobody's business."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The processor: its model in words, and the features that compilers choose instructions by."""
+
+    architecture: str
+    model: str
+    features: tuple[str, ...]
+
+    @property
+    def missing_for_v3(self) -> tuple[str, ...]:
+        """The features of x86-64-v3 that this processor lacks; all of them on another architecture."""
+        if self.architecture not in ("x86_64", "AMD64"):
+            return X86_64_V3
+        return tuple(name for name in X86_64_V3 if name not in self.features)
+
+    @property
+    def is_x86_64_v3(self) -> bool:
+        """Whether programs limited to AVX2 run here as they run on every machine of that level."""
+        return not self.missing_for_v3
+
+
+@cache
+def processor() -> Processor:
+    """The processor of this machine, from /proc/cpuinfo where there is one."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return parse_cpuinfo(text, platform.machine())
+
+
+def parse_cpuinfo(text: str, architecture: str) -> Processor:
+    """The first processor that a /proc/cpuinfo describes."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, separator, value = line.partition(":")
+        if separator:
+            fields.setdefault(name.strip().lower(), value.strip())
+    features = fields.get("flags", fields.get("features", "")).split()
+    return Processor(
+        architecture=architecture,
+        model=fields.get("model name", platform.processor() or architecture),
+        features=tuple(sorted(set(features))),
+    )
+
+
+def available_cores() -> int:
+    """How many cores this process may use (its affinity, not what the machine has)."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def available_gpus() -> int:
+    """How many NVIDIA GPUs this process may use: those that CUDA_VISIBLE_DEVICES names, or all that have a device file.
+    Nothing is asked of a driver."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return len([item for item in named.split(",") if item.strip() and item.strip() != "-1"])
+    return len([path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit()])
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of :data:`PACKAGES`; a package that is absent is left out."""
+    found: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def settings() -> dict[str, str]:
+    """The environment variables of this process that touch arithmetic, as they are now."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if (name in SETTINGS or name.startswith(SETTING_PREFIXES)) and not name.endswith(_PLACES)
+    }
+
+
+def describe(lock: str) -> dict[str, Any]:
+    """As ``run.started`` and ``replay.completed`` hold it. ``lock`` is the digest of the locked dependencies."""
+    cpu = processor()
+    libc = "-".join(part for part in platform.libc_ver() if part)
+    return {
+        "processor": {
+            "architecture": cpu.architecture,
+            "model": cpu.model,
+            "features": list(cpu.features),
+            "x86_64_v3": cpu.is_x86_64_v3,
+        },
+        "cores": {"machine": os.cpu_count() or 1, "available": available_cores()},
+        "system": {"name": platform.system(), "release": platform.release(), "libc": libc},
+        "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
+        "versions": versions(),
+        "lock": lock,
+        "settings": settings(),
+    }

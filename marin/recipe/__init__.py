@@ -1,0 +1,1 @@
+"""What decides the bits: the recipe, and how one is composed."""

@@ -1,0 +1,611 @@
+"""The recipe: everything that decides the bits of a pipeline, typed, frozen, with one canonical digest.
+
+What is in here is identity. What only says how a machine executes it (number of devices, hosts, workers, paths,
+logging) is not: it lives in :class:`Execution`, which no digest ever sees. Every default is written into the
+canonical form, so a new default in a later version can not change an old digest in silence. A field that was added
+later (``ADDED_LATER``) is absent from the canonical form where it has no value, which means what it meant before there
+was the field: recipes recorded by older versions stay readable and keep their digest. A recipe that says it is of a
+newer version is refused.
+
+The values are ``msgspec`` structs: frozen dataclasses whose types and ranges are checked when a file is read, with
+the path of the offending field in the message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ledger import canonical_digest
+from marin.data.mixture import block_counts
+from marin.errors import Unsupported, UsageError
+
+RECIPE_VERSION = 1
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat"})
+"""Fields that version 1 did not have from the beginning; null means without them, and is not written."""
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+Weight = Annotated[float, Meta(ge=0.0, le=1e6)]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every part of a recipe: immutable, keyword-only, no unknown keys."""
+
+
+class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
+    """Text from the embedded probabilistic grammar (:mod:`marin.data.grammar`): no download, any size, seeded."""
+
+    name: Name = "grammar"
+    seed: Seed = 0
+    train_bytes: Annotated[int, Meta(ge=10_000, le=10_000_000_000)] = 2_000_000
+    validation_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000_000)] = 100_000
+    minimal_pairs: Annotated[int, Meta(ge=0, le=100_000)] = 300
+
+
+class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True):
+    """One public text file, pinned by sha256. ``MARIN_DATA/<mirror>`` is tried before the network."""
+
+    name: Name
+    url: Annotated[str, Meta(pattern=r"^https://")]
+    sha256: Sha256
+    mirror: Annotated[str, Meta(min_length=1, pattern=r"^[^/\\][^\\]*$")]
+    size: Positive
+    split: Literal["lines", "paragraphs", "file"] = "paragraphs"
+    paragraphs_per_document: Positive = 8
+    validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1
+    minimal_pairs: str | None = None
+
+
+class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
+    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about
+    .txt."""
+
+    name: Name = "files"
+    globs: Annotated[tuple[str, ...], Meta(min_length=1)]
+    split: Literal["lines", "paragraphs", "file"] = "paragraphs"
+    paragraphs_per_document: Positive = 8
+    validation_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
+    text_field: Annotated[str, Meta(min_length=1)] = "text"
+    minimal_pairs: str | None = None
+    chat: bool | None = None
+    """True: the lines hold conversations (``messages``), of which only what the assistant says is learned."""
+
+
+SingleDataset = GrammarDataset | UrlDataset | FilesDataset
+
+
+class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_only=True):
+    """Several data sets by name. Each keeps a stream of its own; ``Recipe.mixture`` says how they are drawn from."""
+
+    name: Name = "mixture"
+    parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
+
+
+Dataset = GrammarDataset | UrlDataset | FilesDataset | MixtureDataset
+
+
+def parts(dataset: Dataset) -> dict[str, SingleDataset]:
+    """The data sets of a recipe that have a stream of their own, by name."""
+    return dict(dataset.parts) if isinstance(dataset, MixtureDataset) else {dataset.name: dataset}
+
+
+class Tokenizer(Section, frozen=True):
+    """Byte-level BPE, trained on the train split of this recipe's own corpus."""
+
+    vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
+    min_frequency: Positive = 2
+
+
+class Tokens(Section, frozen=True):
+    """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
+
+    append_eos: bool = True
+
+
+class Mixture(Section, frozen=True):
+    """Shares of the parts of a :class:`MixtureDataset` among the sequences that are trained on.
+
+    ``weights`` need not sum to one; a part that is not named has none. In every ``block_size`` sequences each part has
+    its share to the nearest sequence, spread evenly (:mod:`marin.data.mixture`).
+    """
+
+    weights: Annotated[dict[Name, Weight], Meta(min_length=1)]
+    block_size: Annotated[int, Meta(ge=1, le=65_536)] = 1024
+
+
+class Phase(Section, frozen=True):
+    """Where a run continues from another run's state (:mod:`marin.execution.phases` fills it in; None: a run from the
+    beginning).
+
+    Train steps are numbered through all phases: this one begins with ``first_step``, when ``first_sequence`` sequences
+    were consumed, ``consumed`` of each part of this phase's data. ``state`` is the digest of that state and
+    ``tokenizer`` the content of the tokenizer that is kept; both are None where they are inputs of the step instead.
+    ``schedule``: the learning rate's warm-up and decay begin anew, or go on as if the run had been planned up to the
+    end of this phase.
+    """
+
+    first_step: Count = 0
+    first_sequence: Count = 0
+    consumed: dict[Name, Count] = {}
+    schedule: Literal["restart", "continue"] = "restart"
+    state: Digest | None = None
+    tokenizer: Digest | None = None
+
+
+class Model(Section, frozen=True):
+    """A decoder-only language model of Levanter, by architecture and sizes."""
+
+    architecture: Literal["llama", "gpt2"] = "llama"
+    hidden_dim: Positive = 128
+    intermediate_dim: Positive = 352
+    num_layers: Positive = 4
+    num_heads: Positive = 4
+    num_kv_heads: Positive = 4
+    seq_len: Annotated[int, Meta(ge=8, le=1_048_576)] = 128
+    initializer_range: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.02
+    layer_norm_epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-5
+    tie_word_embeddings: bool = False
+    gradient_checkpointing: bool = False
+
+
+class Optimizer(Section, frozen=True):
+    """An element-wise optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
+
+    Optimizers that look across a tensor (Muon, Adafactor, Shampoo) would need fixed orders of their own and are
+    refused.
+    """
+
+    name: Literal["adamw", "lion"] = "adamw"
+    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 6e-3
+    min_lr_ratio: Rate = 0.1
+    warmup_steps: Count = 20
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
+    beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
+    beta2: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.95
+    epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-8
+    max_grad_norm: Annotated[float, Meta(gt=0.0)] = 1.0
+
+
+class Trainer(Section, frozen=True):
+    """How long (train steps of this phase), how much at a time, and how often the whole state is recorded."""
+
+    num_steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 240
+    batch_size: Positive = 8
+    steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
+    packing: Literal["isolated"] | None = None
+    """Documents are packed into sequences one after another. ``isolated``: they do not attend to each other; None: they
+    do."""
+
+
+class Arithmetic(Section, frozen=True):
+    """The arithmetic contract: what fixes the order and the kind of every floating-point operation.
+
+    The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
+    compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
+    binary tree. ``profile`` names the environment in which the same bits are promised: ``portable-cpu`` any x86-64-v3
+    processor, ``arm-cpu`` one model of an ARM processor (``device_kind`` as :func:`arm_model` says it), ``gpu`` and
+    ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
+    about the host's processor, which draws the initial state and the order of the data in every profile.
+    """
+
+    profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu"] = "portable-cpu"
+    device_kind: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
+    microbatch_size: Positive = 1
+    reduction: Literal["binary-tree"] = "binary-tree"
+    generator: Literal["threefry2x32-partitionable"] = "threefry2x32-partitionable"
+    matmul_precision: Literal["highest"] = "highest"
+    param_dtype: Literal["float32"] = "float32"
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    isa: Literal["x86-64-v3", "aarch64"] = "x86-64-v3"
+    threads: Annotated[int, Meta(ge=1, le=1024)] = 2
+    xla_flags: tuple[str, ...] = (
+        "--xla_cpu_enable_platform_dependent_math=false",
+        "--xla_cpu_max_isa=AVX2",
+        "--xla_disable_hlo_passes=transpose-folding",
+    )
+
+
+class Evaluation(Section, frozen=True):
+    """What is measured on the held-out split."""
+
+    batch_size: Positive = 16
+    max_sequences: Annotated[int, Meta(ge=1)] = 256
+    minimal_pairs: Annotated[int, Meta(ge=0)] = 300
+
+
+class Export(Section, frozen=True):
+    """How the trained model leaves: a Hugging Face folder."""
+
+    format: Literal["huggingface"] = "huggingface"
+    dtype: Literal["float32"] = "float32"
+
+
+class Recipe(Section, frozen=True):
+    """A whole pipeline, raw text to exported model. ``params.yaml`` is one of these."""
+
+    seed: Seed | None = 0
+    dataset: Dataset = GrammarDataset()
+    tokenizer: Tokenizer = Tokenizer()
+    tokens: Tokens = Tokens()
+    model: Model = Model()
+    optimizer: Optimizer = Optimizer()
+    trainer: Trainer = Trainer()
+    arithmetic: Arithmetic = Arithmetic()
+    evaluation: Evaluation = Evaluation()
+    export: Export = Export()
+    mixture: Mixture | None = None
+    phase: Phase | None = None
+
+    @property
+    def first_step(self) -> int:
+        """The number of the first train step: 0, or where the phase begins."""
+        return self.phase.first_step if self.phase is not None else 0
+
+    @property
+    def last_step(self) -> int:
+        """The number of the train step after the last one."""
+        return self.first_step + self.trainer.num_steps
+
+
+class Execution(Section, frozen=True):
+    """How this machine executes a recipe. Never part of an identity."""
+
+    devices: Positive = 1
+    """In all; on a CPU they are virtual."""
+    processes: Positive = 1
+    """Processes that train as one, each with an equal part of the devices; more than one needs the runner ``ray``."""
+    runner: Literal["local", "ray"] = "local"
+    address: str | None = None
+    """``host:port`` of a Ray cluster; None for a Ray of this machine, started and ended by itself."""
+    accelerator_type: str = ""
+    """What Ray calls it (``H100``, ``TPU-V6E``); any where it is empty."""
+    topology: str = ""
+    """Of one TPU slice (``4x4``)."""
+    retries: Count = 5
+    """How many deaths in a row, without a train step recorded in between, a training on Ray survives."""
+    self_check_every: Count = 0
+    """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
+    pack_checkpoints: bool = False
+    """Keep training checkpoints tensor by tensor, as what changed since the one before: exact, smaller, slower to
+    read."""
+    pause_at: Positive | None = None
+    """Stop before this train step with the state recorded; the same call without it goes on from there."""
+    continues: str | None = None
+    """Of which run a phase is the continuation, where several runs reached the state that it begins with."""
+
+    @property
+    def local_devices(self) -> int:
+        """Devices of one process."""
+        return self.devices // self.processes
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON-shaped builtins in the ledger's form: 64-bit integers as strings, floats as hex strings.
+
+    A float as hex (``float.hex``) survives every JSON reader bit for bit; an integer field of a recipe whose name is
+    ``seed`` is a string because RFC 8785 numbers are doubles.
+    """
+    return _encode(msgspec.to_builtins(value))
+
+
+def recorded(recipe: Recipe) -> dict[str, Any]:
+    """``recipe`` as ``run.started`` holds it: :func:`plain`, with the version of the form."""
+    return {"recipe_version": RECIPE_VERSION, **plain(recipe)}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else str(value)
+    if isinstance(value, Mapping):
+        return {
+            key: str(item) if key == "seed" and item is not None else _encode(item)
+            for key, item in value.items()
+            if item is not None or key not in ADDED_LATER
+        }
+    return [_encode(item) for item in value]
+
+
+def digest(value: Section) -> str:
+    """``sha256:<hex>`` of the canonical JSON of a recipe or a part of one."""
+    return canonical_digest(
+        {"recipe_version": RECIPE_VERSION, "type": type(value).__name__.lower(), "value": plain(value)}
+    )
+
+
+_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]{1,13}p[+-](\d{1,3}|10[01]\d|102[0-3])$")
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, str):
+        return float.fromhex(value) if _HEX_FLOAT.match(value) else value
+    if isinstance(value, Mapping):
+        return {
+            key: int(item) if key == "seed" and isinstance(item, str) and item.isdigit() else _decode(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_decode(item) for item in value]
+    return value
+
+
+def from_plain(value: Any, *, where: str) -> Recipe:
+    """The recipe that :func:`plain` wrote; raises :class:`UsageError` when it is of another version or shape."""
+    return from_mapping(_decode(value), where=where)
+
+
+def from_mapping(data: Any, *, where: str) -> Recipe:
+    """A checked recipe from parsed YAML or JSON.
+
+    Raises:
+        UsageError: a key is unknown, of the wrong type or out of range; the message holds its path, what is allowed
+            and, for a misspelt key, the nearest valid one.
+    """
+    if not isinstance(data, Mapping):
+        raise UsageError(
+            "recipe is not a mapping",
+            where=where,
+            expected="keys such as seed, dataset, model",
+            found=type(data).__name__,
+            cure="compare it with the committed params.yaml",
+        )
+    version = data.get("recipe_version", RECIPE_VERSION)
+    if version != RECIPE_VERSION:
+        raise UsageError(
+            "the recipe is of another version",
+            where=f"{where}: recipe_version",
+            expected=str(RECIPE_VERSION),
+            found=str(version)[:40],
+            cure="use the version of Marin that wrote it, or a newer one",
+        )
+    data = {key: value for key, value in data.items() if key != "recipe_version"}
+    try:
+        recipe = msgspec.convert(data, Recipe)
+    except msgspec.ValidationError as error:
+        raise _explained(error, data, where) from None
+    check(recipe, where=where)
+    return recipe
+
+
+def _explained(error: msgspec.ValidationError, data: Any, where: str) -> UsageError:
+    message, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    unknown = re.search(r"unknown field `([^`]*)`", message)
+    value: Any = data
+    for part in filter(None, path.split(".")):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    at = f"{where}: {path}" if path else where
+    if unknown:
+        name = unknown.group(1)
+        valid = _fields_at(path, data)
+        near = difflib.get_close_matches(name, valid, n=1)
+        cure = f"did you mean {near[0]}?" if near else f"valid keys here: {', '.join(valid)}"
+        return UsageError(
+            "unknown key",
+            where=f"{at}.{name}" if path else f"{at}: {name}",
+            expected="a key of the recipe",
+            found=name,
+            cure=cure,
+        )
+    expected = _allowed(path, data) or message.removeprefix("Expected ")
+    return UsageError(
+        "parameter out of range or of the wrong type",
+        where=at,
+        expected=expected,
+        found=repr(value),
+        cure="correct it there, or on the command line with KEY=VALUE",
+    )
+
+
+_WORDS = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "a mapping",
+}
+_BOUNDS = (
+    ("minimum", ">= {}"),
+    ("exclusiveMinimum", "> {}"),
+    ("maximum", "<= {}"),
+    ("exclusiveMaximum", "< {}"),
+    ("minLength", "of at least {} characters"),
+    ("maxLength", "of at most {} characters"),
+    ("minItems", "of at least {} items"),
+    ("minProperties", "of at least {} entries"),
+    ("pattern", "like {}"),
+)
+
+
+def _allowed(path: str, data: Mapping[str, Any]) -> str:
+    """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
+    parent, _, name = path.rpartition(".")
+    if path == "dataset.kind":
+        return "one of grammar, url, files, mixture"
+    struct = _struct_at(parent, data)
+    field = (
+        next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
+    )
+    if field is None:
+        return ""
+    schema = msgspec.json.schema(field.type)
+    parts = []
+    for option in schema.get("anyOf", [schema]):
+        if "enum" in option:
+            one = "one of " if len(option["enum"]) > 1 else ""
+            parts.append(one + ", ".join(map(str, option["enum"])))
+        elif option.get("type") in _WORDS:
+            bounds = [words.format(option[key]) for key, words in _BOUNDS if key in option]
+            parts.append(" ".join([_WORDS[option["type"]], " and ".join(bounds)]).strip())
+    return " or ".join(parts)
+
+
+def _fields_at(path: str, data: Mapping[str, Any]) -> list[str]:
+    struct = _struct_at(path, data)
+    return [field.encode_name for field in msgspec.structs.fields(struct)] if struct is not None else []
+
+
+def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
+    struct: type[Struct] | None = Recipe
+    node: Any = data
+    for part in filter(None, path.split(".")):
+        node = node.get(part) if isinstance(node, Mapping) else None
+        if part == "dataset":
+            kind = node.get("kind") if isinstance(node, Mapping) else None
+            by_kind: dict[Any, type[Struct]] = {
+                "grammar": GrammarDataset,
+                "url": UrlDataset,
+                "files": FilesDataset,
+                "mixture": MixtureDataset,
+            }
+            struct = by_kind.get(kind)
+        elif struct is not None:
+            found = {field.name: field.type for field in msgspec.structs.fields(struct)}.get(part)
+            kinds = (kind for kind in (found, *get_args(found)) if isinstance(kind, type) and issubclass(kind, Struct))
+            struct = next(kinds, None)
+    return struct
+
+
+def check(recipe: Recipe, *, where: str) -> None:
+    """Refuse what is well-typed and still impossible.
+
+    Raises:
+        UsageError: sizes do not divide each other; a mixture without its parts; a profile without its device kind.
+        Unsupported: the flags allow bits that no other machine has.
+    """
+    model, arithmetic, trainer = recipe.model, recipe.arithmetic, recipe.trainer
+
+    def divides(small: int, large: int, small_name: str, large_name: str) -> None:
+        if large % small:
+            raise UsageError(
+                "sizes do not divide",
+                where=f"{where}: {large_name}",
+                expected=f"a multiple of {small_name} ({small})",
+                found=str(large),
+                cure=f"change {large_name} or {small_name}",
+            )
+
+    divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
+    divides(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "model.num_heads")
+    divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
+    divides(
+        arithmetic.microbatch_size,
+        trainer.batch_size // arithmetic.logical_shards,
+        "arithmetic.microbatch_size",
+        "trainer.batch_size / arithmetic.logical_shards",
+    )
+    if model.architecture == "llama" and (model.hidden_dim // model.num_heads) % 2:
+        raise UsageError(
+            "odd head size",
+            where=f"{where}: model.hidden_dim",
+            expected="hidden_dim / num_heads to be even (rotary)",
+            found=str(model.hidden_dim // model.num_heads),
+            cure="change model.hidden_dim or model.num_heads",
+        )
+    _check_mixture(recipe, where)
+    _check_contract(arithmetic, where)
+
+
+CPU_PROFILES = ("portable-cpu", "arm-cpu")
+REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "portable-cpu": Arithmetic().xla_flags,
+    "arm-cpu": ("--xla_cpu_enable_platform_dependent_math=false", "--xla_disable_hlo_passes=transpose-folding"),
+    "gpu": (
+        "--xla_gpu_deterministic_ops=true",
+        "--xla_gpu_exclude_nondeterministic_ops=true",
+        "--xla_gpu_autotune_level=0",
+    ),
+    "tpu": (),
+}
+"""Flags without which a profile promises nothing; a recipe may have more, but none of these with another value."""
+
+
+def _check_contract(arithmetic: Arithmetic, where: str) -> None:
+    """Raises Unsupported where the flags allow bits that are those of one processor (AVX-512, say), or of one run."""
+    required = REQUIRED_FLAGS[arithmetic.profile]
+    decided = {flag.partition("=")[0] for flag in required}
+    missing = [flag for flag in required if flag not in arithmetic.xla_flags]
+    contrary = [flag for flag in arithmetic.xla_flags if flag not in required and flag.partition("=")[0] in decided]
+    if missing or contrary:
+        raise Unsupported(
+            "the bits would be those of one processor only"
+            if arithmetic.profile in CPU_PROFILES
+            else "the bits would be those of one run only",
+            where=f"{where}: arithmetic.xla_flags",
+            expected=" ".join(required),
+            found=" ".join(arithmetic.xla_flags) or "no flags",
+            cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
+        )
+    if (arithmetic.profile == "arm-cpu") != (arithmetic.isa == "aarch64"):
+        raise UsageError(
+            "the profile is for other processors",
+            where=f"{where}: arithmetic.isa",
+            expected="aarch64 with arm-cpu, x86-64-v3 with all others",
+            found=arithmetic.isa,
+            cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
+        )
+    if (arithmetic.profile == "portable-cpu") != (arithmetic.device_kind is None):
+        what, expected, cure = {
+            "portable-cpu": ("portable-cpu is not about one kind of device", "null", "leave it out"),
+            "arm-cpu": (
+                "the bits of ARM are those of one model",
+                "what `marin doctor --json` says there",
+                "set arithmetic.device_kind",
+            ),
+        }.get(
+            arithmetic.profile,
+            (
+                "the bits of an accelerator are those of one kind",
+                "what jax.devices()[0].device_kind says there",
+                "set arithmetic.device_kind",
+            ),
+        )
+        raise UsageError(
+            what,
+            where=f"{where}: arithmetic.device_kind",
+            expected=expected,
+            found=str(arithmetic.device_kind),
+            cure=cure,
+        )
+
+
+def _check_mixture(recipe: Recipe, where: str) -> None:
+    parts = sorted(recipe.dataset.parts) if isinstance(recipe.dataset, MixtureDataset) else []
+    if not parts and recipe.mixture is None:
+        return
+    if recipe.mixture is None or not parts:
+        raise UsageError(
+            "a mixture needs parts and weights",
+            where=f"{where}: {'mixture' if parts else 'dataset.kind'}",
+            expected="dataset.kind=mixture together with mixture.weights",
+            found="no mixture.weights" if parts else "one data set",
+            cure=f"give mixture.weights for {', '.join(parts)}" if parts else "drop mixture, or give dataset.parts",
+        )
+    unknown = sorted(recipe.mixture.weights.keys() - set(parts))
+    if unknown:
+        raise UsageError(
+            "a weight for a part that is not there",
+            where=f"{where}: mixture.weights",
+            expected=", ".join(parts),
+            found=", ".join(unknown),
+            cure="name the parts as dataset.parts does",
+        )
+    block_counts(recipe.mixture.weights, recipe.mixture.block_size, where=f"{where}: mixture.weights")

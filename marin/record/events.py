@@ -1,0 +1,505 @@
+"""The event types that this product writes, and the schema that each body is checked against on append.
+
+Names are the product's own and never change meaning: a changed shape is a new version (``train.segment/v2``).
+Bodies follow the ledger's rules for numbers: 64-bit integers are strings, floats that must be exact are hex strings
+(``float.hex``), digests are ``sha256:<hex>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ledger import Refused
+from marin.errors import MarinError
+
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+HexFloat = Annotated[str, Meta(pattern=r"^-?(0x[01]\.[0-9a-f]{1,13}p[+-](\d{1,3}|10[01]\d|102[0-3])|inf|nan)$")]
+Json = dict[str, Any]
+
+RUN_STARTED = "run.started/v1"
+RUN_COMPLETED = "run.completed/v1"
+STEP_STARTED = "step.started/v1"
+STEP_COMPLETED = "step.completed/v1"
+STEP_CACHED = "step.cached/v1"
+STEP_FAILED = "step.failed/v1"
+STEP_PAUSED = "step.paused/v1"
+STEP_PREEMPTED = "step.preempted/v1"
+SEED_DRAWN = "seed.drawn/v1"
+TRAIN_STARTED = "train.started/v1"
+TRAIN_SEGMENT = "train.segment/v1"
+CHECKPOINT_SAVED = "checkpoint.saved/v1"
+EVAL_COMPLETED = "eval.completed/v1"
+MODEL_EXPORTED = "model.exported/v1"
+REPLAY_COMPLETED = "replay.completed/v1"
+METRICS_RECORDED = "metrics.recorded/v1"
+TRACKING_LOGGED = "tracking.logged/v1"
+REPLAY_SEGMENT = "replay.segment/v1"
+GRAPH_STARTED = "graph.started/v1"
+GRAPH_COMPLETED = "graph.completed/v1"
+STEP_CHECKED = "step.checked/v1"
+ARTIFACT_ADOPTED = "artifact.adopted/v1"
+STORE_SCRUBBED = "store.scrubbed/v1"
+LEASE_TAKEN = "lease.taken/v1"
+LEASE_RENEWED = "lease.renewed/v1"
+LEASE_RELEASED = "lease.released/v1"
+LEASES = "leases"
+"""The stream of all lease events."""
+EXPERIMENT_REGISTERED = "experiment.registered/v1"
+EXPERIMENT_REPORTED = "experiment.reported/v1"
+
+
+class Body(Struct, frozen=True, kw_only=True):
+    """Base of all bodies. Unknown fields are allowed: a reader keeps what a later minor writer adds."""
+
+
+class Output(Body, frozen=True):
+    """What a step made. ``digest`` names the content; ``artifact`` the stored bytes (equal where the bytes are
+    canonical)."""
+
+    kind: str
+    digest: Digest
+    size: int
+    artifact: Digest
+
+
+class Continues(Body, frozen=True):
+    """The state that a phase begins with: of which run, before which train step, its digest, and the stored
+    checkpoint."""
+
+    run: str
+    step: int
+    state: Digest
+    checkpoint: Digest
+
+
+class RunStarted(Body, frozen=True, omit_defaults=True):
+    """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
+    ``continues``: this run is a phase.
+    ``experiment`` is the digest of the newest registration that has this recipe and seed as an arm, or ""."""
+
+    run: str
+    pipeline: str
+    plan: Digest
+    recipe_digest: Digest
+    recipe: Json
+    code: Json
+    environment: Json
+    continues: Continues | None = None
+    experiment: str = ""
+
+
+class StepPaused(Body, frozen=True):
+    """A node of the plan stopped where it was told to; its state is recorded, and a later attempt goes on."""
+
+    run: str
+    step: str
+    identity: Digest
+    where: str
+
+
+class SeedDrawn(Body, frozen=True):
+    """A seed was drawn from the system for a recipe that left it open; ``recipe`` is its digest with the seed null."""
+
+    recipe: Digest
+    seed: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")]
+
+
+class StepStarted(Body, frozen=True):
+    """A node of the plan begins. ``identity`` decides a hit: config, inputs, code, seeds. ``address`` is the readable
+    name that an experiment file gave the step; ``lock`` the digest of the locked packages. Both are empty where not
+    known."""
+
+    run: str
+    step: str
+    identity: Digest
+    config_digest: Digest
+    config: Json
+    inputs: dict[str, Digest]
+    code: Digest
+    attempt: int
+    address: str = ""
+    lock: str = ""
+
+
+class StepCompleted(Body, frozen=True):
+    """A node of the plan has its output. ``metrics`` are hex floats by name, ``tables`` stored texts by name, so that a
+    hit can write both files again; ``seconds`` is wall time (not evidence)."""
+
+    run: str
+    step: str
+    identity: Digest
+    inputs: dict[str, Digest]
+    output: Output
+    metrics: dict[str, HexFloat]
+    seconds: float
+    tables: dict[str, Digest] = {}
+    address: str = ""
+
+
+class StepCached(Body, frozen=True):
+    """The result of an equal step is taken over. ``completed_at`` is the index of its step.completed."""
+
+    run: str
+    step: str
+    identity: Digest
+    inputs: dict[str, Digest]
+    output: Output
+    completed_at: int
+
+
+class StepFailed(Body, frozen=True):
+    """A node of the plan stopped with an error (its one line, no traceback). ``lasting``: the step's own code raised
+    it, so that the same step will fail again; a full disk or a killed process is not."""
+
+    run: str
+    step: str
+    identity: Digest
+    error: str
+    address: str = ""
+    lasting: bool = False
+
+
+class StepPreempted(Body, frozen=True):
+    """What executed an attempt died, or was taken away, and the work goes on if ``again``. ``launch`` counts within the
+    attempt; it is 0 where the whole attempt ended so, which the next one records. ``processes`` and ``devices`` are
+    what it was executed on, 0 where there were none; ``at`` is the number of the train step at which the record
+    ends."""
+
+    run: str
+    step: str
+    attempt: int
+    launch: int
+    reason: str
+    processes: int
+    devices: int
+    at: int
+    again: bool
+
+
+class TrainStarted(Body, frozen=True):
+    """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is
+    compiled: digests of the StableHLO of each function, XLA flags, versions; ``devices`` and ``processes`` are how it
+    is executed, ``device`` what each of them is (platform, kind, place in the topology where there is one).
+    ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
+    phase)."""
+
+    run: str
+    first_step: int
+    num_steps: int
+    state: Digest
+    manifest: Digest
+    program: Json
+    seeds: Json
+    devices: int
+    attempt: int
+    processes: int = 1
+    device: Json = {}
+
+
+class TrainSegment(Body, frozen=True):
+    """Train steps ``[start, end)`` between two recorded states. Lists have one item per train step.
+
+    ``losses``: hex floats. ``batches``: digest of each step's token ids and sequence indices. ``fingerprints``: digest
+    over loss, gradient norm and the fingerprint of the state after the step. ``start_state``/``end_state``: digest of
+    the whole state (parameters, optimizer moments, step, key, data cursor) before and after. ``trace``: digest of the
+    stored blob uint32[steps, tensors, 2] (little-endian) with every tensor's fingerprint after every step.
+    """
+
+    run: str
+    start: int
+    end: int
+    losses: list[HexFloat]
+    batches: list[str]
+    fingerprints: list[str]
+    start_state: Digest
+    end_state: Digest
+    trace: Digest
+
+
+class CheckpointSaved(Body, frozen=True):
+    """A training checkpoint is in the store. ``state`` digests its tensors, ``artifact`` the stored tree,
+    ``manifest`` the blob with the sorted list of (path, dtype, shape, digest)."""
+
+    run: str
+    step: int
+    state: Digest
+    artifact: Digest
+    manifest: Digest
+    size: int
+
+
+class EvalCompleted(Body, frozen=True):
+    """What the evaluation measured; metrics are hex floats by name."""
+
+    run: str
+    model: Digest
+    metrics: dict[str, HexFloat]
+
+
+class ModelExported(Body, frozen=True):
+    """A model left in a public format. ``model`` is the state it was made from."""
+
+    run: str
+    format: str
+    model: Digest
+    output: Output
+
+
+class RunCompleted(Body, frozen=True):
+    """All steps of the plan have an output."""
+
+    run: str
+    outputs: dict[str, Output]
+    metrics: dict[str, HexFloat]
+
+
+class ReplayCompleted(Body, frozen=True):
+    """A reproducer's verdicts on a run, over the log checkpoint it verified."""
+
+    run: str
+    verdicts: dict[str, str]
+    training: Json
+    first_divergence: Json | None
+    log_checkpoint: Json
+    details: dict[str, list[str]]
+    environment: Json
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """Points of one measurement: train steps and values (hex floats), one each."""
+
+    key: str
+    steps: list[int]
+    values: list[HexFloat]
+
+
+class MetricsRecorded(Body, frozen=True):
+    """Measurements beside the evidence: times, memory, load, norms. They depend on machine and moment, enter no
+    identity and no verdict. ``step`` is the step of the plan that was measured, empty for the run as a whole."""
+
+    run: str
+    step: str
+    series: list[Series]
+
+
+class TrackingLogged(Body, frozen=True):
+    """Something that a user logged through MLflow's own interface. ``run`` is MLflow's run id (empty where the
+    operation speaks of none), ``operation`` and ``values`` are described in ``marin/tracking/projection/logged.py``."""
+
+    run: str
+    operation: str
+    values: Json
+
+
+class ReplaySegment(Body, frozen=True):
+    """A reproducer executed train steps ``[start, end)`` of a run again and found what was recorded. ``segment``
+    digests the whole body of the run's train.segment, ``conditions`` the recipe, the tokens and the code that were
+    executed."""
+
+    run: str
+    start: int
+    end: int
+    segment: Digest
+    conditions: Digest
+
+
+class ExperimentRegistered(Body, frozen=True):
+    """What an experiment claims, before it is run. ``registration`` digests the canonical JSON of all of it, recipes
+    included, which the store keeps; ``arms`` are digests of recipes without seed, by name; metrics are name and
+    direction (lower or higher is better); seeds are strings."""
+
+    experiment: str
+    registration: Digest
+    file: str
+    file_digest: Digest
+    question: str
+    hypothesis: str
+    primary: dict[str, str]
+    secondary: list[dict[str, str]]
+    arms: dict[str, Digest]
+    baseline: str
+    seeds: list[str]
+    test: str
+    alternative: str
+    alpha: float
+    stopping_rule: str
+    cost_cap: Json
+
+
+class ExperimentReported(Body, frozen=True):
+    """What the runs of an experiment bear out. ``verdict``: confirmatory, exploratory or incomplete; ``artifact`` is
+    the stored tree with report.md, report.html, table.csv and plot.svg; ``supported`` is None where nothing could be
+    tested."""
+
+    experiment: str
+    registration: Digest
+    verdict: str
+    supported: bool | None
+    deviations: list[str]
+    artifact: Digest
+    runs: list[str]
+
+
+class GraphStarted(Body, frozen=True):
+    """One execution of an experiment's graph begins; its stream is ``graph/<graph>``. ``declaration`` is the digest of
+    what the file says (addresses, configurations, functions, edges), ``steps`` how many there are, ``ends`` the wanted
+    ones."""
+
+    graph: str
+    name: str
+    file: str
+    declaration: Digest
+    steps: int
+    ends: list[str]
+    options: Json
+    code: Json
+    environment: Json
+
+
+class GraphCompleted(Body, frozen=True):
+    """The graph is through. ``outcome``: completed, failed or interrupted. ``counts`` by how steps ended. ``results``
+    is the stored JSON list with one object for each step: address, step, identity, action, digest, artifact, kind,
+    size, run and completed_at. ``outputs`` are those of the ends, by address."""
+
+    graph: str
+    outcome: str
+    counts: dict[str, int]
+    results: Digest
+    outputs: dict[str, Output]
+    failed: list[str]
+
+
+class StepChecked(Body, frozen=True):
+    """A step was executed a second time and its results were compared, by content digest."""
+
+    step: str
+    identity: Digest
+    address: str
+    deterministic: bool
+    outputs: list[Digest]
+
+
+class ArtifactAdopted(Body, frozen=True):
+    """An artifact that was made elsewhere stands for the output of a step; ``vouched_by`` says so, nobody proved it."""
+
+    graph: str
+    address: str
+    artifact: Digest
+    kind: str
+    vouched_by: str
+    note: str
+
+
+class StoreScrubbed(Body, frozen=True):
+    """A portion of the store was hashed again. ``findings`` are lines for people, the first hundred of them, in which
+    digests are words and name nothing; ``repaired``: names in the store that are whole again; ``finished``: to the
+    end."""
+
+    checked: int
+    size: int
+    findings: list[str]
+    repaired: list[str]
+    finished: bool
+
+
+class LeaseTaken(Body, frozen=True):
+    """An executor claims steps, by identity; ``until`` is when the claim ends if nothing is heard of it. ``host``,
+    ``pid`` and ``born`` say which process that is, so that its death is seen at once where it can be. ``over`` are the
+    executors whose claims end with this one."""
+
+    executor: str
+    host: str
+    pid: int
+    born: str
+    until: str
+    steps: dict[Digest, str]
+    over: list[str] = []
+
+
+class LeaseRenewed(Body, frozen=True):
+    """An executor is alive and keeps all its claims until ``until``."""
+
+    executor: str
+    until: str
+
+
+class LeaseReleased(Body, frozen=True):
+    """An executor gives claims back: the steps are done, failed or left."""
+
+    executor: str
+    steps: list[Digest]
+
+
+BODIES: dict[str, type[Body]] = {
+    RUN_STARTED: RunStarted,
+    RUN_COMPLETED: RunCompleted,
+    STEP_STARTED: StepStarted,
+    STEP_COMPLETED: StepCompleted,
+    STEP_CACHED: StepCached,
+    STEP_FAILED: StepFailed,
+    STEP_PAUSED: StepPaused,
+    STEP_PREEMPTED: StepPreempted,
+    SEED_DRAWN: SeedDrawn,
+    TRAIN_STARTED: TrainStarted,
+    TRAIN_SEGMENT: TrainSegment,
+    CHECKPOINT_SAVED: CheckpointSaved,
+    EVAL_COMPLETED: EvalCompleted,
+    MODEL_EXPORTED: ModelExported,
+    REPLAY_COMPLETED: ReplayCompleted,
+    METRICS_RECORDED: MetricsRecorded,
+    TRACKING_LOGGED: TrackingLogged,
+    REPLAY_SEGMENT: ReplaySegment,
+    GRAPH_STARTED: GraphStarted,
+    GRAPH_COMPLETED: GraphCompleted,
+    STEP_CHECKED: StepChecked,
+    ARTIFACT_ADOPTED: ArtifactAdopted,
+    STORE_SCRUBBED: StoreScrubbed,
+    LEASE_TAKEN: LeaseTaken,
+    LEASE_RENEWED: LeaseRenewed,
+    LEASE_RELEASED: LeaseReleased,
+    EXPERIMENT_REGISTERED: ExperimentRegistered,
+    EXPERIMENT_REPORTED: ExperimentReported,
+}
+
+
+def read[T: Body](kind: type[T], body: Any, *, where: str) -> T:
+    """``body`` as ``kind``; raises :class:`MarinError` with the path of the first field that does not fit."""
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        raise MarinError(
+            "event body does not fit its type", where=where, expected=kind.__name__, found=str(error)
+        ) from None
+
+
+def write(body: Body) -> Json:
+    """The JSON-shaped builtins of ``body``."""
+    result = msgspec.to_builtins(body)
+    assert isinstance(result, dict)
+    return result
+
+
+def schema_checks() -> dict[str, Callable[[Any], None]]:
+    """For the ledger's registry of types: a check by event type that raises on a body of the wrong shape."""
+
+    def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
+        def check(body: Any) -> None:
+            try:
+                msgspec.convert(body, kind)
+            except msgspec.ValidationError as error:
+                fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
+                raise Refused(
+                    "the body of an event does not fit its type",
+                    where=name,
+                    expected=f"an object with {fields}",
+                    found=str(error),
+                    cure="correct the body; a new shape is a new version of the type",
+                ) from None
+
+        return check
+
+    return {name: checker(name, kind) for name, kind in BODIES.items()}

@@ -1,0 +1,184 @@
+"""What others vouch for: witnesses that cosigned the log, time stamps of its root, roots that Git commits name.
+
+None of it is needed for the log to be whole. What is there is checked against the log, and says that these events
+existed before that time; what contradicts the log is evidence that it was rewritten or rolled back.
+
+Whose word counts is the verifier's choice (:class:`Sources`): his witnesses and their quorum, his time stamp
+authorities, his Git repositories. What the root brings of the kind is shown as claimed by the log, and vouches for
+nothing: whoever signs a log can also make three witnesses and an authority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from ledger import (
+    Event,
+    Finding,
+    LedgerError,
+    LogReader,
+    NotFound,
+    Stamped,
+    Storage,
+    Tampered,
+    VerifierKey,
+    WitnessPolicy,
+    check_stamp,
+    load_authorities,
+)
+from marin.record.anchors import check_anchor, find_anchors
+from marin.record.trust import default_trust
+from marin.record.witnesses import POLICY, WITNESSED, load_policy
+
+AUTHORITIES = "authorities.pem"
+"""In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
+ANCHORED = "log.anchored/v1"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
+    None for the system's; ``repositories``: where Git is asked."""
+
+    policy: WitnessPolicy | None = None
+    authorities: Path | None = None
+    repositories: tuple[Path, ...] = ()
+
+
+NOBODY = Sources()
+"""Nobody's word but the system's authorities'."""
+
+
+def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Sources:
+    """What the command line names, and for what it does not, the user's own configuration."""
+    trust = default_trust()
+    return Sources(
+        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else trust.policy(),
+        ca or trust.authorities(),
+        tuple(git) or tuple(trust.repositories()),
+    )
+
+
+@dataclass(frozen=True)
+class Vouched:
+    """One statement that holds: events below ``size`` existed before ``time`` (empty where no time is stated)."""
+
+    kind: str
+    size: int
+    time: str
+    by: str
+
+    def __str__(self) -> str:
+        events = f"events 0 to {self.size - 1}" if self.size else "the empty log"
+        when = f"existed before {self.time}" if self.time else "are in a log that was only appended to"
+        return f"{self.kind}: {events} {when}, says {self.by}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What holds, what contradicts the log, what could not be judged here, and what only the log itself claims."""
+
+    vouched: tuple[Vouched, ...]
+    findings: tuple[Finding, ...]
+    undecided: tuple[str, ...]
+    claimed: tuple[str, ...] = ()
+
+
+def gather(
+    storage: Storage,
+    reader: LogReader,
+    keys: Sequence[VerifierKey],
+    anchored: Sequence[tuple[int, Event]],
+    trusted: Sources,
+) -> Evidence:
+    """Check all there is. ``anchored`` are the events of type ``log.anchored/v1``."""
+    vouched: list[Vouched] = []
+    findings: list[Finding] = []
+    undecided: list[str] = []
+    claimed: list[str] = []
+    try:
+        vouched += _witnessed(storage, reader, keys, trusted.policy)
+    except LedgerError as error:
+        findings.append(_finding(error, WITNESSED))
+    if not vouched:
+        try:
+            claimed += _witnessed_by_its_own(storage, reader, keys)
+        except Tampered as error:  # the log's own key signed another history
+            findings.append(_finding(error, WITNESSED))
+    certificates = load_authorities(trusted.authorities) if anchored else []
+    for index, event in anchored:
+        shown = check_stamp(reader, index, event, certificates)
+        if isinstance(shown, Stamped):
+            vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
+        elif type(shown).__name__ != "Unverified" or trusted.authorities is not None:
+            findings.append(_finding(shown, f"event {index}"))
+        elif isinstance(own := check_stamp(reader, index, event, _brought(storage)), Stamped):
+            claimed.append(
+                str(Vouched("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
+            )
+        else:
+            undecided.append(str(shown))
+    for repository in trusted.repositories:
+        for anchor in find_anchors(repository, reader.checkpoint().origin):
+            try:
+                check_anchor(reader, anchor)
+            except LedgerError as error:
+                findings.append(_finding(error, anchor.commit))
+            else:
+                vouched.append(Vouched(f"Git {anchor.kind}", anchor.size, anchor.time, f"commit {anchor.commit[:12]}"))
+    return Evidence(tuple(vouched), tuple(findings), tuple(undecided), tuple(claimed))
+
+
+def trusted_authorities(given: Path | None) -> list[x509.Certificate]:
+    """Certificates from the file that was given, or that MARIN_TSA_CA or the user's own trust names; else the
+    system's."""
+    return load_authorities(given or default_trust().authorities())
+
+
+def _brought(storage: Storage) -> list[x509.Certificate]:
+    """The certificates that the root brings."""
+    try:
+        return x509.load_pem_x509_certificates(storage.read(AUTHORITIES))
+    except (NotFound, ValueError):
+        return []
+
+
+def _witnessed(
+    storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], policy: WitnessPolicy | None
+) -> list[Vouched]:
+    """What the verifier's own witnesses say. His policy is for the logs that it names, or for all where it names none."""
+    origin = reader.checkpoint().origin
+    if policy is None or (policy.logs and origin not in {key.name for key in policy.logs}):
+        return []
+    try:
+        note = storage.read(WITNESSED)
+    except NotFound:
+        note = reader.note()
+    checkpoint, names = policy.check(note, keys)
+    reader.check_continues(checkpoint)
+    return [Vouched("witnesses", checkpoint.size, "", ", ".join(names))]
+
+
+def _witnessed_by_its_own(storage: Storage, reader: LogReader, keys: Sequence[VerifierKey]) -> list[str]:
+    """What witnesses say that the root itself names; Tampered where the log's key signed what is not this log."""
+    try:
+        policy = load_policy(storage)
+        if policy is None:
+            return []
+        checkpoint, names = WitnessPolicy(quorum=policy.quorum, witnesses=policy.witnesses, groups=policy.groups).check(
+            storage.read(WITNESSED), keys
+        )
+        reader.check_continues(checkpoint)
+    except Tampered:
+        raise
+    except LedgerError as error:
+        return [f"{POLICY}: {error.what}"]
+    return [str(Vouched("witnesses", checkpoint.size, "", f"{', '.join(names)}, witnesses of the root's own choice"))]
+
+
+def _finding(error: LedgerError, where: str) -> Finding:
+    return Finding(error.what, error.where or where, error.expected, error.found)

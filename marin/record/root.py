@@ -1,0 +1,419 @@
+"""The root: where the ledger and the store of a project lie, and the keys that open them.
+
+`.marin/` in the working folder or in the nearest folder above it, or what MARIN_ROOT names (the command line's --root
+sets it): a path, or an address that can only be read. `vkey` in the root is the verifier key that its log must be
+signed with; the signing key lies in the user's configuration folder, or where MARIN_KEY says.
+
+Whoever records opens the log for one batch and closes it again, so that a training that runs for days never keeps
+the writer's lock from anybody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from ledger import (
+    KEY_TYPES,
+    Draft,
+    Event,
+    EventTypes,
+    LedgerError,
+    Log,
+    LogCheckpoint,
+    LogClient,
+    LogReader,
+    Malformed,
+    NotFound,
+    Projection,
+    Receipt,
+    Refused,
+    Signer,
+    Storage,
+    Store,
+    Unavailable,
+    VerifierKey,
+    create_key,
+    default_key_path,
+    digest_bytes,
+    load_signer,
+    open_storage,
+    public_keys,
+)
+from marin.history.verdicts import of_this_log
+from marin.process.cache import own_folder
+from marin.record.events import ReplayCompleted, schema_checks
+from marin.record.pins import Pins, default_pins
+from marin.record.trust import Keys, default_trust
+from marin.record.writer import RootWriter, connect
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ROOT = ".marin"
+ROOT_VARIABLE = "MARIN_ROOT"
+KEY_VARIABLE = "MARIN_KEY"
+VKEY = "vkey"
+CHECKPOINT = "log/checkpoint"
+_NEIGHBOURS = 256
+"""Events that are this near to each other are read in one go: the log keeps them in one file."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """An opened root. ``location`` is as the user named it; ``local`` is a folder for what can be rebuilt."""
+
+    location: str
+    local: Path
+    storage: Storage
+    verifier: VerifierKey
+    companions: tuple[VerifierKey, ...] = ()
+    """The other half of a hybrid key, as the root names it."""
+
+    @property
+    def absolute(self) -> str:
+        """The location as any process of this machine finds it, whatever its working folder is."""
+        named = "://" in self.location or os.path.isabs(self.location)
+        return absolute(self.location) if named else str(self.local)
+
+    def store(self) -> Store:
+        """The artifacts. What is known of files that were put before lies in the user's cache."""
+        path = self.projection_path()
+        return Store(self.storage, seen=None if path is None else path.with_name("store-stat.sqlite"))
+
+    def keys(self, trusted: Sequence[VerifierKey] = ()) -> Keys:
+        """The keys under which this log is read, and whose word they are: those that were given, or this user's own or
+        trusted ones for the origin, or what the root itself names."""
+        if trusted:
+            return Keys(tuple(trusted), "given")
+        if self.is_own():
+            return Keys(public_keys(key_path(self.verifier.name)), "own")
+        if known := [key for key in default_trust().all_keys() if key.name == self.verifier.name]:
+            return Keys(tuple(known), "trusted")
+        return Keys((self.verifier, *self.companions), "claimed")
+
+    def is_own(self) -> bool:
+        """Whether the key that signs this log is this user's: then what stands in it, he said."""
+        try:
+            return self.verifier in public_keys(key_path(self.verifier.name))
+        except LedgerError:
+            return False
+
+    def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:
+        """Verified reads, under the root's own key unless the caller trusts another. A log of somebody else's must also
+        agree with what was seen of it before."""
+        keys = self.keys(trusted)
+        if keys.source == "own":
+            return LogReader(self.storage, keys.verifiers)
+        return _PinnedReader(self, keys)
+
+    def signer(self) -> Signer:
+        """The signing key of this root's log.
+
+        Raises:
+            Unavailable: there is no key file.
+            Refused: the key is another log's, or others can read its file.
+        """
+        path = key_path(self.verifier.name)
+        try:
+            signer = load_signer(path)
+        except Unavailable:
+            if path.exists():
+                raise
+            raise Unavailable(
+                "there is no signing key",
+                where=str(path),
+                expected=f"the key of {self.verifier}",
+                found="no file",
+                cure=f"restore it from a copy, or name it with {KEY_VARIABLE}; a lost key cannot be made again, and then "
+                "`marin --root NEW init` begins another log beside this one, which stays readable",
+            ) from None
+        if signer.verifier != self.verifier:
+            raise Refused(
+                "the key is not the one of this root",
+                where=str(path),
+                expected=str(self.verifier),
+                found=str(signer.verifier),
+                cure=f"name the right key with {KEY_VARIABLE}, or another root with --root",
+            )
+        return signer
+
+    def check_writable(self) -> None:
+        """Raises as :meth:`signer` does where this process could not append; where another one appends for it,
+        never."""
+        if _appender is None:
+            self.signer()
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""
+        if _appender is not None:
+            return _appender(self, drafts)
+        with closing(self.writer()) as writer:
+            return writer.append(drafts)
+
+    def writer(self) -> RootWriter:
+        """Appends through the service while one runs, else by opening the log. Close it."""
+        return RootWriter(self.verifier.name, self.endpoint, self.log)
+
+    def log(self, wait: float = 0.0) -> Log:
+        """The open log, whose lock this process then holds. Close it."""
+        return Log.open(self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path())
+
+    def index_path(self) -> Path | None:
+        """Where the index of ids is kept."""
+        path = self.projection_path()
+        return None if path is None else path.with_name("index.sqlite")
+
+    def service(self) -> LogClient | None:
+        """The append service of this root, if one is running. Close it."""
+        return connect(self.endpoint, self.verifier.name)
+
+    @property
+    def endpoint(self) -> Path:
+        """Where a running append service (`marin ledger serve`) says its port and token."""
+        remote = f"-{digest_bytes(self.location.encode())[7:39]}" if "://" in self.location else ""
+        return self.local / f"service{remote}.json"
+
+    def history(self, trusted: Sequence[VerifierKey] = (), *, fresh: bool = False) -> LedgerHistory:
+        """The events so far. The read model finds them; each that is given out is verified in the log itself. ``fresh``,
+        or with other keys than the root's own, the read model is folded from the log for this history alone.
+
+        Raises:
+            Unverified: the log's own events say that the keys which signed it count no more, or not alone.
+        """
+        reader = self.reader(trusted)
+        path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
+        return LedgerHistory(reader, path, own=self.is_own())
+
+    def views(self) -> Path:
+        """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log. What a
+        root brings of the kind (``projections/``) is never opened.
+
+        Raises:
+            Refused: somebody else could have written what is there.
+            OSError: the cache folder cannot be written.
+        """
+        name = digest_bytes(f"{self.absolute}\n{self.verifier.name}".encode()).removeprefix("sha256:")
+        return own_folder("views", name[:32])
+
+    def projection_path(self) -> Path | None:
+        """Where the read model of events is kept; None where the cache folder cannot be written."""
+        try:
+            return self.views() / "events.sqlite"
+        except OSError:
+            return None
+
+
+class _PinnedReader(LogReader):
+    """Reads the log of somebody else: each state that it takes up is compared with what this user has seen before."""
+
+    def __init__(self, root: Root, keys: Keys) -> None:
+        super().__init__(root.storage, keys.verifiers)
+        self._root, self._named = root, keys.mine
+
+    def refresh(self) -> LogCheckpoint:
+        """As of any reader.
+
+        Raises:
+            Tampered: the log contradicts what was pinned of it.
+        """
+        checkpoint = super().refresh()
+        Pins(default_pins()).compare(self, self._root.storage, self._root.absolute, named=self._named)
+        return checkpoint
+
+
+def catch_up(projection: Projection, reader: LogReader) -> None:
+    """Fold what is new, and hold the signatures of the log against the keys that its own events name.
+
+    Raises:
+        Unverified: by these events the keys that signed the log count no more, or not alone.
+    """
+    projection.catch_up()
+    changes = [index for kind in sorted(KEY_TYPES) for index in projection.places(type=kind)]
+    reader.signers([(index, reader.event(index)) for index in changes])
+
+
+class LedgerHistory:
+    """:class:`marin.history.runs.History` over the log of a root, as it was when this was made."""
+
+    def __init__(self, reader: LogReader, path: Path | None, *, own: bool) -> None:
+        """``path`` None: a read model of its own, in a folder that goes with it. ``own``: this user's key signs the
+        log."""
+        self._reader, self._own = reader, own
+        if path is None:
+            folder = tempfile.mkdtemp(prefix="marin-events-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            path = Path(folder) / "events.sqlite"
+        self._path = path
+        with Projection(path, reader) as projection:
+            catch_up(projection, reader)
+        self._size = reader.checkpoint().size
+
+    def counts(self, verdict: ReplayCompleted) -> bool:
+        """Whether this user gave the verdict, on a run of this log."""
+        return self._own and of_this_log(verdict.log_checkpoint, self._reader.checkpoint().origin)
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
+    ) -> Iterator[tuple[int, Event]]:
+        """The events of one stream, of one type, whose body names this run, or all of it; the ``last`` of them."""
+        with Projection(self._path, self._reader) as projection:
+            found = [
+                index for index in projection.places(stream=stream, type=type, run=run, last=last) if index < self._size
+            ]
+        for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
+            wanted = set(group)
+            for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
+                if index in wanted:
+                    yield index, Event.decode(entry)
+
+
+Appender = Callable[[Root, Sequence[Draft]], list[Receipt]]
+_appender: Appender | None = None
+
+
+def append_through(appender: Appender | None) -> None:
+    """From now on this process hands what it appends to ``appender``: it works where the signing key is not."""
+    global _appender
+    _appender = appender
+
+
+def root_location(given: str | None = None) -> str:
+    """The root that the command line or the environment names; else that of the working folder or of the nearest folder
+    above it that has one, as Git finds its repository."""
+    return given or os.environ.get(ROOT_VARIABLE) or _nearest()
+
+
+def _nearest() -> str:
+    here = Path.cwd()
+    for folder in here.parents:
+        if (here / DEFAULT_ROOT / VKEY).is_file():
+            break
+        if (folder / DEFAULT_ROOT / VKEY).is_file():
+            return str(folder / DEFAULT_ROOT)
+    return DEFAULT_ROOT
+
+
+def absolute(location: str) -> str:
+    """The location as any process of this machine finds it."""
+    return location if "://" in location else str(Path(location).resolve())
+
+
+def key_path(origin: str) -> Path:
+    """Where the signing key of the log ``origin`` is looked for."""
+    given = os.environ.get(KEY_VARIABLE)
+    return Path(given) if given else default_key_path(origin)
+
+
+def vkey_lines(signer: Signer) -> bytes:
+    """The file ``vkey`` of a root: the verifier key, and below it the other half of a hybrid one."""
+    return "".join(f"{key}\n" for key in signer.verifiers).encode()
+
+
+def event_types() -> EventTypes:
+    """The schemas of the events that this product writes."""
+    types = EventTypes()
+    for name, check in schema_checks().items():
+        types.register(name, check)
+    return types
+
+
+def open_root(location: str | None = None) -> Root:
+    """Open an existing root.
+
+    Raises:
+        Unavailable: there is none here, or it has no verifier key.
+        Malformed: its verifier key is not one.
+    """
+    where = root_location(location)
+    remote = "://" in where
+    local = Path(DEFAULT_ROOT) if remote else Path(where)
+    if not remote and not local.is_dir():
+        raise _no_root(where)
+    storage = open_storage(where)
+    try:
+        text, *others = storage.read(VKEY).decode("utf-8").strip().split("\n")
+    except NotFound:
+        raise (_no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
+    except UnicodeDecodeError:
+        text, others = "", []
+    try:
+        verifier, *companions = map(VerifierKey.parse, (text, *others))
+    except Malformed as error:
+        raise Malformed(
+            "the root's verifier key cannot be read",
+            where=f"{where}/{VKEY}",
+            expected="name+hash+base64",
+            found=repr(text[:80]),
+            cure="restore the file from the line that `marin init` printed",
+        ) from error
+    return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier, companions=tuple(companions))
+
+
+def create_root(location: str | None = None, *, origin: str | None = None, hybrid: bool = False) -> Root:
+    """Make a root with an empty log, and its signing key unless ``MARIN_KEY`` names one that exists.
+
+    An interrupted call leaves a key, or a key and a verifier key; the next call goes on with them. A complete root
+    is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
+    """
+    where = location or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
+    storage = open_storage(where)
+    if not storage.exists(VKEY):
+        if storage.exists(CHECKPOINT):  # a new key here would disown every event that is there
+            raise _no_vkey(where)
+        named = os.environ.get(KEY_VARIABLE)
+        if named and Path(named).exists():
+            signer = load_signer(Path(named))
+            if origin is not None and signer.verifier.name != origin:
+                raise Refused(
+                    "the key signs for another origin",
+                    where=named,
+                    expected=origin,
+                    found=signer.verifier.name,
+                    cure="leave --origin out, or make a new key",
+                )
+        else:
+            name = origin or f"marin.local/{secrets.token_hex(4)}"
+            signer = create_key(key_path(name), name, hybrid=hybrid)
+        storage.ensure(VKEY, vkey_lines(signer))
+    root = open_root(where)
+    if origin is not None and origin != root.verifier.name:
+        raise Refused(
+            "the root has another origin",
+            where=where,
+            expected=origin,
+            found=root.verifier.name,
+            cure="leave --origin out, or name another root",
+        )
+    if not storage.exists(CHECKPOINT):
+        Log.create(storage, root.signer())
+        log.info("made the root %s with the log %s", where, root.verifier.name)
+    return root
+
+
+def _no_vkey(where: str) -> Unavailable:
+    return Unavailable(
+        "the root has a log and no verifier key",
+        where=f"{where}/{VKEY}",
+        expected="name+hash+base64",
+        found="no file",
+        cure="restore the file from the line that `marin init` printed",
+    )
+
+
+def _no_root(where: str) -> Unavailable:
+    return Unavailable(
+        "there is no root here",
+        where=where,
+        expected="a ledger and a store",
+        found="nothing",
+        cure=f"make one with `marin init`, or name another with --root or {ROOT_VARIABLE}",
+    )

@@ -1,0 +1,166 @@
+"""Whom this user trusts: verifier keys, witnesses, time stamp authorities and Git repositories, from his own files alone.
+
+They lie in the user's configuration folder, and `marin trust` writes them:
+
+    trust/keys             verifier keys of logs, one on a line
+    trust/witness-policy   witnesses and how many of them must have cosigned (C2SP tlog-policy)
+    trust/authorities.pem  certificates of time stamp authorities
+    trust/repositories     Git repositories in which anchors of logs are looked for, one on a line
+
+What a root brings of the kind is a claim of its operator, and supports nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ledger import LedgerError, Refused, Unavailable, VerifierKey, WitnessPolicy, load_authorities
+from marin.process.files import write_whole
+
+TRUST_VARIABLE = "MARIN_TRUST"
+AUTHORITIES_VARIABLE = "MARIN_TSA_CA"
+
+Source = Literal["given", "trusted", "own", "claimed"]
+"""Whose word a key is: the command line's, this user's trusted keys, his own signing key, or the root's alone."""
+
+
+def default_trust() -> Trust:
+    """``MARIN_TRUST``, or ``marin/trust`` in the user's configuration folder (XDG base directory specification)."""
+    chosen = os.environ.get(TRUST_VARIABLE)
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Trust(Path(chosen) if chosen else base / "marin" / "trust")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys under which a log is read, and whose word they are."""
+
+    verifiers: tuple[VerifierKey, ...]
+    source: Source
+
+    @property
+    def mine(self) -> bool:
+        """Whether the verifier named them, rather than the root."""
+        return self.source != "claimed"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The folder. What is not there is not trusted."""
+
+    folder: Path
+
+    @property
+    def keys_file(self) -> Path:
+        """Verifier keys, one on a line."""
+        return self.folder / "keys"
+
+    @property
+    def policy_file(self) -> Path:
+        """A C2SP tlog-policy."""
+        return self.folder / "witness-policy"
+
+    @property
+    def authorities_file(self) -> Path:
+        """PEM."""
+        return self.folder / "authorities.pem"
+
+    @property
+    def repositories_file(self) -> Path:
+        """Paths, one on a line."""
+        return self.folder / "repositories"
+
+    def all_keys(self) -> list[VerifierKey]:
+        """The trusted verifier keys of all logs."""
+        found = []
+        for line in _lines(self.keys_file):
+            try:
+                found.append(VerifierKey.parse(line))
+            except LedgerError as error:
+                raise _unusable(self.keys_file, "name+hash+base64 on each line", repr(line[:80])) from error
+        return found
+
+    def policy(self) -> WitnessPolicy | None:
+        """The witnesses that count, for every log."""
+        if not self.policy_file.exists():
+            return None
+        try:
+            return WitnessPolicy.parse(_read(self.policy_file))
+        except LedgerError as error:
+            raise _unusable(self.policy_file, "a C2SP tlog-policy", str(error)[:200]) from error
+
+    def authorities(self) -> Path | None:
+        """The file of certificates: what ``MARIN_TSA_CA`` names, or this folder's."""
+        if named := os.environ.get(AUTHORITIES_VARIABLE):
+            return Path(named)
+        return self.authorities_file if self.authorities_file.exists() else None
+
+    def repositories(self) -> list[Path]:
+        """Git repositories whose anchors count."""
+        return [Path(line) for line in _lines(self.repositories_file)]
+
+    def add_keys(self, keys: Sequence[VerifierKey]) -> None:
+        """Trust these keys; one that is there already stays."""
+        _write(self.keys_file, list(dict.fromkeys([*map(str, self.all_keys()), *map(str, keys)])))
+
+    def remove_key(self, name: str) -> list[VerifierKey]:
+        """Trust no more the keys of this origin, or the one with this text; the keys that were removed.
+
+        Raises:
+            Refused: no such key is trusted.
+        """
+        keys = self.all_keys()
+        gone = [key for key in keys if name in (key.name, str(key))]
+        if not gone:
+            raise Refused("no such key is trusted", where=str(self.keys_file), found=name,
+                          expected="an origin or a verifier key of the list", cure="see `marin trust ls`")  # fmt: skip
+        _write(self.keys_file, [str(key) for key in keys if key not in gone])
+        return gone
+
+    def set_policy(self, source: Path) -> WitnessPolicy:
+        """Take this file as the policy of witnesses."""
+        data = _read(source)
+        policy = WitnessPolicy.parse(data)
+        write_whole(self.policy_file, data)
+        return policy
+
+    def add_authorities(self, source: Path) -> int:
+        """Trust the certificates in this PEM file too; how many it has."""
+        found = load_authorities(source)
+        before = _read(self.authorities_file) if self.authorities_file.exists() else b""
+        data = _read(source)
+        if data not in before:
+            write_whole(self.authorities_file, before + data)
+        return len(found)
+
+    def add_repository(self, folder: Path) -> None:
+        """Count the anchors in this Git repository."""
+        _write(self.repositories_file, list(dict.fromkeys([*map(str, self.repositories()), str(folder.resolve())])))
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    lines = _read(path).decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Unavailable("a file of trust cannot be read", where=str(path), found=str(error.strerror),
+                          expected="a file of yours", cure="check its path, owner and mode") from error  # fmt: skip
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _unusable(path: Path, expected: str, found: str) -> Unavailable:
+    return Unavailable("a file of trust cannot be read", where=str(path), expected=expected, found=found,
+                       cure="mend the file or remove it")  # fmt: skip

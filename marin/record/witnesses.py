@@ -1,0 +1,114 @@
+"""The witnesses of a root's log: which must cosign (a C2SP tlog-policy beside the log), asking them, what they signed.
+
+``witness-policy`` in the root says whom to ask and how many must agree; ``witnessed`` is the newest checkpoint that
+met it, with their cosignatures, which stay when the log goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ledger import (
+    Conflict,
+    LedgerError,
+    Log,
+    LogReader,
+    NotFound,
+    PolicyWitness,
+    Storage,
+    Unavailable,
+    Unverified,
+    VerifierKey,
+    WitnessPolicy,
+    add_signatures,
+    ask_witness,
+)
+
+POLICY = "witness-policy"
+WITNESSED = "witnessed"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking all witnesses: who cosigned, who did not and why, and whether the policy is met by that."""
+
+    size: int
+    cosigned: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    unmet: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """As the append service sends it."""
+        return {
+            "size": self.size,
+            "cosigned": list(self.cosigned),
+            "failed": [list(pair) for pair in self.failed],
+            "unmet": self.unmet,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Asked:
+        """What :meth:`as_json` gave."""
+        failed = tuple((name, why) for name, why in value["failed"])
+        return cls(int(value["size"]), tuple(value["cosigned"]), failed, value["unmet"])
+
+
+def load_policy(storage: Storage) -> WitnessPolicy | None:
+    """The policy of this root, if it has one."""
+    try:
+        return WitnessPolicy.parse(storage.read(POLICY))
+    except NotFound:
+        return None
+
+
+def add_witness(storage: Storage, log: VerifierKey, witness: PolicyWitness, needed: int | None) -> WitnessPolicy:
+    """Put a witness into the policy of this root, which begins with it; ``needed`` of them must cosign."""
+    policy = (load_policy(storage) or WitnessPolicy(logs=(log,))).with_witness(witness, needed)
+    storage.replace(POLICY, str(policy).encode())
+    return policy
+
+
+def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
+    """Ask every witness of the policy to cosign the newest checkpoint, and publish what they sign.
+
+    A witness that refuses or is away does not keep the others from cosigning. When the policy is met, the checkpoint
+    is also kept as ``witnessed``.
+    """
+    policy = load_policy(storage)
+    if policy is None or not policy.witnesses:
+        raise Unavailable(
+            "this root has no witnesses",
+            where=storage.describe(),
+            expected=POLICY,
+            found="no file",
+            cure="add one with `marin ledger witness add ADDRESS --vkey KEY`",
+        )
+    log.publish()
+    reader = LogReader(storage, keys)
+    note = reader.note()
+    text = str(reader.checkpoint())
+    lines, cosigned = [], []
+    failed: list[tuple[str, str]] = []
+    for witness in policy.witnesses:
+        if not witness.url:
+            continue
+        try:
+            # It says itself up to where it knows the log; the first guess is that it does not.
+            lines += ask_witness(witness.url, note, reader.consistency_proof, [witness.key])
+            cosigned.append(witness.name)
+        except LedgerError as error:
+            failed.append((witness.name, str(error)))
+    if lines:
+        # A busy log goes on while they are asked: then what they signed is kept as `witnessed` alone.
+        with suppress(Conflict):
+            log.add_cosignatures(lines, text=text)
+    signed = add_signatures(note, lines)
+    try:
+        policy.check(signed, keys)
+    except Unverified as error:
+        return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
+    storage.replace(WITNESSED, signed)
+    return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)

@@ -1,0 +1,88 @@
+"""How events reach the one writer of a root's log: through the append service while one runs, else by the log itself.
+
+Several processes append at once through `marin ledger serve`. Whoever has events looks for its endpoint first, and
+opens the log only where there is none; a service that starts or ends meanwhile is noticed, for drafts carry their
+ids and handing them in twice makes one event.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ledger import Draft, LedgerError, Locked, Log, LogClient, Receipt, Refused, Unavailable
+
+LOCK_SECONDS = 60.0
+"""How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+_TURN_SECONDS = 1.0
+"""How long the lock is waited for before the service is looked for again."""
+
+
+class RootWriter:
+    """Appends to one log, however that can be done right now. `close` it when done."""
+
+    def __init__(self, origin: str, endpoint: Path, open_log: Callable[[float], Log]) -> None:
+        """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
+        needs no key."""
+        self._origin, self._endpoint, self._open_log = origin, endpoint, open_log
+        self._client: LogClient | None = None
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Append one atomic batch, and return when it is durable.
+
+        Raises:
+            Locked: another writer, which is no service, has held the log for a minute.
+        """
+        (outcome,) = self.append_each([drafts])
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        """Several atomic batches in one commit, each with its own outcome; raises as :meth:`append` does."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            client = self._connect()
+            if client is not None:
+                try:
+                    return client.append_each(requests)
+                except Unavailable:
+                    self.close()  # it ended: what it had committed is found by the ids
+            try:
+                with self._open_log(_TURN_SECONDS) as log:
+                    return log.append_each(requests)
+            except Locked:
+                if time.monotonic() > deadline:
+                    raise
+
+    def close(self) -> None:
+        """Leave the service."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connect(self) -> LogClient | None:
+        if self._client is None:
+            self._client = connect(self._endpoint, self._origin)
+        return self._client
+
+
+def connect(endpoint: Path, origin: str) -> LogClient | None:
+    """A connection to the service of this endpoint, which must be of this log; None where none is running."""
+    if not endpoint.exists():
+        return None
+    try:
+        client = LogClient(endpoint)
+    except Unavailable:
+        return None  # left behind by a service that was killed
+    if client.origin != origin:
+        client.close()
+        raise Refused(
+            "the append service serves another log",
+            where=str(endpoint),
+            expected=origin,
+            found=client.origin,
+            cure="stop that service, or name the right root",
+        )
+    return client

@@ -1,0 +1,155 @@
+"""What an experiment shows at its end: one table and one plot, in a folder that is an artifact like any other.
+
+table.csv     the numbers, one row for each case, floats in the shortest form that reads back equal
+plot.png      the same bytes for the same numbers
+report.md     question, hypothesis, table: for a pull request
+report.html   all of it in one file, nothing loaded from anywhere
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from marin.graph.guard import unconfined
+from marin.process.cache import cache_folder
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Points by series. ``means`` draws a line through the mean of the points that share an x."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    log_x: bool = False
+    means: bool = True
+    marks: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished experiment for people."""
+
+    title: str
+    question: str
+    findings: Sequence[str]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    plot: Plot
+
+    def write(self, folder: Path) -> None:
+        """All four files."""
+        picture = draw(self.plot)
+        (folder / "table.csv").write_text(self._csv(), encoding="utf-8")
+        (folder / "plot.png").write_bytes(picture)
+        (folder / "report.md").write_text(self._markdown(), encoding="utf-8")
+        (folder / "report.html").write_text(self._html(picture), encoding="utf-8")
+
+    def _csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([repr(cell) if isinstance(cell, float) else cell for cell in row] for row in self.rows)
+        return text.getvalue()
+
+    def _markdown(self) -> str:
+        lines = [
+            f"# {self.title}",
+            "",
+            self.question,
+            "",
+            *(f"- {finding}" for finding in self.findings),
+            "",
+            f"| {' | '.join(self.columns)} |",
+            f"|{'---|' * len(self.columns)}",
+            *(f"| {' | '.join(_short(cell) for cell in row)} |" for row in self.rows),
+            "",
+            "![plot](plot.png)",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _html(self, picture: bytes) -> str:
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in self.rows)
+        findings = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.findings)
+        image = base64.b64encode(picture).decode()
+        return (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            f"<style>{_STYLE}</style><h1>{html.escape(self.title)}</h1><p>{html.escape(self.question)}</p>"
+            f"<ul>{findings}</ul><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f'<p><img alt="{html.escape(self.plot.title, quote=True)}: {html.escape(self.plot.y_label, quote=True)} by '
+            f'{html.escape(self.plot.x_label, quote=True)}" src="data:image/png;base64,{image}"></p></html>\n'
+        )
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#24292f}"
+    "table{border-collapse:collapse}th,td{padding:.25rem .75rem;border-bottom:1px solid #d0d7de;text-align:left}"
+    "td.number{text-align:right;font-variant-numeric:tabular-nums}img{max-width:100%}"
+)
+COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def draw(plot: Plot) -> bytes:
+    """The plot as a PNG without clock, version or display in it."""
+    os.environ.setdefault(
+        "MPLCONFIGDIR", str(cache_folder() / "matplotlib")
+    )  # else it makes a folder in the user's settings
+    with unconfined():  # the first import on a machine lists its fonts, by a program
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.5), dpi=100, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for number, (name, points) in enumerate(plot.series.items()):
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        few = len(points) <= 40
+        if few:
+            axes.plot([x for x, _ in points], [y for _, y in points], marker, color=colour, alpha=0.5, label=name)
+        if plot.means:
+            means = _means(points)
+            axes.plot(
+                [x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.6, label=None if few else name
+            )
+    for mark in plot.marks:
+        axes.axvline(mark, color="#24292f", alpha=0.3, linewidth=1.0, linestyle="--")
+    if plot.log_x:
+        axes.set_xscale("log")
+    axes.set_xlabel(plot.x_label)
+    axes.set_ylabel(plot.y_label)
+    axes.set_title(plot.title, fontsize=11, loc="left", parse_math=False)
+    axes.grid(visible=True, alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    data = io.BytesIO()
+    canvas.print_png(data, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    return data.getvalue()
+
+
+def _means(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    groups: dict[float, list[float]] = {}
+    for x, y in points:
+        groups.setdefault(x, []).append(y)
+    return [(x, sum(values) / len(values)) for x, values in sorted(groups.items())]
+
+
+def _short(cell: Cell) -> str:
+    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+def _cell(cell: Cell) -> str:
+    kind = "" if isinstance(cell, str) else ' class="number"'
+    return f"<td{kind}>{html.escape(_short(cell))}</td>"

@@ -1,0 +1,179 @@
+"""The graph of steps and artifacts of one or many runs, and where each node stands when it is drawn.
+
+Nodes are executions of steps, and artifacts by content: what two runs share is one node, so that an experiment of many
+runs is one graph from raw data to models. Layers are networkx's topological generations; within a layer nodes are
+ordered by the middle of their neighbours (Sugiyama's barycentre method), a few sweeps up and down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from marin.history.verdicts import overall
+from marin.tracking.projection.record import RunRecord, StepRecord
+
+SWEEPS = 6
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. ``key`` is unique in its graph; ``colour`` is good, mid, bad or none; ``facts`` are what its panel
+    shows."""
+
+    key: str
+    kind: Literal["step", "artifact"]
+    name: str
+    detail: str
+    colour: str
+    facts: Sequence[tuple[str, str]] = ()
+    run: str = ""
+    step: str = ""
+
+
+@dataclass
+class LineageGraph:
+    """Nodes by key, and edges from what is read to what reads it, from a step to what it made."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    edges: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def before_and_after(self, keys: Iterable[str]) -> LineageGraph:
+        """The part that led to these nodes or follows from them."""
+        named = list(keys)
+        wanted = self._reached(named, dict(self._pairs(back=True))) | self._reached(
+            named, dict(self._pairs(back=False))
+        )
+        return LineageGraph(
+            {key: node for key, node in self.nodes.items() if key in wanted},
+            {edge: None for edge in self.edges if wanted.issuperset(edge)},
+        )
+
+    def _pairs(self, *, back: bool) -> list[tuple[str, list[str]]]:
+        found: dict[str, list[str]] = {}
+        for source, target in self.edges:
+            found.setdefault(target if back else source, []).append(source if back else target)
+        return list(found.items())
+
+    @staticmethod
+    def _reached(keys: Iterable[str], neighbours: Mapping[str, list[str]]) -> set[str]:
+        reached, waiting = set(keys), list(keys)
+        while waiting:
+            for key in neighbours.get(waiting.pop(), ()):
+                if key not in reached:
+                    reached.add(key)
+                    waiting.append(key)
+        return reached
+
+
+def graph_of(records: Iterable[RunRecord]) -> LineageGraph:
+    """The graph of these runs. A step that was taken over is the execution that made it."""
+    graph = LineageGraph()
+    for record in records:
+        verdicts = record.replays[-1][3].verdicts if record.replays else {}
+        verified = overall(verdicts) if verdicts else "never"
+        for step in record.ordered_steps():
+            key = f"made:{step.identity}" if step.identity and step.output is not None else f"{record.run}/{step.name}"
+            graph.nodes.setdefault(key, _step(key, record, step, verified))
+            for name, digest in step.inputs.items():
+                source = f"artifact:{digest}"
+                graph.nodes.setdefault(
+                    source, Node(source, "artifact", name, digest[7:19], "none", (("content", digest),))
+                )
+                graph.edges[source, key] = None
+            if step.output is not None:
+                made = f"artifact:{step.output.digest}"
+                known = graph.nodes.get(made)
+                if (
+                    known is None or not known.run or known.colour == "none"
+                ):  # one run that was verified speaks for the bytes
+                    graph.nodes[made] = _artifact(made, record, step, verified)
+                if (made, key) not in graph.edges:  # a step may give back what it was given
+                    graph.edges[key, made] = None
+    return graph
+
+
+def _step(key: str, record: RunRecord, step: StepRecord, verified: str) -> Node:
+    colour = {"completed": "good", "cached": "good", "failed": "bad"}.get(step.state, "mid")
+    facts = [
+        ("step", step.name),
+        ("run", record.run),
+        ("state", step.state),
+        ("by", record.actor),
+        ("begun", step.started[:19].replace("T", " ") + " UTC"),
+        ("event", str(step.index)),
+        ("identity", step.identity),
+        ("run verified", verified),
+    ]
+    if step.seconds is not None:
+        facts.insert(5, ("took", f"{step.seconds:.1f} s"))
+    if step.completed_at is not None:
+        facts.append(("taken over from", f"event {step.completed_at}"))
+    if step.error:
+        facts.append(("error", step.error))
+    facts += [(name, f"{value:.6g}") for name, value in sorted(step.metrics.items())]
+    took = f" · {step.seconds:.1f} s" if step.seconds is not None else ""
+    return Node(key, "step", step.name, f"{record.run}{took}", colour, tuple(facts), record.run, step.name)
+
+
+def _artifact(key: str, record: RunRecord, step: StepRecord, verified: str) -> Node:
+    assert step.output is not None
+    output = step.output
+    colour = {"PASS": "good", "FAIL": "bad", "PARTIAL": "mid"}.get(verified, "none")
+    facts = (
+        ("kind", output.kind),
+        ("content", output.digest),
+        ("stored as", output.artifact),
+        ("bytes", f"{output.size:,}"),
+        ("made by", f"{step.name} of run {record.run}, {record.actor}"),
+        ("when", (step.ended or step.started)[:19].replace("T", " ") + " UTC"),
+        ("run verified", verified),
+    )
+    return Node(
+        key,
+        "artifact",
+        output.kind,
+        f"{output.digest[7:19]} · {size_text(output.size)}",
+        colour,
+        facts,
+        record.run,
+        step.name,
+    )
+
+
+def size_text(count: int) -> str:
+    """A number of bytes for people."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def layers(graph: LineageGraph) -> list[list[str]]:
+    """The nodes by layer, each layer in the order in which it is drawn."""
+    # Here: networkx takes a quarter of a second, which only a drawing needs.
+    import networkx
+
+    drawn: Any = networkx.DiGraph()
+    drawn.add_nodes_from(graph.nodes)
+    drawn.add_edges_from(graph.edges)
+    while not networkx.is_directed_acyclic_graph(drawn):  # the same bytes made twice on one way: cut where it closes
+        drawn.remove_edge(*list(networkx.find_cycle(drawn))[-1][:2])
+    rows = [
+        sorted(layer, key=list(graph.nodes).index if len(graph.nodes) < 300 else str)
+        for layer in networkx.topological_generations(drawn)
+    ]
+    for sweep in range(SWEEPS):
+        order = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
+        near = drawn.predecessors if sweep % 2 == 0 else drawn.successors
+        place = {key: position for row in rows for position, key in enumerate(row)}
+        for layer in order:
+
+            def middle(key: str) -> float:
+                known = [place[other] for other in near(key)]  # noqa: B023 - called in this round
+                return sum(known) / len(known) if known else float(place[key])  # noqa: B023
+
+            rows[layer].sort(key=middle)
+            place |= {key: position for position, key in enumerate(rows[layer])}
+    return rows

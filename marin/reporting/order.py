@@ -1,0 +1,70 @@
+"""The order in which a run saw its data, on one page: how many sequences and passes, and the digest of every batch.
+
+The digests are those that training recorded. Order and batches follow from recipe and token cache alone
+(``marin/training/data.py``), so anyone can find them again; `marin verify` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from marin.reporting.markup import Child, Html, element, page
+from marin.reporting.run import STYLE, code, table
+from marin.tracking.projection.record import RunRecord
+
+
+def order_digest(record: RunRecord) -> str:
+    """One digest for all batches of the run in their order: sha256 over the recorded digests, a line each."""
+    return "sha256:" + hashlib.sha256("".join(f"{batch}\n" for _, batch in batches(record)).encode()).hexdigest()
+
+
+def batches(record: RunRecord) -> Iterator[tuple[int, str]]:
+    """Train step and digest of its batch, in order; where a segment was told twice, the later record stands."""
+    found = {part.start + place: batch for part in record.segments for place, batch in enumerate(part.batches)}
+    yield from sorted(found.items())
+
+
+def order_page(record: RunRecord, origin: str) -> bytes:
+    """The page as bytes that are the same for the same events."""
+    tokens = record.steps.get("tokens")
+    known = dict(batches(record))
+    return page(
+        f"data order of run {record.run}",
+        STYLE,
+        element(
+            "main",
+            element("h1", f"Data order of run {record.run}"),
+            element("p", f"{record.pipeline}, ledger ", code(origin)),
+            table(
+                ("", ""), list(_facts(record, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0))
+            ),
+            element("p", "A batch's digest covers the numbers of its sequences in the token stream and its token ids."),
+            [_segment(known, part.start, part.end) for part in record.segments],
+        ),
+    )
+
+
+def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[Child, ...]]:
+    trainer, model = record.recipe.get("trainer", {}), record.recipe.get("model", {})
+    batch, length = trainer.get("batch_size"), model.get("seq_len")
+    yield "train steps recorded", steps
+    if isinstance(batch, int) and isinstance(length, int):
+        yield "sequences seen", f"{steps * batch:,} of {length} tokens, {batch} a train step"
+        yield "tokens seen", f"{steps * batch * length:,}"
+        if tokens // length:
+            yield "sequences in the train split", f"{tokens // length:,} ({tokens:,} tokens)"
+            yield "passes over the data", f"{steps * batch / (tokens // length):.3f}"
+    yield "seed of the order", str(record.recipe.get("seed", ""))
+    yield "order", "a new Feistel permutation of all sequences for each pass, keyed by the seed"
+    yield "all batches", code(order_digest(record))
+    if (made := record.steps.get("tokens")) is not None and made.output is not None:
+        yield "token cache", code(made.output.digest)
+
+
+def _segment(known: Mapping[int, str], start: int, end: int) -> Html:
+    return element(
+        "details",
+        element("summary", f"Train steps {start} to {end - 1}"),
+        table(("train step", "batch"), [(step, code(known[step])) for step in range(start, end) if step in known]),
+    )

@@ -1,0 +1,73 @@
+"""The newest verdicts on a run as the page that ``marin verify --html`` writes, from what the ledger says of them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from marin.errors import MissingEvidence
+from marin.history import runs
+from marin.history.verdicts import NAMES
+from marin.record.events import ReplayCompleted
+from marin.record.root import Root
+from marin.reporting.verification import page
+from marin.verify.segments.compare import Divergence
+from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict
+
+
+def verification_page(root: Root, run: str) -> bytes:
+    """The page of the last ``replay.completed`` of a run; MissingEvidence when nobody has replayed it."""
+    view = runs.load(root.history(), run)
+    if not view.verdicts:
+        raise MissingEvidence("nobody has replayed the run", where=f"run {run}", cure=f"marin verify {run}")
+    fact = view.verdicts[-1]
+    return page(report_of(fact.body, fact.index), view).encode()
+
+
+def report_of(body: ReplayCompleted, event: int) -> Report:
+    """The report as far as its event tells it. What does not have the shape of a report is left out, never guessed."""
+    verdicts = {name: _verdict(body, name) for name in NAMES}
+    training, log = body.training, body.log_checkpoint
+    mode = training.get("mode")
+    summary = TrainingSummary(
+        mode if mode in ("full", "sampled", "range") else "none",
+        _count(training, "segments_total"),
+        _count(training, "segments_replayed"),
+        _count(training, "workers"),
+        float(_count(training, "seconds")),
+    )
+    return Report(
+        run=body.run,
+        verdicts=verdicts,
+        training=summary,
+        divergence=_divergence(body.first_divergence),
+        origin=str(log.get("origin", "")),
+        size=_count(log, "size"),
+        root=str(log.get("root", "")),
+        remarks=(),
+        event=event,
+    )
+
+
+def _verdict(body: ReplayCompleted, name: str) -> Verdict:
+    for outcome in get_args(Outcome):
+        if body.verdicts.get(name) == outcome:
+            return Verdict(outcome, tuple(body.details.get(name, ())))
+    return NOT_RUN
+
+
+def _count(values: Any, name: str) -> int:
+    found = values.get(name)
+    return int(found) if isinstance(found, int | float) else 0
+
+
+def _divergence(found: Any) -> Divergence | None:
+    if not isinstance(found, dict):
+        return None
+    step, tensors = found.get("step"), found.get("tensors")
+    return Divergence(
+        step if isinstance(step, int) else None,
+        tuple(map(str, tensors)) if isinstance(tensors, list) else (),
+        str(found.get("expected", "")),
+        str(found.get("found", "")),
+        str(found.get("explanation", "")),
+    )

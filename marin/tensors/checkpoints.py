@@ -1,0 +1,118 @@
+"""Training checkpoints as they lie in the store: which files one has, and the state that its bytes are.
+
+Two forms exist (docs/decisions has why): Levanter's own, zarr3 arrays in an OCDBT key-value store, whose files differ
+between equal states; and a packed one, a file for each tensor (``ledger.put_state``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorstore
+
+from ledger import LedgerError, StateManifest, describe_state, read_state
+from marin.errors import DataError
+from marin.tensors.reading import array_info, plausible_bytes, unreadable
+
+OCDBT_FILES = re.compile(
+    r"manifest\.ocdbt|manifest\.json|metadata\.json|d/[0-9a-f]{32}"
+    r"|ocdbt\.process_[0-9]+/(manifest\.ocdbt|d/[0-9a-f]{32})"
+)
+"""Files of a checkpoint as Levanter writes it."""
+PACKED_FILES = re.compile(r"state\.json|tensors/[0-9]{5,}")
+"""Files of a packed checkpoint."""
+_KEY = re.compile(r"(.+)/(zarr\.json|c(/[0-9]+)*)")
+
+
+def checkpoint_files(path: str) -> bool:
+    """Whether a training checkpoint, of either form, has a file of this name."""
+    return bool(OCDBT_FILES.fullmatch(path) or PACKED_FILES.fullmatch(path))
+
+
+def stray_files(folder: Path) -> list[str]:
+    """Files in ``folder`` that are not those of one form: whoever reads the other one would find another state."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    if not is_packed(folder):
+        return [name for name in names if not OCDBT_FILES.fullmatch(name)]
+    try:
+        count = len(StateManifest.parse((folder / "state.json").read_bytes()).tensors)
+    except (LedgerError, OSError):
+        return ["state.json"]
+    own = {"state.json", *(f"tensors/{index:05d}" for index in range(count))}
+    return [name for name in names if name not in own]
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a checkpoint is of the packed form."""
+    return (folder / "tensors").is_dir() and (folder / "state.json").is_file()
+
+
+def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
+    """The state that the bytes in ``folder`` are: every tensor read and hashed.
+
+    Args:
+        expected: what is recorded of it. It bounds what is read, and is compared by the caller.
+
+    Raises:
+        DataError: it is no checkpoint, or holds more than ``expected``.
+    """
+    if is_packed(folder):
+        return _packed(folder)
+    sizes = {tensor.path: tensor.nbytes for tensor in expected.tensors}
+    if sum(sizes.values()) > plausible_bytes(folder):
+        raise DataError(
+            "a checkpoint does not hold what is recorded of it",
+            where=folder.name,
+            expected=f"at most {plausible_bytes(folder)} bytes",
+            found=f"{sum(sizes.values())} bytes recorded",
+            cure="fetch the checkpoint again from whoever recorded it",
+        )
+    kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}}
+    found = []
+    for name in _arrays(kvstore, folder):
+        if name not in sizes:
+            raise DataError(
+                "a checkpoint holds a tensor that its state has not",
+                where=name,
+                expected=f"{len(sizes)} tensors of state {expected.digest}",
+                found="another one",
+                cure="fetch the checkpoint again from whoever recorded it",
+            )
+        found.append(array_info(kvstore, name, sizes[name]))
+    return StateManifest.of(found)
+
+
+def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
+    """The arrays of an OCDBT store; a key that belongs to none is refused."""
+    try:
+        keys = [key.decode() for key in tensorstore.KvStore.open(kvstore).result().list().result()]
+    except (ValueError, OSError, RuntimeError) as error:
+        raise unreadable(folder.name, error) from error
+    names = {key.removesuffix("/zarr.json") for key in keys if key.endswith("/zarr.json")}
+    for key in keys:
+        parts = _KEY.fullmatch(key)
+        if parts is None or parts[1] not in names:
+            raise DataError(
+                "a checkpoint holds something that is no tensor",
+                where=key,
+                expected="chunks of arrays",
+                found="another key",
+                cure="fetch the checkpoint again from whoever recorded it",
+            )
+    return sorted(names)
+
+
+def _packed(folder: Path) -> StateManifest:
+    try:
+        return describe_state(read_state(folder))
+    except (LedgerError, ValueError, OSError) as error:
+        raise DataError(
+            "a packed checkpoint can not be read",
+            where=folder.name,
+            expected="the tensors of a state",
+            found=" ".join(str(error).split())[:200],
+            cure="fetch the checkpoint again from whoever recorded it",
+        ) from error

@@ -1,0 +1,166 @@
+"""Token caches as they lie in the store: Levanter's arrays of token ids, digested by content.
+
+A cache keeps ``input_ids`` as two zarr3 arrays of a size far above what they hold, and how many rows that is in the first
+place of ``offsets``. What counts is its content, as a state of two tensors for each split:
+
+    <split>/tokens      int32[n]    token ids of all documents, one after another
+    <split>/offsets     int64[d+1]  where each document begins; the last is n
+    <split>/loss_mask   uint8[n]    of chat documents only: which tokens are learned
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ledger import TensorHasher, state_digest
+from marin.errors import DataError
+from marin.tensors.reading import elements, open_array, pieces, plausible_bytes
+
+FIELD = "input_ids"
+MASK_FILE, MASK = "loss_mask.u8", "loss_mask"
+LEDGER = "shard_ledger.json"
+TOKEN_FILES = re.compile(
+    r"(train|validation|train/[^/]+)/(shard_ledger\.json|loss_mask\.u8|input_ids/(offsets|data)/(zarr\.json|c/[0-9]+))"
+)
+"""Files of the output of step ``tokens``."""
+
+
+@dataclass(frozen=True)
+class CacheContent:
+    """What is in one cache: the digests of its tensors by name, how many tokens and documents, and their bytes."""
+
+    tensors: dict[str, str]
+    tokens: int
+    documents: int
+    nbytes: int
+
+
+def cached_splits(folder: Path) -> list[str]:
+    """The splits of a folder of caches: ``train`` or the parts of a mixture ``train/<part>``, and ``validation``."""
+    train = folder / "train"
+    single = (train / FIELD).exists()  # Levanter keeps a field as a folder of its own
+    parts = [] if single or not train.is_dir() else sorted(path.name for path in train.iterdir() if path.is_dir())
+    return [*(["train"] if single else [f"train/{part}" for part in parts]), "validation"]
+
+
+def stray_files(folder: Path) -> list[str]:
+    """Files of no split that is read, and chunks behind the end of their array: nothing digests them.
+
+    Raises:
+        DataError: a cache is missing, unfinished, or not of the form that Levanter writes.
+    """
+    own = set()
+    for split in cached_splits(folder):
+        content = cache_content(folder / split)
+        own |= {f"{split}/{LEDGER}", f"{split}/{MASK_FILE}"}
+        for name, count in (("offsets", content.documents + 1), ("data", content.tokens)):
+            array = open_array({"driver": "file", "path": f"{folder / split}/"}, f"{FIELD}/{name}")
+            chunks = -(-count // int(array.chunk_layout.write_chunk.shape[0]))
+            own |= {f"{split}/{FIELD}/{name}/{file}" for file in ("zarr.json", *(f"c/{i}" for i in range(chunks)))}
+    names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return [name for name in names if name not in own]
+
+
+def tokens_content(folder: Path) -> tuple[str, int]:
+    """The digest and the size in bytes of the output of step ``tokens`` that lies in ``folder``.
+
+    Raises:
+        DataError: a cache is missing, unfinished, or not of the form that Levanter writes.
+    """
+    tensors: dict[str, str] = {}
+    size = 0
+    for split in cached_splits(folder):
+        content = cache_content(folder / split)
+        tensors |= {f"{split}/{name}": digest for name, digest in content.tensors.items()}
+        size += content.nbytes
+    return state_digest(tensors), size
+
+
+def cache_content(cache: Path) -> CacheContent:
+    """What can be read back from one cache, in pieces.
+
+    Raises:
+        DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
+    """
+    most = plausible_bytes(cache)
+    kvstore = {"driver": "file", "path": f"{cache}/"}
+    ends = open_array(kvstore, f"{FIELD}/offsets")
+    rows = _finished_rows(cache)
+    if not 0 <= 8 * rows <= most:
+        raise _implausible(cache, f"{rows} documents", most)
+    head = np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces(ends, (rows + 1,), "offsets")])
+    if int(head[0]) != rows:
+        raise _implausible(cache, f"{int(head[0])} documents beside {rows}", most)
+    offsets = head.copy()
+    offsets[0] = 0  # Levanter keeps the number of rows in the first place; the first document begins at 0
+    count = int(offsets[-1])
+    if not 0 <= 4 * count <= most or (np.diff(offsets) < 0).any():
+        raise _implausible(cache, f"{count} tokens", most)
+    by_token, by_offset = TensorHasher("int32", (count,)), TensorHasher("int64", offsets.shape)
+    for piece in pieces(open_array(kvstore, f"{FIELD}/data"), (count,), "data"):
+        by_token.update(elements(np.asarray(piece, dtype=np.int32)))
+    by_offset.update(elements(offsets))
+    tensors = {"tokens": by_token.digest(), "offsets": by_offset.digest()}
+    nbytes = 4 * count + 8 * len(offsets)
+    if (cache / MASK_FILE).is_file():
+        tensors[MASK] = mask_digest(cache / MASK_FILE, count)
+        nbytes += count
+    return CacheContent(tensors, count, rows, nbytes)
+
+
+def mask_digest(file: Path, tokens: int) -> str:
+    """The digest of a loss mask as a tensor, uint8[tokens].
+
+    Raises:
+        DataError: it is not as long as the token stream.
+    """
+    size = file.stat().st_size if file.is_file() else -1
+    if size != tokens:
+        raise DataError(
+            "loss mask and tokens differ in length",
+            where=file.parent.name,
+            expected=f"{tokens} bytes",
+            found="no mask" if size < 0 else f"{size}",
+            cure="make it again: marin stage tokens",
+        )
+    hasher = TensorHasher("uint8", (tokens,))
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            hasher.update(block)
+    return hasher.digest()
+
+
+def _finished_rows(cache: Path) -> int:
+    try:
+        told = json.loads((cache / LEDGER).read_bytes())
+        rows, finished = told["total_num_rows"], told["is_finished"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _unfinished(cache, str(error)) from error
+    if not isinstance(rows, int) or isinstance(rows, bool) or finished is not True:
+        raise _unfinished(cache, f"{rows} documents, finished: {finished}")
+    return rows
+
+
+def _unfinished(cache: Path, found: str) -> DataError:
+    return DataError(
+        "token cache cannot be opened",
+        where=cache.name,
+        expected="a finished cache",
+        found=" ".join(found.split())[:200],
+        cure="make it again: marin stage tokens",
+    )
+
+
+def _implausible(cache: Path, found: str, most: int) -> DataError:
+    return DataError(
+        "token cache does not hold what it says",
+        where=cache.name,
+        expected=f"offsets that grow, for at most {most} bytes",
+        found=found,
+        cure="make it again: marin stage tokens",
+    )

@@ -1,0 +1,83 @@
+"""Text that others wrote, as eyes may see it: what would steer a terminal, reorder a line or hide shows as its escape.
+
+Commit ids, versions, names, paths, metrics and messages come out of logs that anybody may have written. Every piece of
+text that is printed, logged or drawn goes through :func:`visible`, in the rooms that print: :mod:`marin.cli.output`,
+:class:`OneLine` for logging, :mod:`marin.reporting.markup` for pages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from typing import TextIO
+
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    chr(code)
+    for start, end in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+    for code in range(start, end + 1)
+)
+"""Characters that count as printable and draw nothing (Unicode: Default_Ignorable_Code_Point, and the empty Braille
+pattern)."""
+
+_UNSEEN_IN_JSON = re.compile(r"[^ -~]")
+
+
+def visible(text: str, keep: str = "") -> str:
+    """``text`` with everything that does not draw one glyph in reading order written as an escape such as ``\\x1b`` or
+    ``\\u202e``: control and format characters (C0, C1, bidirectional, zero-width), line and paragraph separators,
+    spaces that are not U+0020, surrogates, unassigned and private characters, blank fillers. ``keep``: characters that
+    stay, such as a newline where the reader lays lines out.
+    """
+    if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
+        return text
+    seen = "".join(letter if _drawn(letter) or letter in keep else _escape(letter) for letter in text)
+    return text if seen == text else seen  # the same object: callers tell by it that nothing had to change
+
+
+def visible_json(value: object, indent: int | None = None) -> str:
+    """``value`` as JSON in which every such character is written ``\\uXXXX``: the same value for a program.
+
+    Raises:
+        ValueError: a number that JSON does not have.
+    """
+    separators = (", ", ": ") if indent is None else (",", ": ")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=separators, indent=indent)
+    return _UNSEEN_IN_JSON.sub(lambda found: _in_json(found[0]), text)
+
+
+def _drawn(letter: str) -> bool:
+    return letter.isprintable() and letter not in _BLANK
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def _in_json(letter: str) -> str:
+    # A newline can only be one of the indentation: inside of strings JSON has it escaped already.
+    return letter if letter == "\n" or _drawn(letter) else json.dumps(letter)[1:-1]
+
+
+class OneLine(logging.Formatter):
+    """A record of ours is one visible line; what libraries say keeps its lines, each made visible."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = super().format(record)
+        own = record.name.partition(".")[0] in ("ledger", "marin") and not record.exc_info
+        return visible(told, keep="" if own else "\n")
+
+
+def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
+    """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(OneLine(form))
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    for name in ("ledger", "marin"):
+        logging.getLogger(name).setLevel(own)
+
+
+def log_as_worker() -> None:
+    """Log to stderr as a process does that a command started."""
+    log_to(sys.stderr, level=logging.WARNING, own=logging.INFO)

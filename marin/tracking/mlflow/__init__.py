@@ -1,0 +1,1 @@
+"""MLflow's interfaces over the ledger: stores, artifacts, server."""

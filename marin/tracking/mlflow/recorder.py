@@ -1,0 +1,133 @@
+"""Writes of users to MLflow's interface, as events: appended to the ledger first, shown from it afterwards.
+
+MLflow's own classes answer every question from the projection's database. What would write to it goes through a
+:class:`Recorder` instead, which returns when the event is durable and the projection shows it, so that a client reads
+what it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, NOT_IMPLEMENTED, PERMISSION_DENIED
+
+from ledger import Draft, LedgerError
+from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
+from marin.record.root import Root, open_root
+from marin.tracking.projection.logged import described, refusal, stream_of
+from marin.tracking.projection.projection import MlflowProjection
+
+WRITES = (
+    "add_",
+    "archive_",
+    "create_",
+    "delete_",
+    "deprecated_",
+    "finalize_",
+    "get_or_create_",
+    "link_",
+    "log_",
+    "record_",
+    "register_",
+    "remove_",
+    "rename_",
+    "restore_",
+    "set_",
+    "start_",
+    "transition_",
+    "update_",
+    "upsert_",
+)
+"""How methods of MLflow's stores begin that change something."""
+
+_projections: dict[Path, MlflowProjection] = {}
+_making = threading.Lock()
+
+
+def root_at(uri: str) -> Root:
+    """The root of a tracking URI: ``marin:///absolute/path``, or ``marin://`` for the one that MARIN_ROOT names."""
+    path = urllib.parse.unquote(urllib.parse.urlsplit(uri).path)
+    try:
+        return open_root(path or None)
+    except LedgerError as error:
+        raise MlflowException(str(error), INTERNAL_ERROR) from error
+
+
+def projection_of(root: Root) -> MlflowProjection:
+    """The projection of a root in this process: one, because server, follower and stores take turns at it."""
+    folder = root.views() / "mlflow"
+    with _making:
+        if folder not in _projections:
+            _projections[folder] = MlflowProjection(folder, root.reader(), own=root.is_own())
+        return _projections[folder]
+
+
+class Recorder:
+    """Appends operations of users to the ledger of a root, and brings its projection up to them."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.projection = projection_of(root)
+        self._caught_up(limit=0 if self.projection.followed else None)
+
+    def record(self, run: str, *operations: tuple[str, msgspec.Struct], user: str | None = None) -> None:
+        """Append one batch of operations on an MLflow run or model; returns when they are durable and shown.
+
+        Refused where they would change what the ledger's own events say.
+        """
+        for _, values in operations:
+            if why := self.projection.contradicts(run, values):
+                raise MlflowException(refusal(why), PERMISSION_DENIED)
+        drafts = [
+            Draft(
+                TRACKING_LOGGED,
+                stream_of(run),
+                write(TrackingLogged(run=run, operation=operation, values=described(operation, values))),
+                actor=user or None,
+            )
+            for operation, values in operations
+        ]
+        try:
+            self._root.append(drafts)
+        except LedgerError as error:
+            raise MlflowException(f"not recorded, so not logged: {error}", PERMISSION_DENIED) from error
+        self._caught_up()
+
+    def _caught_up(self, *, limit: int | None = None) -> None:
+        try:
+            self.projection.catch_up(limit=limit)
+        except LedgerError as error:
+            raise MlflowException(str(error), INTERNAL_ERROR) from error
+
+
+def refusing[T: type](store: T) -> T:
+    """Class decorator: every write of MLflow's store that the class does not define is refused, so that nothing can
+    live in the view alone."""
+    for name in dir(store.__base__):
+        if name.startswith(WRITES) and name not in vars(store):
+            setattr(store, name, _refusal(name))
+    return store
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refuse(self: object, *args: object, **kwargs: object) -> Any:
+        raise MlflowException(
+            f"{name} has no event in Marin's ledger, so it is refused: what MLflow shows here is folded from "
+            "the ledger and would forget it; use another MLflow server for it",
+            NOT_IMPLEMENTED,
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+def user_of(given: str | None) -> str:
+    """The user that a client names, or the one of this process."""
+    return given or os.environ.get("USER") or "unknown"

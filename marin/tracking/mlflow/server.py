@@ -1,0 +1,170 @@
+"""MLflow's own server over the projection of one root, in this process, with the projection kept up behind it.
+
+One process and one thread: MLflow's default is ten processes and 2 GB, and processes can be left behind. The server's
+application is MLflow's, unchanged, behind the gate of :mod:`marin.tracking.mlflow.gate`; its job execution and
+telemetry are off. The address, with the token that opens the gate, is announced when the server has answered on it, not
+before. Ctrl-C and SIGTERM let open requests end, finish the round of syncing, and return.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from marin.errors import MarinError, UsageError
+from marin.tracking.mlflow.gate import Gate, new_token
+
+PORT = 5000
+PORTS_TRIED = 50
+GRACE_SECONDS = 3
+HEALTH_SECONDS = 120.0
+
+_log = logging.getLogger(__name__)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket on ``port``, or on the next one that is free (0: any). The socket is handed to the server, so
+    that nobody can take the port in between."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    except socket.gaierror as error:
+        raise UsageError(
+            "not an address of this machine", where="--host", expected="such as 127.0.0.1", found=host, cure=str(error)
+        ) from None
+    for candidate in range(port, min(port + PORTS_TRIED, 65536)) if port else (0,):
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, candidate))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            raise UsageError(
+                "cannot listen there",
+                where=f"{host}:{candidate}",
+                expected="an address and port of this machine",
+                found=error.strerror or str(error),
+                cure="name others with --host and --port",
+            ) from None
+        if port and candidate != port:
+            _log.warning("port %d is taken, using %d", port, candidate)
+        return listener
+    raise UsageError(
+        "no free port",
+        where=host,
+        expected=f"one of {port} to {port + PORTS_TRIED - 1}",
+        found="all are taken",
+        cure="name another with --port",
+    )
+
+
+def prepare(root: str) -> None:
+    """Settings that MLflow reads when it is imported or asked: before its first import in this process."""
+    os.environ["MARIN_ROOT"] = root
+    os.environ.update(
+        {
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+            "DO_NOT_TRACK": "true",
+        }
+    )
+
+
+def serve(listener: socket.socket, *, announce: Callable[[str], None]) -> None:
+    """Serve the root of :func:`prepare` until SIGINT or SIGTERM. Call on the main thread."""
+    # Here, because MLflow has to find the settings of prepare() when it is imported, and takes seconds.
+    import mlflow.server.handlers as handlers
+    import uvicorn
+    from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR, REGISTRY_STORE_URI_ENV_VAR
+    from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
+
+    from marin.tracking.mlflow.registry import LedgerRegistryStore
+    from marin.tracking.mlflow.repository import MarinArtifactRepository
+    from marin.tracking.mlflow.store import LedgerTrackingStore
+    from marin.tracking.projection.database import ARTIFACT_ROOT, SCHEME
+
+    uri = f"{SCHEME}://"  # the root that prepare() put into the environment
+    os.environ |= {
+        BACKEND_STORE_URI_ENV_VAR: uri,
+        REGISTRY_STORE_URI_ENV_VAR: uri,
+        ARTIFACT_ROOT_ENV_VAR: ARTIFACT_ROOT,
+    }
+    if SCHEME not in repositories.get_registered_artifact_repositories():  # a source tree without its entry points
+        repositories.register(SCHEME, MarinArtifactRepository)
+    handlers._tracking_store_registry.register(SCHEME, LedgerTrackingStore)
+    handlers._model_registry_store_registry.register(SCHEME, LedgerRegistryStore)
+    handlers.initialize_backend_stores(uri, uri, ARTIFACT_ROOT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
+        from mlflow.server.fastapi_app import app
+
+    token = new_token()
+    host, port = listener.getsockname()[:2]
+    config = uvicorn.Config(
+        Gate(app, token=token, host=host, port=port),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        lifespan="on",
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # ours below: no second raise at the end
+    address = _address(listener)
+    threading.Thread(
+        target=_announce, args=(address, token, server, announce), daemon=True, name="marin-ui-health"
+    ).start()
+    with _stopping(server):
+        server.run(sockets=[listener])
+    if not server.started:
+        raise MarinError(
+            "MLflow's server did not start", where=address, cure="see its message above, or try `marin sync` first"
+        )
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    # Where the server listens everywhere, its own machine reaches it by loopback.
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}"
+
+
+def _announce(address: str, token: str, server: object, announce: Callable[[str], None]) -> None:
+    """Ask /health until it answers, then say so: a printed address works."""
+    asked = urllib.request.Request(f"{address}/health", headers={"authorization": f"Bearer {token}"})  # noqa: S310
+    deadline = time.monotonic() + HEALTH_SECONDS
+    while time.monotonic() < deadline and not getattr(server, "should_exit", False):
+        try:
+            with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - our own address
+                if answer.status == 200:
+                    announce(f"{address}/?token={token}")
+                    return
+        except OSError:
+            time.sleep(0.05)
+    _log.warning("no answer from %s/health within %.0f s", address, HEALTH_SECONDS)
+
+
+@contextlib.contextmanager
+def _stopping(server: object) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        setattr(server, "force_exit", getattr(server, "should_exit", False))  # noqa: B010 - the second time: at once
+        setattr(server, "should_exit", True)  # noqa: B010 - uvicorn's own switch
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""The ledger folded into MLflow's database."""

@@ -1,0 +1,121 @@
+"""W&B during a training, by Levanter's tracker: each segment is logged as soon as the ledger has it.
+
+So W&B shows nothing that is not recorded. A training that goes on after an interruption logs under the same id what the
+folders of the run lack, wherever it was stopped. The journal stands between training and ledger anyway, on every
+runner; the training's own code knows nothing of trackers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from marin.pipeline.step import Journal
+from marin.record.events import (
+    CHECKPOINT_SAVED,
+    METRICS_RECORDED,
+    TRAIN_SEGMENT,
+    TRAIN_STARTED,
+    Body,
+    CheckpointSaved,
+    MetricsRecorded,
+    TrainSegment,
+)
+from marin.record.root import Root
+from marin.reporting.reading import run_record
+from marin.tracking.wandb.file import STEP, told
+from marin.tracking.wandb.run import checkpoint_of, offline, opened, rows_of, training_of
+
+if TYPE_CHECKING:
+    from marin.training.runtime.tracker import Tracker
+
+log = logging.getLogger(__name__)
+
+
+class LiveJournal:
+    """:class:`marin.pipeline.step.Journal` around another one. Whatever W&B does, the training goes on."""
+
+    def __init__(self, journal: Journal, root: Root, run: str) -> None:
+        self._journal, self._root, self._run = journal, root, run
+        self._following: _Following | None = None
+        self._segments: list[TrainSegment] = []
+
+    def record(self, kind: str, body: Body) -> int:
+        """Record, and when that is durable tell W&B."""
+        index = self._journal.record(kind, body)
+        try:
+            self._tell(kind, body)
+        except Exception as error:  # a library's own
+            self._lost(error)
+        return index
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """As the ledger has it."""
+        return self._journal.history(kind)
+
+    def close(self) -> None:
+        """Finish the W&B run, completely written."""
+        try:
+            if self._following is not None:
+                self._following.log(self._segments, [])
+                self._following.finish()
+        except Exception as error:
+            self._lost(error)
+        self._following = None
+
+    def _tell(self, kind: str, body: Body) -> None:
+        if kind == TRAIN_STARTED:
+            self._following = _Following(self._root, self._run)
+            self._following.log(
+                [item for item in self.history(TRAIN_SEGMENT) if isinstance(item, TrainSegment)],
+                [item for item in self.history(METRICS_RECORDED) if isinstance(item, MetricsRecorded)],
+            )
+        elif self._following is None:
+            return
+        elif kind == CHECKPOINT_SAVED and isinstance(body, CheckpointSaved):
+            self._following.checkpoint(body)
+        elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
+            self._segments.append(body)
+        elif kind == METRICS_RECORDED and isinstance(body, MetricsRecorded):
+            self._following.log(self._segments, [body])
+            self._segments.clear()
+
+    def _lost(self, error: Exception) -> None:
+        self._following = None
+        log.warning("W&B does not follow any more, the run goes on: %s", error)
+
+
+class _Following:
+    """One W&B run of this process."""
+
+    def __init__(self, root: Root, run: str) -> None:
+        # Here: jax is up by now, under the recipe's settings.
+        from marin.training.runtime.tracker import wandb_tracker
+
+        record, folder = run_record(root, run), root.local / "projections"
+        self._recipe, self._run = record.recipe, run
+        self._told = told(folder, run, training_of(record))
+        with offline():
+            self._wandb: Any = opened(record, root, folder)
+        self._tracker: Tracker = wandb_tracker(self._wandb)
+        log.info("W&B, offline: %s", self._wandb.settings.sync_dir)
+
+    def log(self, segments: Sequence[TrainSegment], measured: Sequence[MetricsRecorded]) -> None:
+        """What these say of train steps that W&B was not told of yet."""
+        for step, values in sorted(rows_of(self._recipe, segments, measured).items()):
+            if step > self._told.step:
+                self._tracker.log({STEP: step, **values}, step=step)
+                self._told.step = step
+
+    def checkpoint(self, saved: CheckpointSaved) -> None:
+        """A training checkpoint, by reference."""
+        self._wandb.log_artifact(checkpoint_of(self._run, saved), aliases=[f"step-{saved.step}"])
+
+    def finish(self) -> None:
+        """Everything is in the file when this returns."""
+        import wandb
+
+        with offline():
+            self._tracker.finish()
+            wandb.teardown()  # its service writes the file's end when it ends

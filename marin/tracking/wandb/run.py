@@ -1,0 +1,142 @@
+"""An offline run of W&B as Marin writes one: its settings, its config, its rows by train step, its artifacts by
+reference.
+
+``wandb`` itself writes the files, in offline mode: nothing is sent, and no key, address or user's setting is looked at.
+What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever somebody wants that. A run
+that was interrupted goes on in another such folder with the same id and only what is new; ``wandb sync`` joins them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from marin.errors import MarinError
+from marin.record import events
+from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
+from marin.record.root import Root
+from marin.tracking.projection.fold import LOSS, TOKENS, flatten
+from marin.tracking.projection.record import RunRecord
+from marin.tracking.wandb.file import STEP, TRAINING
+
+OFFLINE = {
+    "WANDB_MODE": "offline",
+    "WANDB_SILENT": "true",
+    "WANDB_ERROR_REPORTING": "false",
+    "WANDB_DISABLE_GIT": "true",
+    "WANDB_DISABLE_CODE": "true",
+    "WANDB_CONSOLE": "off",
+    "DO_NOT_TRACK": "1",
+}
+Rows = dict[int, dict[str, float]]
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[None]:
+    """No key, no address, no user's settings: nothing here reaches for the network."""
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        del os.environ[name]
+    os.environ |= OFFLINE
+    logging.getLogger("wandb").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ |= before
+
+
+def opened(record: RunRecord, root: Root, folder: Path) -> Any:
+    """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`offline`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run = wandb.init(
+        dir=str(folder),
+        id=record.run,
+        name=record.run,
+        project=word(record.pipeline),
+        mode="offline",
+        reinit="create_new",
+        config=_config(record, root),
+        tags=["marin"],
+        notes=f"projected from the ledger {root.verifier.name}",
+        settings=wandb.Settings(
+            silent=True,
+            console="off",
+            disable_git=True,
+            save_code=False,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+        ),
+    )
+    run.define_metric(STEP)
+    run.define_metric("train/*", step_metric=STEP)
+    run.define_metric("system/*", step_metric=STEP)
+    return run
+
+
+def _config(record: RunRecord, root: Root) -> dict[str, object]:
+    return {
+        **flatten(record.recipe),
+        "marin.recipe": record.recipe_digest,
+        "marin.plan": record.plan,
+        "marin.event": record.index,
+        "marin.root": root.verifier.name,
+        "marin.verified": record.verified(),
+        TRAINING: training_of(record),
+    }
+
+
+def training_of(record: RunRecord) -> str:
+    """The identity of the run's training, "" where it has none."""
+    step = record.steps.get("train")
+    return step.identity if step is not None else ""
+
+
+def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measured: Iterable[MetricsRecorded]) -> Rows:
+    """Everything that is known by train step: losses, tokens seen, measurements."""
+    found: Rows = {
+        part.start + place: {LOSS: float.fromhex(loss)} for part in segments for place, loss in enumerate(part.losses)
+    }
+    each = recipe.get("trainer", {}).get("batch_size", 0) * recipe.get("model", {}).get("seq_len", 0)
+    for step, values in found.items():
+        if each:
+            values[TOKENS] = float((step + 1) * each)
+    for body in measured:
+        for series in body.series:
+            for step, value in zip(series.steps, series.values, strict=False):
+                found.setdefault(step, {})[series.key] = float.fromhex(value)
+    return found
+
+
+def measured_in(bodies: Iterable[object]) -> Iterator[MetricsRecorded]:
+    """Those of these bodies that have the shape of measurements."""
+    for body in bodies:
+        with contextlib.suppress(MarinError):
+            yield events.read(MetricsRecorded, body, where=events.METRICS_RECORDED)
+
+
+def checkpoint_of(run: str, saved: CheckpointSaved) -> wandb.Artifact:
+    """A training checkpoint by reference; W&B keeps the checkpoints of a run as versions of one artifact."""
+    return reference(f"{run}-checkpoint", "checkpoint", saved.artifact, saved.state, saved.size, {STEP: saved.step})
+
+
+def reference(name: str, kind: str, stored: str, digest: str, size: int, more: Mapping[str, object]) -> wandb.Artifact:
+    """What lies in the store as ``stored``, by its address and digests; the bytes stay there."""
+    artifact = wandb.Artifact(
+        word(name), type=word(kind), metadata={"marin.digest": digest, "marin.artifact": stored, "size": size, **more}
+    )
+    artifact.add_reference(f"marin://artifact/{stored.removeprefix('sha256:')}", name=word(kind), checksum=False)
+    return artifact
+
+
+def word(text: str) -> str:
+    """A name that W&B takes."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text)[:120] or "run"

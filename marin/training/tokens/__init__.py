@@ -1,0 +1,1 @@
+"""Token caches: built, digested, looked into."""

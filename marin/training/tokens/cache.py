@@ -1,0 +1,182 @@
+"""The token cache: Levanter's own store of token ids (TensorStore, zarr3), built and read here.
+
+Documents are encoded one after another, each ended by the end-of-text token, and written by Levanter's
+``SerialCacheWriter`` in this process: no Ray, no network, no worker pool. Levanter reads it as any cache of its own
+(``TreeCache``, field ``input_ids``).
+
+Two things are done here and not by Levanter's ``BatchTokenizer``. It appends the end as text, after a space, which
+leaves a token for that space before every end; and it takes the characters ``<|endoftext|>`` inside a document for the
+end of one, so that a text could forge a boundary. Here the end is appended as an id, and in a text these characters are
+characters.
+
+The files of a cache are not canonical (compression, chunking, a library's version), so it is named by its content
+(:mod:`marin.tensors.token_caches`): the digest of a state whose tensors are the token ids, the offsets of documents and,
+of chat documents, the loss mask (:mod:`marin.training.tokens.loss_mask`).
+
+The parts of a mixture are splits of their own, ``train/<part>``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import batched
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
+from tokenizers import Tokenizer
+
+from ledger import state_digest
+from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.tokenizer import parse_tokenizer
+from marin.errors import DataError
+from marin.pipeline.step import StepResult, Task
+from marin.pipeline.tokenizer import END_OF_TEXT
+from marin.process.progress import bar
+from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
+from marin.training.tokens import loss_mask
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
+
+_EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
+_ENCODE_DOCUMENTS = 256
+_WRITE_TOKENS = 1 << 22
+
+
+def build_caches(task: Task) -> StepResult:
+    """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them."""
+    tokenizer = load_tokenizer(task.inputs["tokenizer"])
+    tensors: dict[str, str] = {}
+    size = 0
+    totals: dict[str, int] = {}
+    for split, path in split_files(task.inputs["corpus"]).items():
+        folder = task.out / split
+        folder.parent.mkdir(exist_ok=True)
+        masked = loss_mask.has_mask(path)
+        written = _write(folder, tokenizer, path, task.recipe.tokens.append_eos, masked=masked)
+        content = cache_content(folder)
+        if (content.tokens, content.documents) != written:
+            raise DataError(
+                "token cache does not hold what was written",
+                where=split,
+                expected="{} tokens in {} documents".format(*written),
+                found=f"{content.tokens} tokens in {content.documents} documents",
+                cure="run the stage again",
+            )
+        if content.tokens == 0:
+            raise DataError(
+                "no tokens",
+                where=f"{split} split",
+                expected="at least one token",
+                found="none",
+                cure="give the corpus more text",
+            )
+        tensors |= {f"{split}/{name}": digest for name, digest in content.tensors.items()}
+        side = split.partition("/")[0]
+        for what, number in ((f"{side}_tokens", content.tokens), (f"{side}_documents", content.documents)):
+            totals[what] = totals.get(what, 0) + number
+        size += content.nbytes
+    metrics = {name: float(number) for name, number in totals.items()}
+    return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
+
+
+def _write(folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, masked: bool) -> tuple[int, int]:
+    """The cache of a split; of chat documents with the mask of what is learned beside it."""
+    if not masked:
+        return write_cache(folder, encoded(tokenizer, path, append_eos))
+    beside = folder.with_name(f"{folder.name}.mask")
+    with beside.open("wb") as mask:
+        written = write_cache(folder, loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask))
+    beside.rename(folder / MASK_FILE)
+    return written
+
+
+def split_files(corpus: Path) -> dict[str, Path]:
+    """The texts of each split of a corpus: ``train`` or ``train/<part>``, and ``validation``."""
+    return {f"train/{part}" if part else "train": path for part, path in train_files(corpus).items()} | {
+        "validation": corpus / VALIDATION
+    }
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder, in the state in which documents are encoded: special tokens in a text are text."""
+    path = folder / "tokenizer.json"
+    tokenizer = parse_tokenizer(path.read_bytes(), where=str(path))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def encoded(tokenizer: Tokenizer, path: Path, append_eos: bool) -> Iterator[NDArray[np.int32]]:
+    """The token ids of each document of a split, in order."""
+    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
+    done = 0
+    with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
+        for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):
+            for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
+                yield np.asarray(encoding.ids + end, dtype=np.int32)
+            done += sum(map(len, batch))
+            report(done, "")
+
+
+def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[int, int]:
+    """Write a cache; returns how many tokens and documents it got. Some millions of tokens are held at a time."""
+    tokens = count = held = 0
+    batch: list[dict[str, NDArray[np.int32]]] = []
+    with SerialCacheWriter(str(folder), _EXEMPLAR, metadata=CacheMetadata({}), shard_name="all") as writer:
+        for ids in documents:
+            batch.append({FIELD: ids})
+            held += len(ids)
+            if held >= _WRITE_TOKENS:
+                writer.write_batch(batch)
+                tokens, count, held, batch = tokens + held, count + len(batch), 0, []
+        if batch:
+            writer.write_batch(batch)
+    return tokens + held, count + len(batch)
+
+
+def open_cache(folder: Path) -> TreeCache[dict[str, Any]]:
+    """The cache as Levanter sees it.
+
+    Raises:
+        DataError: there is none, or it was not finished.
+    """
+    try:
+        return TreeCache.load(str(folder), _EXEMPLAR)
+    except (FileNotFoundError, RuntimeError, ValueError, KeyError) as error:
+        raise DataError(
+            "token cache cannot be opened",
+            where=folder.name,
+            expected="a finished cache",
+            found=str(error),
+            cure="make it again: marin stage tokens",
+        ) from error
+
+
+def read_tokens(folder: Path) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The whole cache: the token stream, and the offsets of its documents with the end."""
+    store = open_cache(folder).store.tree[FIELD]
+    tokens = np.asarray(store.data[: store.data_size].read().result(), dtype=np.int32)
+    return tokens, _offsets(store)
+
+
+def _offsets(store: Any) -> NDArray[np.int64]:
+    """Levanter keeps the number of rows in the first place and the ends after it; here the first is the begin, 0."""
+    rows = int(store.num_rows)
+    ends = np.asarray(store.offsets[1 : rows + 1].read().result(), dtype=np.int64)
+    return np.concatenate([np.zeros(1, dtype=np.int64), ends])
+
+
+def document_of(offsets: NDArray[np.int64], position: int) -> int:
+    """Which document the token at ``position`` of the stream belongs to.
+
+    Raises:
+        IndexError: the stream is shorter.
+    """
+    if not 0 <= position < int(offsets[-1]):
+        raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
+    return int(np.searchsorted(offsets, position, side="right")) - 1

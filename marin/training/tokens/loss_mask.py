@@ -1,0 +1,98 @@
+"""Which tokens of a cache are learned: one byte for each token, in a file beside Levanter's cache.
+
+Only a corpus of chat documents has one (:mod:`marin.data.chat`); without it every token is learned. A token is learned
+when the characters that it stands for begin inside a learned stretch of its document, and the end of a document is
+learned when its last character is. The loss at a position is that of the token after it, so a sequence's weights are
+the mask of the tokens one further on. The mask is a tensor of the step's content, ``<split>/loss_mask``: uint8[n], 1
+for learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import batched
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from levanter.data.dataset import AsyncDataset
+from tokenizers import Tokenizer
+
+from marin.data.chat import Span
+from marin.data.documents import read_documents
+from marin.errors import DataError
+from marin.pipeline.tokenizer import END_OF_TEXT
+from marin.tensors.token_caches import MASK_FILE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_DOCUMENTS = 256
+
+
+def has_mask(split: Path) -> bool:
+    """Whether the documents of a split say what is learned of them."""
+    first = next(read_documents(split), None)
+    return first is not None and bool(first.learned)
+
+
+def encoded_with_mask(
+    tokenizer: Tokenizer, split: Path, append_eos: bool, mask: BinaryIO
+) -> Iterator[NDArray[np.int32]]:
+    """The token ids of each document of a split, in order; its mask goes to ``mask`` meanwhile.
+
+    Raises:
+        DataError: a document does not say what is learned of it, while the first one does.
+    """
+    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
+    for batch in batched(read_documents(split), _DOCUMENTS):
+        encodings = tokenizer.encode_batch([document.text for document in batch], add_special_tokens=False)
+        for document, encoding in zip(batch, encodings, strict=True):
+            if not document.learned:
+                raise DataError(
+                    "a document without a loss mask",
+                    where=split.name,
+                    expected="learned stretches in every document",
+                    found=document.text[:60],
+                    cure="keep chat documents and plain text in corpora of their own",
+                )
+            learned = token_mask(encoding.offsets, document.learned)
+            mask.write(bytes([*learned, *[int(document.learned[-1][1] == len(document.text))] * len(end)]))
+            yield np.asarray(encoding.ids + end, dtype=np.int32)
+
+
+def token_mask(offsets: Sequence[Span], learned: Sequence[Span]) -> list[int]:
+    """1 for each token that begins inside a learned stretch. ``offsets``: where each token lies in the text, in
+    characters."""
+    return [int(any(start <= begin < stop for start, stop in learned)) for begin, _ in offsets]
+
+
+def read_mask(cache: Path) -> NDArray[np.uint8] | None:
+    """uint8[n], mapped from the file; None for a cache without one."""
+    path = cache / MASK_FILE
+    return np.memmap(path, dtype=np.uint8, mode="r") if path.is_file() else None
+
+
+class MaskedSequences(AsyncDataset[dict[str, Any]]):
+    """Sequences of a token stream with the weights of their losses: float32[seq_len], that of the token one further
+    on."""
+
+    def __init__(self, sequences: AsyncDataset[Any], mask: NDArray[np.uint8], seq_len: int) -> None:
+        self._sequences, self._mask, self._seq_len = sequences, mask, seq_len
+
+    async def async_len(self) -> int:
+        return await self._sequences.async_len()
+
+    def is_finite(self) -> bool:
+        return True
+
+    async def get_batch(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
+        items = await self._sequences.get_batch(indices)
+        return [{**item, "loss_weights": self._weights(index)} for index, item in zip(indices, items, strict=True)]
+
+    def _weights(self, index: int) -> NDArray[np.float32]:
+        start = index * self._seq_len + 1
+        weights = np.zeros(self._seq_len, dtype=np.float32)
+        following = self._mask[start : start + self._seq_len]
+        weights[: len(following)] = following
+        return weights

@@ -1,0 +1,51 @@
+"""The token stream made in shards of documents, for a verifier with several workers: what comes out is the content of
+the step ``tokens``, digested like a cache, without a cache being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import batched
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from ledger import TensorHasher, state_digest
+from marin.pipeline.tokenizer import END_OF_TEXT
+from marin.record.events import Output
+
+_DOCUMENTS = 256
+
+
+def encode_shard(tokenizer: Tokenizer, documents: Iterable[str], append_eos: bool, target: Path) -> list[int]:
+    """Write the token ids (int32, little-endian) of ``documents`` to ``target``; returns how many tokens each has."""
+    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
+    lengths = []
+    with target.open("wb") as file:
+        for batch in batched(documents, _DOCUMENTS):
+            for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
+                ids = np.asarray(encoding.ids + end, dtype="<i4")
+                file.write(ids.tobytes())
+                lengths.append(len(ids))
+    return lengths
+
+
+def joined(shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]]) -> tuple[Output, dict[str, float]]:
+    """What the step ``tokens`` makes of these shards (by split, in order): its output, and its metrics. ``artifact``
+    has no meaning here and repeats the digest."""
+    tensors: dict[str, str] = {}
+    metrics: dict[str, float] = {}
+    size = 0
+    for split, pieces in shards.items():
+        offsets = np.cumsum([0, *(length for _, lengths in pieces for length in lengths)], dtype="<i8")
+        total = int(offsets[-1])
+        hasher = TensorHasher("int32", (total,))
+        for path, _ in pieces:
+            hasher.update(path.read_bytes())
+        by_offset = TensorHasher("int64", offsets.shape)
+        by_offset.update(offsets.tobytes())
+        tensors |= {f"{split}/tokens": hasher.digest(), f"{split}/offsets": by_offset.digest()}
+        metrics |= {f"{split}_tokens": float(total), f"{split}_documents": float(len(offsets) - 1)}
+        size += 4 * total + 8 * len(offsets)
+    digest = state_digest(tensors)
+    return Output(kind="tokens", digest=digest, size=size, artifact=digest), metrics

@@ -1,0 +1,159 @@
+"""The verdict ``artifacts``: every byte that the run names, hashed again, and bound to what it is recorded as.
+
+Bytes of an artifact can be whole and still not be what an event calls them. So each output's content is digested from
+its bytes (:mod:`marin.record.outputs`), each checkpoint's tensors are, each list of tensors is that of its state, and
+each train step's fingerprint follows from what else is recorded of the step.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledger import LedgerError, Malformed, NotFound, StateManifest
+from marin.history.runs import RunView
+from marin.process.progress import bar
+from marin.record import outputs
+from marin.record.events import CheckpointSaved, Output
+from marin.verify.case import Case
+from marin.verify.fingerprints import recorded_norms, unfounded
+from marin.verify.verdict import Verdict
+
+
+@dataclass
+class _Found:
+    """What is wrong, and what is not here, in the order in which it was looked at."""
+
+    wrong: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def judge_artifacts(case: Case) -> Verdict:
+    """FAIL where bytes are damaged, or are not what is recorded; UNAVAILABLE where they are missing."""
+    found = _Found()
+    named = named_artifacts(case.run)
+    read_by_content = _contents(case.run)
+    with bar("artifacts", len(named)) as progress:
+        for done, (digest, what) in enumerate(named.items()):
+            try:
+                case.store.kind(digest)
+                if digest not in read_by_content:  # those are hashed on their way out of the store
+                    found.wrong += [f"{what}: {finding}" for finding in case.store.verify(digest)]
+            except NotFound:
+                found.missing.append(f"{what}: {digest} is not in the store")
+            progress(done + 1, what)
+    if not (found.wrong or found.missing):
+        found.wrong += _unbound(case)
+    if found.wrong:
+        return Verdict("FAIL", (*found.wrong, *found.missing))
+    if found.missing:
+        return Verdict("UNAVAILABLE", tuple(found.missing))
+    return Verdict(
+        "PASS", (f"{len(named)} artifacts hashed again, and the content of every output and checkpoint digested",)
+    )
+
+
+def _contents(run: RunView) -> set[str]:
+    """Artifacts whose content is digested from their files."""
+    held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
+    return held | {fact.body.artifact for fact in run.checkpoints}
+
+
+def named_artifacts(run: RunView) -> dict[str, str]:
+    """Digest -> what it is, for everything that the run's events name in the store."""
+    named: dict[str, str] = {}
+    for name, step in run.steps.items():
+        named.setdefault(step.output.artifact, f"output of {name}")
+        for table, digest in step.tables.items():
+            named.setdefault(digest, f"table {table} of {name}")
+    for saved in run.checkpoints:
+        named.setdefault(saved.body.artifact, f"training checkpoint of step {saved.body.step}")
+        named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
+    for segment in run.segments:
+        named.setdefault(segment.body.trace, f"trace of train steps {segment.body.start} to {segment.body.end - 1}")
+    for started in run.training:
+        named.setdefault(started.body.manifest, f"list of tensors of step {started.body.first_step}")
+    return named
+
+
+def _unbound(case: Case) -> list[str]:
+    """Stored things that are whole, and are not what the events call them."""
+    folder = case.workshop / "bound"
+    folder.mkdir(parents=True)
+    total = len(case.run.steps) + len(case.run.checkpoints)
+    wrong: list[str] = []
+    with bar("contents", total) as progress:
+        for done, (name, step) in enumerate(case.run.steps.items()):
+            wrong += [f"output of {name}: {item}" for item in _output(case, step.output, folder / name)]
+            progress(done + 1, name)
+        for done, fact in enumerate(case.run.checkpoints, len(case.run.steps)):
+            place = folder / f"state-{fact.body.step}"
+            wrong += [
+                f"training checkpoint of step {fact.body.step}: {item}" for item in _state(case, fact.body, place)
+            ]
+            progress(done + 1, f"state before step {fact.body.step}")
+    return [*wrong, *_mislabelled(case)]
+
+
+def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:
+    try:
+        if outputs.is_file(case.store, output):
+            return
+        mismatched = [str(item) for item in outputs.mismatches(output, case.store.manifest(output.artifact))]
+        yield from mismatched
+        if not mismatched and outputs.by_content(output):
+            case.store.checkout(output.artifact, folder)
+            yield from map(str, outputs.content_mismatches(output, folder))
+    except LedgerError as error:
+        yield str(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _state(case: Case, saved: CheckpointSaved, folder: Path) -> Iterator[str]:
+    try:
+        size = case.store.manifest(saved.artifact).size
+        if size != saved.size:
+            yield f"recorded {saved.size} bytes, found {size}"
+        case.store.checkout(saved.artifact, folder)
+        yield from map(str, outputs.checkpoint_mismatches(saved.state, case.store.read(saved.manifest), folder))
+    except LedgerError as error:
+        yield str(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mislabelled(case: Case) -> list[str]:
+    run = case.run
+    lists = [(fact.body.state, fact.body.manifest, f"step {fact.body.first_step}") for fact in run.training]
+    wrong = [
+        f"training: list of tensors of {where}: expected that of state {state}, found {found}"
+        for state, manifest, where in lists
+        if (found := _listed(case, manifest)) != state
+    ]
+    tables = run.steps["train"].tables if "train" in run.steps else {}
+    loss = tables.get("loss")
+    wrong += [f"table {name} of train: training makes no such table" for name in tables if name != "loss"]
+    if loss is not None and case.until is None and case.store.read(loss) != loss_table(run):
+        wrong.append("table loss of train: not the losses that the segments record")
+    norms = recorded_norms(case.record)
+    for fact in run.segments:
+        wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]
+    return wrong
+
+
+def _listed(case: Case, manifest: str) -> str:
+    """The digest of the state whose tensors a stored blob lists, or what is wrong with it."""
+    try:
+        return StateManifest.parse(case.store.read(manifest)).digest
+    except Malformed as error:
+        return str(error)
+
+
+def loss_table(run: RunView) -> bytes:
+    """The table that the train step writes of these segments."""
+    losses = [float.fromhex(loss) for fact in run.segments for loss in fact.body.losses]
+    first = run.segments[0].body.start if run.segments else 0
+    return ("step,loss\n" + "".join(f"{first + i},{loss!r}\n" for i, loss in enumerate(losses))).encode()

@@ -1,0 +1,64 @@
+"""One run under judgement: what was brought, how it is executed here, and where what is made here lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledger import Store
+from marin.data.reach import EVERYTHING, Reach
+from marin.history.runs import History, RunView
+from marin.recipe.schema import Execution
+from marin.record import outputs
+from marin.record.events import Continues
+from marin.record.root import Root
+from marin.record.trust import Keys
+from marin.verify.record import RunRecord
+from marin.verify.rehearsal import Rehearsal
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, and everything that its judges need.
+
+    ``run``: the fold of ``record``; of a run that a later phase continues, with the segments up to that (``until``).
+    ``workshop``: an empty folder of this verification. ``reach``: what the recipe's data may lead to. ``made``: outputs
+    that were made here, by step; later judges execute on these, and on the operator's only where nothing was made
+    (proven to be what is recorded).
+    """
+
+    root: Root
+    store: Store
+    history: History
+    keys: Keys
+    record: RunRecord
+    run: RunView
+    execution: Execution
+    workers: int
+    workshop: Path
+    reach: Reach = EVERYTHING
+    until: Continues | None = None
+    made: dict[str, Path] = field(default_factory=dict)
+
+    def inputs(self, names: Sequence[str]) -> dict[str, Path]:
+        """Folders with the outputs of these steps: made here, or taken from the store and proven.
+
+        Raises:
+            MissingEvidence: the run has no such output.
+            Tampered: the stored bytes are not what is recorded.
+        """
+        return {name: self.made.get(name) or self._taken(name) for name in names}
+
+    def rehearsal(self) -> Rehearsal:
+        """Where steps are executed again; a step is executed once."""
+        return Rehearsal(
+            self.workshop / "executed", self.run.run, self.run.recipe, self.store, self.execution, self.reach
+        )
+
+    def _taken(self, name: str) -> Path:
+        folder = self.workshop / "taken" / name
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            outputs.checkout(self.store, self.run.output(name), folder, kind=outputs.KINDS[name])
+        return folder

@@ -1,0 +1,299 @@
+"""What a run claims, and how each claim is established. Pure: the record in, claims out.
+
+Every sentence that the record of a run amounts to is one :class:`Claim`, with the way in which it can be established:
+
+* ``signature``: it is what entries of the log say, or follows from them by arithmetic;
+* ``hash``: bytes that are hashed here are what it says;
+* ``execution``: the installed code, executed here, gives it;
+* ``claimed``: nothing here can establish it.
+
+:func:`derive` knows nothing of any verdict; :func:`settled` says which claims the verdicts established. So the five
+verdicts are the summary of this list, and not the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ledger import LedgerError
+from marin.execution.plan import Plan
+from marin.history.runs import StepView
+from marin.record import events as kinds
+from marin.record.events import (
+    Continues,
+    MetricsRecorded,
+    StepFailed,
+    StepPaused,
+    StepPreempted,
+    StepStarted,
+    TrainStarted,
+)
+from marin.record.outputs import by_content
+from marin.verify.record import RunRecord, facts
+from marin.verify.records import MEASURED, unexplained
+from marin.verify.standing import unjudged
+
+Basis = Literal["signature", "hash", "execution", "claimed"]
+Status = Literal["established", "contradicted", "open", "claimed"]
+DATA, MODEL = ("corpus", "tokenizer", "tokens"), ("evaluate", "export")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that the record amounts to.
+
+    ``verdict``: which of the five looks at it; "" where none can. ``event``: where in the log it is said. ``steps``:
+    the train steps it is about, if it is about some. ``status``: what came of it (``open``: it could be established and
+    was not).
+    """
+
+    text: str
+    basis: Basis
+    verdict: str = ""
+    event: int | None = None
+    steps: tuple[int, int] | None = None
+    status: Status = "open"
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``marin verify --json`` prints it."""
+        return {
+            "claim": self.text,
+            "by": self.basis,
+            "verdict": self.verdict or None,
+            "event": self.event,
+            "status": self.status,
+        }
+
+
+def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> tuple[Claim, ...]:
+    """All claims of a run, in the order in which they would be asked about. ``until``: of a run that a later phase
+    continues, where it was left; what it says of the time after that is judged by nobody."""
+    later = f"what it did from train step {until.step} on, and what came of that" if until is not None else ""
+    return (
+        *([Claim(later, "claimed")] if later else ()),
+        *_of_the_log(record),
+        *_of_bytes(record),
+        *_of_data(record),
+        *_of_training(record),
+        *_of_the_model(record),
+        *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
+        *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
+        *_of_circumstances(record),
+    )
+
+
+def settled(
+    claims: Sequence[Claim], verdicts: Mapping[str, str], replayed: Collection[tuple[int, int]] = ()
+) -> tuple[Claim, ...]:
+    """The claims with what came of them.
+
+    Args:
+        verdicts: outcomes by name.
+        replayed: the stretches of train steps that were executed here, or taken from one's own earlier verification.
+    """
+    return tuple(replace(claim, status=_status(claim, verdicts, replayed)) for claim in claims)
+
+
+HEADINGS: Mapping[tuple[Status, Basis], str] = {
+    ("contradicted", "signature"): "contradicted by the record",
+    ("contradicted", "hash"): "contradicted by the bytes",
+    ("contradicted", "execution"): "not what was found by execution, or after it",
+    ("established", "signature"): "established by signature",
+    ("established", "hash"): "established by hash",
+    ("established", "execution"): "established by execution",
+    ("open", "signature"): "not established: signatures were not checked, or not all",
+    ("open", "hash"): "not established: bytes were not hashed",
+    ("open", "execution"): "not established: nothing was executed for it",
+    ("claimed", "claimed"): "claimed by this log, and established by nobody here",
+}
+"""What stands over claims of one status, in the order in which a reader wants them."""
+
+
+def grouped(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
+    """The claims under headings, those that may be believed apart from the others; neighbouring segments in one line."""
+    groups = []
+    for (status, basis), heading in HEADINGS.items():
+        chosen = [claim for claim in claims if (claim.status, claim.basis) == (status, basis)]
+        if chosen:
+            groups.append((heading, list(_merged(chosen))))
+    return groups
+
+
+def _merged(claims: Sequence[Claim]) -> Iterator[str]:
+    stretch: list[Claim] = []
+    for claim in [*claims, None]:
+        if claim is not None and claim.steps and (not stretch or _ends(stretch) == claim.steps[0]):
+            stretch.append(claim)
+            continue
+        if len(stretch) > 1:
+            first = stretch[0].steps[0] if stretch[0].steps else 0
+            yield f"train steps {first} to {_ends(stretch) - 1}, in {len(stretch)} segments: tokens, losses and states"
+        elif stretch:
+            yield stretch[0].text
+        stretch = [claim] if claim is not None and claim.steps else []
+        if claim is not None and not claim.steps:
+            yield claim.text
+
+
+def _ends(stretch: Sequence[Claim]) -> int:
+    return stretch[-1].steps[1] if stretch[-1].steps else 0
+
+
+def _status(claim: Claim, verdicts: Mapping[str, str], replayed: Collection[tuple[int, int]]) -> Status:
+    if claim.basis == "claimed":
+        return "claimed"
+    outcome = verdicts.get(claim.verdict, "NOT_RUN")
+    if outcome == "PASS":
+        return "established"
+    if outcome == "PARTIAL" and claim.steps is not None and claim.steps in replayed:
+        return "established"
+    return "contradicted" if outcome == "FAIL" else "open"
+
+
+def _of_the_log(record: RunRecord) -> Iterator[Claim]:
+    run, started = record.run, record.run.started
+    count = sum(len(stretch.events) for stretch in record.stretches)
+    yield Claim(f"{count} events say what run {run.run} is, and agree with one another", "signature", "ledger")
+    yield Claim(f"its recipe is {started.body.recipe_digest}", "signature", "ledger", started.index)
+    for name, view in run.steps.items():
+        where = f", taken over from run {view.origin}" if view.cached and view.origin != run.run else ""
+        yield Claim(
+            f"step {name} has the identity {view.identity}, which its configuration, its inputs and the code and lock that it "
+            f"names give{where}",
+            "signature",
+            "ledger",
+            view.index,
+        )
+    if started.body.experiment:
+        yield Claim(f"it was registered before, as {started.body.experiment}", "signature", "ledger", started.index)
+    if started.body.continues is not None:
+        link = started.body.continues
+        yield Claim(
+            f"it continues run {link.run} from the state {link.state} before train step {link.step}",
+            "signature",
+            "training",
+            started.index,
+        )
+    if run.completed is not None:
+        yield Claim("it is complete: every step of its plan has its output", "signature", "ledger", run.completed.index)
+
+
+def _of_bytes(record: RunRecord) -> Iterator[Claim]:
+    for name, view in record.run.steps.items():
+        yield Claim(
+            f"the stored bytes of {name} are {view.output.digest} ({view.output.kind}, {view.output.size} bytes)",
+            "hash",
+            "artifacts",
+            view.index,
+        )
+    if saved := record.run.checkpoints:
+        yield Claim(f"{len(saved)} training checkpoints hold the recorded states", "hash", "artifacts", saved[0].index)
+
+
+def _of_data(record: RunRecord) -> Iterator[Claim]:
+    sources = {"corpus": "the raw data", "tokenizer": "that corpus", "tokens": "that corpus and tokenizer"}
+    for name in DATA:
+        if (view := record.run.steps.get(name)) is not None:
+            yield Claim(
+                f"{name} {view.output.digest}{_metrics(view)} follows from {sources[name]}",
+                "execution",
+                "data",
+                view.index,
+            )
+
+
+def _of_training(record: RunRecord) -> Iterator[Claim]:
+    for fact in record.run.segments:
+        body = fact.body
+        losses = f"{_number(body.losses[0])} to {_number(body.losses[-1])}" if body.losses else "none"
+        yield Claim(
+            f"train steps {body.start} to {body.end - 1} have these tokens, losses ({losses}) and states, and end in "
+            f"{body.end_state}",
+            "execution",
+            "training",
+            fact.index,
+            (body.start, body.end),
+        )
+
+
+def _of_the_model(record: RunRecord) -> Iterator[Claim]:
+    for name in MODEL:
+        if (view := record.run.steps.get(name)) is not None:
+            what = "measured on the last state" if name == "evaluate" else "the last state in a public format"
+            yield Claim(f"{name} {view.output.digest}{_metrics(view)} is {what}", "execution", "model", view.index)
+
+
+def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
+    """What no replay can establish (docs/threat-model.md)."""
+    run, started = record.run, record.run.started
+    code, environment = started.body.code, started.body.environment
+    changed = ", with changes" if code.get("dirty") else ""
+    yield Claim(f"a run of the plan that is called {started.body.pipeline}", "claimed", event=started.index)
+    yield Claim(f"made by commit {code.get('commit') or 'unknown'}{changed}", "claimed", event=started.index)
+    yield Claim(f"on {_machine(environment)}", "claimed", event=started.index)
+    times = [event.time for _, event in record.own.events]
+    actors = sorted({event.actor for stretch in record.stretches for _, event in stretch.events})
+    yield Claim(f"from {min(times)} to {max(times)}, by {', '.join(actors)}", "claimed")
+    if seconds := {name: view.seconds for name, view in run.steps.items()}:
+        spent = ", ".join(f"{name} {value} s" for name, value in seconds.items())
+        yield Claim(f"in {spent}", "claimed")
+    for stretch in record.stretches:
+        for begun in facts(stretch, TrainStarted):
+            yield Claim(
+                f"trained from step {begun.body.first_step} on {begun.body.devices} device(s) in "
+                f"{begun.body.processes} process(es), attempt {begun.body.attempt}",
+                "claimed",
+                event=begun.index,
+            )
+        for step in facts(stretch, StepStarted):
+            named = f", as {step.body.address}" if step.body.address else ""
+            lock = step.body.lock or stretch.started.body.environment.get("lock") or "unknown"
+            yield Claim(
+                f"step {step.body.step}, attempt {step.body.attempt}, by code {step.body.code} under lock {lock}{named}",
+                "claimed",
+                event=step.index,
+            )
+        for paused in facts(stretch, StepPaused):
+            yield Claim(f"step {paused.body.step} paused: {paused.body.where}", "claimed", event=paused.index)
+        for failed in facts(stretch, StepFailed):
+            yield Claim(f"step {failed.body.step} failed: {failed.body.error}", "claimed", event=failed.index)
+        for lost in facts(stretch, StepPreempted):
+            yield Claim(f"step {lost.body.step} was preempted: {lost.body.reason}", "claimed", event=lost.index)
+        measured = {
+            series.key
+            for fact in facts(stretch, MetricsRecorded)
+            for series in fact.body.series
+            if series.key.startswith(MEASURED)
+        }
+        if measured:
+            yield Claim(f"measured meanwhile: {', '.join(sorted(measured))}", "claimed")
+    if stored := [name for name, view in run.steps.items() if by_content(view.output)]:
+        yield Claim(
+            f"the files in which {', '.join(stored)} and training checkpoints are stored hold nothing beside their tensors "
+            "but what their writers left",
+            "claimed",
+        )
+    others = [item for item in record.own.events if item[1].type == kinds.REPLAY_COMPLETED]
+    if others:
+        yield Claim(f"verified {len(others)} times, says this log", "claimed", event=others[-1][0])
+
+
+def _metrics(view: StepView) -> str:
+    told = ", ".join(f"{name}={value:.6g}" for name, value in view.metrics.items())
+    return f" ({told})" if told else ""
+
+
+def _number(text: str) -> str:
+    try:
+        return f"{float.fromhex(text):.4f}"
+    except (ValueError, OverflowError, LedgerError):
+        return text
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    processor, system = environment.get("processor"), environment.get("system")
+    model = processor.get("model") if isinstance(processor, Mapping) else None
+    name = system.get("name") if isinstance(system, Mapping) else None
+    return f"{model or 'an unknown processor'}, {name or 'an unknown system'}"

@@ -1,0 +1,293 @@
+"""The verdict ``data``: corpus, tokenizer and tokens executed again, from the raw bytes.
+
+With one worker each step is executed on the output made here of the step before it. Several workers execute them at the
+same time: each from the recorded outputs of the stages before it, tokens by shard. As with segments, recorded digests
+chain the pieces: the corpus is made anew from the raw bytes, the tokenizer from the recorded corpus, and each shard of
+documents is encoded with the recorded tokenizer; inputs are proven to be what is recorded when they leave the store. If
+every piece gives what is recorded, all of it follows from the raw bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
+from marin.data.documents import TRAIN, VALIDATION, read_texts
+from marin.data.reach import EVERYTHING, Reach
+from marin.history.runs import StepView
+from marin.pipeline.corpus import DESCRIPTION
+from marin.pipeline.stages import PIPELINE
+from marin.pipeline.step import StepResult
+from marin.process.arithmetic import apply
+from marin.process.progress import Report, bar
+from marin.recipe.schema import Execution, FilesDataset, Recipe, from_plain
+from marin.record.events import Json, Output, StepStarted
+from marin.runners import Work
+from marin.verify.case import Case
+from marin.verify.record import RunRecord, facts
+from marin.verify.rehearsal import Rehearsal
+from marin.verify.segments.replay import runner
+from marin.verify.verdict import Outcome, Verdict, outcome_of
+
+DATA_STEPS = ("corpus", "tokenizer", "tokens")
+SPLITS = {"train": TRAIN, "validation": VALIDATION}
+LEAST_SHARD = 1 << 16
+"""Bytes of text below which a shard is not worth handing over."""
+
+
+class DataSetup(msgspec.Struct, frozen=True):
+    """What a worker needs. ``inputs``: folders with the recorded outputs, ``outputs`` takes what is made; all on this
+    machine. ``recorded``: the artifact of each step."""
+
+    root: str
+    run: str
+    recipe: Json
+    inputs: dict[str, str]
+    outputs: str
+    recorded: dict[str, str] = {}
+    reach: Reach = EVERYTHING
+
+
+class DataJob(msgspec.Struct, frozen=True):
+    """A whole step, or (``split`` given) the documents of one split that begin at bytes ``[first, end)`` of its
+    file."""
+
+    step: str
+    split: str = ""
+    first: int = 0
+    end: int = 0
+
+
+class DataAnswer(msgspec.Struct, frozen=True):
+    """How one job ended: digest, size and metrics of a step's output, or the file that holds a shard's token ids and
+    the number of tokens of each of its documents. ``sources``: the raw bytes of the corpus."""
+
+    outcome: Outcome
+    line: str = ""
+    output: Output | None = None
+    metrics: dict[str, float] = {}
+    tables: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    ids: str = ""
+    lengths: list[int] = []
+
+
+def judge_data(case: Case, pinned: Sequence[str]) -> Verdict:
+    """Judge the data steps. What an experiment ``pinned`` is taken as it is, and never proven by this."""
+    if case.workers > 1 and not pinned:
+        with bar("data", len(DATA_STEPS)) as progress:
+            return _by_workers(case, progress)
+    with bar("data", len(DATA_STEPS)) as progress:
+        rehearsal = case.rehearsal()
+        given = case.inputs(pinned)
+        for done, name in enumerate(name for name in DATA_STEPS if name not in pinned):
+            step = PIPELINE.step(name)
+            case.run.output(name)  # what was never recorded is missing evidence
+            if name == "tokens":
+                apply(case.run.recipe.arithmetic, case.execution)
+            inputs = {key: given.get(key) or case.made[key] for key in step.inputs}
+            folder, result = rehearsal.execute(step, inputs)
+            wrong = compare_output(case, name, folder, result)
+            if name == "corpus":
+                wrong += other_sources(case.record, sources_of(folder))
+            if wrong:
+                return Verdict("FAIL", tuple(wrong), executed=True)
+            case.made[name] = folder
+            progress(done + 1, name)
+    lines = tuple(
+        f"{name}: {case.run.output(name).digest}{' pinned, not derived here' if name in pinned else ''}"
+        for name in DATA_STEPS
+    )
+    return Verdict("UNAVAILABLE" if pinned else "PASS", lines)
+
+
+def compare_output(case: Case, name: str, folder: Path, result: StepResult) -> list[str]:
+    """What is wrong with a step that was executed again."""
+    view = case.run.steps[name]
+    recorded = _recorded(case.store, view.output.artifact)
+    found = describe_tree(folder, recorded)
+    output = Output(
+        kind=result.kind, digest=result.digest or found.digest, size=result.size or found.size, artifact=found.digest
+    )
+    tables = {key: digest_bytes(text.encode()) for key, text in result.tables.items()}
+    wrong = compare_step(view, output, dict(result.metrics), tables)
+    if wrong and result.digest is None and found.digest != view.output.artifact and recorded is not None:
+        # Where the recorded list is gone, that they differ is known, and where is not.
+        files = _differing_files(recorded, found)
+        wrong += [f"{name}: files that differ: {', '.join(files[:5])}"] if files else []
+    return wrong
+
+
+def sources_of(corpus: Path) -> dict[str, str]:
+    """The digests of the raw bytes that a corpus was made from, as it says itself."""
+    found = json.loads((corpus / DESCRIPTION).read_bytes())["sources"]
+    assert isinstance(found, dict)
+    return found
+
+
+def other_sources(record: RunRecord, found: Mapping[str, str]) -> list[str]:
+    """What the record says of the raw bytes, against those that the corpus was made from here."""
+    view = record.run.steps["corpus"]
+    wrong = []
+    for stretch in record.stretches:
+        for begun in facts(stretch, StepStarted):
+            if begun.body.identity == view.identity and begun.body.config.get("sources") != found:
+                recorded = begun.body.config.get("sources")
+                wrong.append(f"corpus: recorded sources {recorded} (event {begun.index}), found {found}")
+    return wrong
+
+
+def _recorded(store: Store, artifact: str) -> Manifest | None:
+    try:
+        return store.manifest(artifact)
+    except LedgerError:
+        return None
+
+
+def _differing_files(recorded: Manifest, found: Manifest) -> list[str]:
+    mine, theirs = ({entry.path: entry.digest for entry in manifest} for manifest in (recorded, found))
+    return sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))
+
+
+def compare_step(view: StepView, output: Output, metrics: dict[str, float], tables: dict[str, str]) -> list[str]:
+    """What is wrong with a step that was executed again: content, size, metrics, tables."""
+    wrong = []
+    for what, expected, found in (
+        ("size", view.output.size, output.size),
+        ("kind", view.output.kind, output.kind),
+        ("metrics", dict(view.metrics), metrics),
+        ("tables", dict(view.tables), tables),
+    ):
+        if expected != found:
+            wrong.append(f"{view.step}: recorded {what} {expected}, found {found}")
+    if view.output.digest != output.digest:
+        wrong.insert(0, f"{view.step}: expected {view.output.digest}, found {output.digest}")
+    return wrong
+
+
+def shards(path: Path, split: str, count: int) -> list[DataJob]:
+    """At most ``count`` stretches of whole lines that cover the file, of about equal size."""
+    size = path.stat().st_size
+    count = max(1, min(count, size // LEAST_SHARD))
+    cuts = [0]
+    with path.open("rb") as file:
+        for number in range(1, count):
+            file.seek(size * number // count)
+            file.readline()
+            cuts.append(max(cuts[-1], min(file.tell(), size)))
+    return [
+        DataJob("tokens", split, first, end) for first, end in zip(cuts, [*cuts[1:], size], strict=True) if end > first
+    ]
+
+
+def _by_workers(case: Case, report: Report) -> Verdict:
+    """Corpus, tokenizer and the shards of tokens at the same time."""
+    run, root = case.run, case.root.location
+    place = root if "://" in root else str(Path(root).resolve())
+    inputs = case.inputs(("corpus", "tokenizer"))
+    made = case.workshop / "shards"
+    made.mkdir()
+    recorded = {name: step.output.artifact for name, step in run.steps.items()}
+    folders = {name: str(folder) for name, folder in inputs.items()}
+    setup = DataSetup(place, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
+    jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
+    answers: list[DataAnswer] = []
+    tasks = [msgspec.json.encode(job) for job in jobs]
+    with runner(case.workers).run(start, msgspec.json.encode(setup), tasks) as results:
+        for result in results:
+            answers.append(msgspec.json.decode(result, type=DataAnswer))
+            report(len(answers), f"{jobs[len(answers) - 1].step} {jobs[len(answers) - 1].split}")
+    return _judge(case.record, jobs, answers)
+
+
+def _token_jobs(recipe: Recipe, corpus: Path, workers: int) -> list[DataJob]:
+    dataset = recipe.dataset
+    chat = isinstance(dataset, FilesDataset) and bool(dataset.chat)  # has loss masks beside its tokens
+    if chat or not all((corpus / file).is_file() for file in SPLITS.values()):  # or a mixture: a cache per part
+        return [DataJob("tokens")]
+    return [job for split, file in SPLITS.items() for job in shards(corpus / file, split, workers)]
+
+
+def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAnswer]) -> Verdict:
+    run = record.run
+    bad = next((answer for answer in answers if answer.outcome != "PASS"), None)
+    if bad is not None:
+        return Verdict(bad.outcome, (bad.line,), executed=True)
+    for job, answer in zip(jobs, answers, strict=True):
+        wrong = compare_step(run.steps[job.step], answer.output, answer.metrics, answer.tables) if answer.output else []
+        if job.step == "corpus":
+            wrong += other_sources(record, answer.sources)
+        if wrong:
+            return Verdict("FAIL", tuple(wrong), executed=True)
+    parts = [(job, answer) for job, answer in zip(jobs, answers, strict=True) if job.split]
+    lines = [f"{name}: {run.output(name).digest}" for name in DATA_STEPS]
+    if not parts:
+        return Verdict("PASS", tuple(lines))
+    from marin.training.tokens.shards import joined  # numpy and Levanter's tokens, in this process only now
+
+    output, metrics = joined(
+        {split: [(Path(a.ids), a.lengths) for j, a in parts if j.split == split] for split in SPLITS}
+    )
+    if wrong := compare_step(run.steps["tokens"], output, metrics, {}):
+        return Verdict("FAIL", tuple(wrong), executed=True)
+    return Verdict("PASS", (*lines, f"tokens encoded again in {len(parts)} shards"))
+
+
+def start(setup: bytes) -> Work:
+    """In a worker, once: what executes data stages."""
+    return DataWorker(msgspec.json.decode(setup, type=DataSetup))
+
+
+class DataWorker:
+    """Executes whole steps in a rehearsal, and encodes shards of documents."""
+
+    def __init__(self, setup: DataSetup) -> None:
+        self._setup = setup
+        self._recipe = from_plain(setup.recipe, where="recipe of the run")
+        apply(self._recipe.arithmetic, Execution())
+        self._store = Store(open_storage(setup.root, readonly=True))
+
+    def __call__(self, task: bytes) -> bytes:
+        """The :class:`DataAnswer` to one :class:`DataJob`."""
+        job = msgspec.json.decode(task, type=DataJob)
+        try:
+            answer = self._encode(job) if job.split else self._step(job.step)
+        except LedgerError as error:
+            answer = DataAnswer(outcome_of(error), line=f"{job.step}: {error}")
+        return msgspec.json.encode(answer)
+
+    def _step(self, name: str) -> DataAnswer:
+        folder = Path(self._setup.outputs) / name
+        step = PIPELINE.step(name)
+        rehearsal = Rehearsal(folder, self._setup.run, self._recipe, self._store, Execution(), self._setup.reach)
+        out, result = rehearsal.execute(step, {key: Path(self._setup.inputs[key]) for key in step.inputs})
+        tree = describe_tree(out, _recorded(self._store, self._setup.recorded.get(name, "")))
+        output = Output(
+            kind=result.kind, digest=result.digest or tree.digest, size=result.size or tree.size, artifact=tree.digest
+        )
+        return DataAnswer(
+            "PASS",
+            output=output,
+            metrics=dict(result.metrics),
+            tables={key: digest_bytes(text.encode()) for key, text in result.tables.items()},
+            sources=sources_of(out) if name == "corpus" else {},
+        )
+
+    def _encode(self, job: DataJob) -> DataAnswer:
+        from marin.training.tokens.cache import load_tokenizer
+        from marin.training.tokens.shards import encode_shard
+
+        inputs = {name: Path(folder) for name, folder in self._setup.inputs.items()}
+        target = Path(self._setup.outputs) / f"{job.split}-{job.first}.ids"
+        shard = target.with_suffix(".jsonl")
+        with (inputs["corpus"] / SPLITS[job.split]).open("rb") as file:
+            file.seek(job.first)
+            shard.write_bytes(file.read(job.end - job.first))
+        lengths = encode_shard(
+            load_tokenizer(inputs["tokenizer"]), read_texts(shard), self._recipe.tokens.append_eos, target
+        )
+        return DataAnswer("PASS", ids=str(target), lengths=lengths)

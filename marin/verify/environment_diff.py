@@ -1,0 +1,114 @@
+"""What differs between where a run was made and here: recorded and present code, lock and versions, named before any
+bits.
+
+The code that is executed is always the installed one, never one that a ledger names. A step whose recorded code or lock
+is another may still give the same bits, and then it is proven all the same. If it does not, nothing is proven against
+the run: what it was made with is not here, and the answer is UNAVAILABLE with the commands that would fetch it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from marin.execution.plan import code_identity
+from marin.pipeline.stages import PIPELINE
+from marin.provenance import environment
+from marin.provenance.code import code_folder, lock_digest, provenance
+from marin.record.events import StepStarted
+from marin.verify.record import RunRecord, facts
+from marin.verify.segments import compare
+from marin.verify.verdict import Verdict
+
+COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+
+
+@dataclass(frozen=True)
+class EnvironmentDiff:
+    """``remarks``: every difference, for people. ``foreign``: step -> why what executes it here is not what the run
+    executed. ``commit``: the commit that the run names, "" if it names none. ``dirty``: it was executed with
+    changes."""
+
+    remarks: tuple[str, ...]
+    foreign: Mapping[str, str]
+    commit: str
+    dirty: bool
+
+    def reasons(self, steps: Collection[str]) -> tuple[str, ...]:
+        """Why ``steps`` are not executed here as they were recorded; empty when they are."""
+        return tuple(dict.fromkeys(reason for step, reason in self.foreign.items() if step in steps))
+
+    def commands(self, location: str, run: str) -> tuple[str, ...]:
+        """Shell commands that would fetch what the run was made with, say which branches have it, and verify there."""
+        if not self.commit:
+            return ()
+        folder = f"../marin-{self.commit[:12]}"
+        verify = shlex.join(["marin", "--root", location, "verify", run])
+        return (
+            "git fetch origin",
+            f"git branch --remotes --contains {self.commit}",
+            f"git worktree add --detach {folder} {self.commit}",
+            f"make -C {folder} environment",
+            f"{folder}/.venv/bin/{verify}",
+        )
+
+
+def environment_diff(record: RunRecord) -> EnvironmentDiff:
+    """Compare what a run records with what is installed here."""
+    body = record.run.started.body
+    folder = code_folder()
+    present, recorded = provenance(folder), body.environment
+    here = environment.describe(lock_digest(folder))
+    lines = []
+    if body.code.get("tree") != present.tree:
+        lines.append(
+            f"code: the run was made by commit {body.code.get('commit') or 'unknown'}"
+            f"{' with changes' if body.code.get('dirty') else ''}, this is {present.commit or 'not in Git'}"
+            f"{' with changes' if present.dirty else ''}"
+        )
+    if recorded.get("lock") != here["lock"]:
+        lines.append(f"environment: the run was made with lock {recorded.get('lock')}, this is {here['lock']}")
+    lines += [
+        f"environment: {line}" for line in compare.differences(recorded.get("versions"), here["versions"], "versions")
+    ]
+    commit = str(body.code.get("commit") or "")
+    return EnvironmentDiff(
+        tuple(lines),
+        _foreign(record, here["lock"]),
+        commit if COMMIT.match(commit) else "",
+        bool(body.code.get("dirty")),
+    )
+
+
+def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], location: str, run: str) -> Verdict:
+    """``verdict`` on ``steps``. A difference that was found by executing other code than the run's, or other locked
+    packages, proves nothing against it: UNAVAILABLE, with the commands that bring what the run was made with. What
+    contradicts itself without being executed stays a FAIL."""
+    reasons = differs.reasons(steps) if verdict.outcome == "FAIL" and verdict.executed else ()
+    if not reasons:
+        return verdict
+    commands = differs.commands(location, run) or ("no command: the run names no commit",)
+    changed = ["the commit was executed with changes, which its diff in the store has"] if differs.dirty else []
+    proves = "so the difference below proves nothing; what the run was made with is had by"
+    return Verdict("UNAVAILABLE", (*reasons, proves, *commands, *changed, *verdict.lines))
+
+
+def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
+    """By what each step's own beginning says: a plan that the run's beginning lists decides nothing."""
+    installed = code_identity(PIPELINE, code_folder()).steps
+    found = {}
+    for stretch in record.stretches:
+        for begun in facts(stretch, StepStarted):
+            step, view = begun.body.step, record.run.steps.get(begun.body.step)
+            if step not in installed or (view is not None and view.identity != begun.body.identity):
+                continue
+            locked = begun.body.lock or stretch.started.body.environment.get("lock")
+            if begun.body.code != installed[step]:
+                found[step] = (
+                    f"step {step} was executed by other code: recorded {begun.body.code}, installed {installed[step]}"
+                )
+            elif locked != lock:
+                found[step] = f"step {step} was executed with lock {locked}, installed is {lock}"
+    return found

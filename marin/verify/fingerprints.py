@@ -1,0 +1,62 @@
+"""The fingerprint of a train step, derived from what else is recorded of the step. Pure.
+
+``train.segment`` has one digest per step: over the loss and the gradient norm (float32) and the fingerprints of all
+tensors after the step, which the stored trace holds. Where all three are recorded, the digest follows from them, so that
+a changed loss, norm or trace is found without executing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from marin.record.events import MetricsRecorded, TrainSegment
+from marin.record.fingerprint import step_fingerprint
+from marin.verify.record import RunRecord, facts
+from marin.verify.standing import GRAD_NORM, superseded
+
+
+@dataclass(frozen=True)
+class Unfounded:
+    """A train step whose recorded fingerprint is not that of its recorded loss, gradient norm and trace."""
+
+    step: int
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"train step {self.step}: loss, gradient norm and trace as recorded have the fingerprint {self.expected}, "
+            f"recorded is {self.found}"
+        )
+
+
+def recorded_norms(record: RunRecord) -> dict[int, float]:
+    """Train step -> gradient norm, as far as it is recorded of the training that stands."""
+    norms: dict[int, float] = {}
+    for stretch in record.stretches:
+        gone = superseded(record.run, stretch)
+        for fact in facts(stretch, MetricsRecorded):
+            for series in fact.body.series if fact.index not in gone else ():
+                if series.key == GRAD_NORM and len(series.steps) == len(series.values):
+                    norms |= dict(zip(series.steps, map(float.fromhex, series.values), strict=True))
+    return norms
+
+
+def unfounded(segment: TrainSegment, norms: Mapping[int, float], trace: bytes) -> list[Unfounded]:
+    """The steps of a segment whose fingerprint does not follow from the rest of the record."""
+    length = segment.end - segment.start
+    width = len(trace) // length if length > 0 else 0
+    found = []
+    for offset, (loss, recorded) in enumerate(zip(segment.losses, segment.fingerprints, strict=False)):
+        norm = norms.get(segment.start + offset)
+        if norm is None:
+            continue
+        row = trace[offset * width : (offset + 1) * width]
+        try:
+            derived = step_fingerprint(float.fromhex(loss), norm, row)
+        except OverflowError:
+            derived = "no float32"
+        if derived != recorded:
+            found.append(Unfounded(segment.start + offset, derived, recorded))
+    return found

@@ -1,0 +1,1 @@
+"""The parts of verification that compute. Imports jax."""

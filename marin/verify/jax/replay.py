@@ -1,0 +1,277 @@
+"""Training executed again: every segment from its start state, compared with what was recorded.
+
+Serial full replay starts from the initial state that the recipe leads to, never from a stored one: what the ledger
+says is only compared with. A segment on its own starts from the stored state that its digest proves.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger import LedgerError, StateManifest, Store
+from marin.process.cache import compilation_cache, compiling
+from marin.process.progress import Report
+from marin.recipe.schema import Execution, Recipe, digest
+from marin.record.events import CheckpointSaved, Json, TrainSegment
+from marin.training.loop import NotFinite, SegmentRecord, Training
+from marin.training.model import vocabulary_size
+from marin.training.run import program_identity
+from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.slices import SlicedState
+from marin.training.state import load
+from marin.verify.jax import tensors
+from marin.verify.segments import compare
+from marin.verify.segments.compare import Divergence, FoundSegment
+from marin.verify.segments.ordering import by_execution
+
+logger = logging.getLogger(__name__)
+
+Saved = Mapping[str, CheckpointSaved]
+"""What is recorded of stored states, by the digest of the state."""
+Done = Callable[[TrainSegment, Sequence[float]], None]
+"""Called with each segment that held, and the losses that were found."""
+
+
+@dataclass(frozen=True)
+class TrainingReplay:
+    """How a replay of training ended. ``program``: identity of what was compiled here. ``losses``: train step ->
+    loss."""
+
+    segments_replayed: int
+    seconds: float
+    program: Json
+    divergence: Divergence | None
+    losses: Mapping[int, float]
+
+
+_prepared: dict[tuple[str, int, int], Training] = {}
+_programs: dict[tuple[str, int, int], Json] = {}
+
+
+def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution) -> Training:
+    """The compiled training of ``recipe``; the newest one is kept, so that a process that verifies run after run of one
+    recipe compiles once."""
+    vocab = vocabulary_size(tokenizer)
+    key = (digest(recipe), vocab, execution.devices)
+    if key not in _prepared:
+        use_compilation_cache(compilation_cache())
+        _prepared.clear()
+        _programs.clear()
+        with compiling(f"{key[0].removeprefix('sha256:')}-{execution.devices}"):
+            _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
+    return _prepared[key].reading(tokens / "train")
+
+
+def program_of(training: Training, execution: Execution) -> Json:
+    """:func:`program_identity`, lowered once for a training of :func:`prepared`."""
+    key = (digest(training.recipe), training.vocab_size, execution.devices)
+    if key not in _programs:
+        _programs[key] = program_identity(training)
+    return dict(_programs[key])
+
+
+def _named_beside(training: Training, execution: Execution) -> Future[Json]:
+    """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes."""
+    tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
+    named = tracer.submit(program_of, training, execution)
+    tracer.shutdown(wait=False)
+    return named
+
+
+def replay(
+    recipe: Recipe,
+    tokens: Path,
+    tokenizer: Path,
+    segments: Sequence[TrainSegment],
+    initial: StateManifest | None,
+    store: Store,
+    execution: Execution,
+    report: Report,
+    previous: Path | None = None,
+    *,
+    saved: Saved | None = None,
+    done: Done | None = None,
+) -> TrainingReplay:
+    """Execute all ``segments`` in order from the recipe's own initial state and stop at the first difference. A phase
+    begins with the stored state in ``previous`` instead, which is proven by its digest.
+
+    ``initial`` is the recorded list of the initial state's tensors, if the store has it: it names the tensors when
+    already the first state differs. ``saved`` names the tensors of later ones.
+    """
+    began = time.monotonic()
+    training = prepared(recipe, tokens, tokenizer, execution)
+    state, manifest = training.start(previous)
+    program = _named_beside(training, execution)
+    losses: dict[int, float] = {}
+    judge = _Judge(training, store, saved or {})
+
+    def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
+        return TrainingReplay(replayed, time.monotonic() - began, program.result(), divergence, losses)
+
+    if segments and manifest.digest != segments[0].start_state:
+        differing = tuple(initial.differing(manifest)) if initial is not None else ()
+        return ended(
+            0,
+            Divergence(
+                0, by_execution(differing), segments[0].start_state, manifest.digest, "the initial state differs"
+            ),
+        )
+    for number, recorded in enumerate(segments):
+        try:
+            state, record = training.segment(
+                state,
+                manifest,
+                recorded.start,
+                recorded.end,
+                progress=lambda step, loss: report(step + 1 - recipe.first_step, f"loss {loss:.3f}"),
+            )
+        except NotFinite as error:
+            return ended(number + 1, not_finite(recorded, error))
+        losses |= {record.start + i: loss for i, loss in enumerate(record.losses)}
+        divergence = judge.segment(recorded, record, state)
+        if divergence is not None:
+            return ended(number + 1, divergence)
+        if done is not None:
+            done(recorded, record.losses)
+        manifest = record.end_state
+    return ended(len(segments), None)
+
+
+class SegmentReplay:
+    """Segments of one run, each executed on its own. Compiled once, for as many segments as come."""
+
+    def __init__(
+        self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution, *, named: bool
+    ) -> None:
+        self._training = prepared(recipe, tokens, tokenizer, execution)
+        self._store = store
+        self._execution = execution
+        self._program = _named_beside(self._training, execution) if named else None
+
+    @property
+    def program(self) -> Json:
+        """Identity of what was compiled here; at once if it was to be ``named``."""
+        return self._program.result() if self._program is not None else program_of(self._training, self._execution)
+
+    def replay(
+        self,
+        recorded: TrainSegment,
+        checkpoint: str | None,
+        initial: StateManifest | None,
+        end: CheckpointSaved | None = None,
+    ) -> tuple[Divergence | None, Sequence[float]]:
+        """Execute one segment and compare; the first difference and the losses found. The first segment starts from the
+        recipe's own initial state (``initial`` names the tensors when it differs), every other from the training
+        checkpoint stored as ``checkpoint``; ``end`` is what is recorded of the stored state after it.
+
+        Raises:
+            Tampered: what is stored is not the state that the segment starts from.
+            LedgerError: the checkpoint can not be had.
+        """
+        if checkpoint is None:
+            state, manifest = self._training.start()
+            if manifest.digest != recorded.start_state:
+                differing = tuple(initial.differing(manifest)) if initial is not None else ()
+                return Divergence(
+                    recorded.start,
+                    by_execution(differing),
+                    recorded.start_state,
+                    manifest.digest,
+                    "the initial state differs",
+                ), ()
+        else:
+            with TemporaryDirectory(prefix="marin-segment-") as base:
+                folder = Path(base) / "checkpoint"
+                self._store.checkout(checkpoint, folder)
+                state, manifest = self._training.resume(
+                    folder, recorded.start_state, where=f"training checkpoint before train step {recorded.start}"
+                )
+        try:
+            state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
+        except NotFinite as error:
+            return not_finite(recorded, error), ()
+        judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
+        return judge.segment(recorded, record, state), record.losses
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Compares a segment with its record; on a difference it looks for the stored state, to say more."""
+
+    training: Training
+    store: Store
+    saved: Saved
+
+    def segment(self, recorded: TrainSegment, record: SegmentRecord, state: SlicedState) -> Divergence | None:
+        named = (
+            self._named(recorded.end_state, record.end_state) if recorded.end_state != record.end_state.digest else ()
+        )
+        divergence = compare.segment(
+            recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named
+        )
+        if divergence is None or recorded.end_state == record.end_state.digest:
+            return divergence
+        return replace(divergence, details=self._details(recorded, state), details_after=recorded.end - 1)
+
+    def _named(self, expected: str, found: StateManifest) -> tuple[str, ...]:
+        """Tensors in which a recorded state differs, if its list is there and is what the digest says."""
+        saved = self.saved.get(expected)
+        blob = _blob(self.store, saved.manifest) if saved is not None else None
+        try:
+            manifest = StateManifest.parse(blob) if blob is not None else None
+        except LedgerError:
+            return ()
+        return manifest.differing(found) if manifest is not None and manifest.digest == expected else ()
+
+    def _details(self, recorded: TrainSegment, state: SlicedState) -> tuple[compare.TensorDifference, ...]:
+        """Element by element against the stored state at the segment's end; nothing where it can not be had."""
+        saved = self.saved.get(recorded.end_state)
+        if saved is None:
+            return ()
+        training = self.training
+        try:
+            with TemporaryDirectory(prefix="marin-state-") as base:
+                folder = Path(base) / "checkpoint"
+                self.store.checkout(saved.artifact, folder)
+                stored, _ = load(
+                    folder,
+                    training.recipe,
+                    training.vocab_size,
+                    recorded.end_state,
+                    where=f"training checkpoint after train step {recorded.end - 1}",
+                )
+        except LedgerError as error:
+            logger.info("no comparison element by element: %s", error)
+            return ()
+        return tuple(tensors.compare(tensors.arrays_of(stored), tensors.arrays_of(training.step.collect(state))))
+
+
+def not_finite(recorded: TrainSegment, error: NotFinite) -> Divergence:
+    """A step whose loss or gradient is not finite here, where the record has one that was."""
+    expected = recorded.fingerprints[error.number - recorded.start]
+    return Divergence(error.number, (), expected, error.found, "loss or gradient is not finite")
+
+
+def found(record: SegmentRecord) -> FoundSegment:
+    """A segment's record in the terms of its event."""
+    return FoundSegment(
+        losses=[loss.hex() for loss in record.losses],
+        batches=record.batches,
+        fingerprints=record.fingerprints,
+        start_state=record.start_state.digest,
+        end_state=record.end_state.digest,
+        trace=record.trace,
+    )
+
+
+def _blob(store: Store, digest: str) -> bytes | None:
+    try:
+        return store.read(digest)
+    except LedgerError:
+        return None

@@ -1,0 +1,58 @@
+"""The verdict ``ledger``: signatures, every tile and entry, and events that agree with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledger import Event, LogCheckpoint, LogReader, check
+from marin.pipeline.stages import PIPELINE
+from marin.record.evidence import ANCHORED, Sources, gather
+from marin.verify.case import Case
+from marin.verify.records import contradictions, unexplained
+from marin.verify.verdict import Verdict
+
+CLAIMED = "claimed by this log:"
+
+
+def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> Verdict:
+    """Everything in the log derived again, and the run's own events. ``seen``: how the log agrees with what
+    this user has seen of it before."""
+    checkpoint = reader.checkpoint()
+    anchored: list[tuple[int, Event]] = []
+    findings = check(case.root.storage, case.keys.verifiers, of_type={ANCHORED: anchored})
+    if findings:
+        return Verdict("FAIL", tuple(str(finding) for finding in findings))
+    outside = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)
+    if outside.findings:
+        return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
+    lines = [described(checkpoint)]
+    if seen:
+        lines.append(seen)
+    lines += [*map(str, outside.vouched), *outside.undecided, *(f"{CLAIMED} {line}" for line in outside.claimed)]
+    verdict = judge_events(case)
+    if verdict.outcome == "PASS" and not case.keys.mine:
+        key = case.keys.verifiers[0]
+        nobody = (
+            f"no key of yours signed this log: for {key} there is only the root's word. If the operator gave you this "
+            "key, run `marin trust add --vkey KEY`"
+        )
+        return Verdict("UNAVAILABLE", (nobody, *lines, *verdict.lines))
+    return Verdict(verdict.outcome, (*(lines if verdict.outcome != "FAIL" else ()), *verdict.lines))
+
+
+def judge_events(case: Case) -> Verdict:
+    """The events of the run alone: whether they contradict one another, and whether something is among them that
+    nothing here derives."""
+    if found := contradictions(case.record, PIPELINE):
+        return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))
+    if unknown := unexplained(case.record, PIPELINE):
+        return Verdict("UNAVAILABLE", tuple(f"only claimed: {item}" for item in unknown))
+    count = sum(len(stretch.events) for stretch in case.record.stretches)
+    return Verdict("PASS", (f"{count} events of the run agree with one another",))
+
+
+def described(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:
+    """The log in one line."""
+    return ", ".join(
+        [f"log {checkpoint.origin}: {checkpoint.size} events re-derived under root {checkpoint.root.hex()}", *notes]
+    )

@@ -1,0 +1,45 @@
+"""The verdict ``model``: evaluation and export follow from the last state."""
+
+from __future__ import annotations
+
+from marin.pipeline.stages import PIPELINE
+from marin.process.arithmetic import apply
+from marin.process.progress import bar
+from marin.verify.case import Case
+from marin.verify.data import compare_output
+from marin.verify.verdict import Verdict
+
+MODEL_STEPS = ("evaluate", "export")
+
+
+def judge_model(case: Case, planned: set[str]) -> Verdict:
+    """Evaluate and export again, from a state whose bytes are proven to be the recorded one.
+
+    Args:
+        planned: steps that the run says it has; one that it planned and did not make is missing evidence.
+    """
+    state = case.run.output("train")
+    steps = [name for name in MODEL_STEPS if name in case.run.steps or name in planned]
+    if not steps:
+        return Verdict("NOT_RUN", ("the run has no evaluation and no export",))
+    with bar("model", len(steps)) as progress:
+        needed = {name for step in steps for name in PIPELINE.step(step).inputs}
+        inputs = case.inputs(sorted(needed))
+        check_machine(case)
+        rehearsal = case.rehearsal()
+        for done, name in enumerate(steps):
+            case.run.output(name)
+            step = PIPELINE.step(name)
+            folder, result = rehearsal.execute(step, {key: inputs[key] for key in step.inputs})
+            if wrong := compare_output(case, name, folder, result):
+                return Verdict("FAIL", tuple(wrong), executed=True)
+            progress(done + 1, name)
+    return Verdict("PASS", (f"state {state.digest}", *(f"{name} {case.run.output(name).digest}" for name in steps)))
+
+
+def check_machine(case: Case) -> None:
+    """Raises ``Unsupported`` where the contract can not be honoured, before anything is computed that would differ."""
+    apply(case.run.recipe.arithmetic, case.execution)
+    from marin.training.runtime import canary  # jax, after the contract is in force
+
+    canary.check(case.run.recipe.arithmetic)

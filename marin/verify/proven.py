@@ -1,0 +1,98 @@
+"""Segments that this reproducer has executed before and found as recorded: read back from its own signed events.
+
+A verification that was broken off goes on where it stopped: each segment that holds becomes a ``replay.segment`` event
+in the reproducer's own log at once. It counts again only for the very same record (the digest of the whole
+``train.segment``) under the very same conditions: recipe, tokens, tokenizer, executed code, locked dependencies and
+installed versions. The number of devices and workers is not among them. What it proves is what a replay of that
+segment proves, as long as the reproducer trusts his own key; ``--fresh`` trusts nothing and executes everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledger import Draft, LedgerError, canonical_digest
+from marin.execution.plan import code_identity
+from marin.history.runs import RunView
+from marin.pipeline.stages import PIPELINE
+from marin.provenance import environment
+from marin.provenance.code import code_folder, lock_digest
+from marin.recipe.schema import digest
+from marin.record import events
+from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment
+from marin.record.root import Root
+
+logger = logging.getLogger(__name__)
+
+
+def stream(run: str) -> str:
+    """The stream of a reproducer's segment-wise results on ``run``; not the run's own."""
+    return f"replay/{run}"
+
+
+def record_digest(segment: TrainSegment) -> str:
+    """Identity of what was compared: the whole record of a segment."""
+    return canonical_digest(events.write(segment))
+
+
+def conditions(run: RunView) -> str:
+    """Digest of everything but the segment's record that a replay's result depends on, here and now."""
+    folder = code_folder()
+    return canonical_digest(
+        {
+            "recipe": digest(run.recipe),
+            "tokens": run.output("tokens").digest,
+            "tokenizer": run.output("tokenizer").digest,
+            "code": code_identity(PIPELINE, folder).steps["train"],
+            "lock": lock_digest(folder),
+            "versions": environment.versions(),
+        }
+    )
+
+
+@dataclass
+class Proofs:
+    """What this reproducer has proven of ``run``. ``known``: digest of a segment's record -> index of the event that
+    says so. Without an own root nothing is known and nothing is kept."""
+
+    run: RunView
+    own: Root | None
+    known: dict[str, int] = field(default_factory=dict)
+    _conditions: str = ""
+
+    @classmethod
+    def read(cls, run: RunView, own: Root | None, *, fresh: bool) -> Proofs:
+        """The proofs in the log of ``own``, verified there under its own key; none of them when ``fresh``."""
+        proofs = cls(run, own)
+        if own is None:
+            return proofs
+        proofs._conditions = conditions(run)
+        if not fresh and own.is_own():
+            for index, event in own.history().events(stream=stream(run.run), type=REPLAY_SEGMENT):
+                body = events.read(ReplaySegment, event.body, where=f"event {index}")
+                if body.conditions == proofs._conditions:
+                    proofs.known[body.segment] = index
+        return proofs
+
+    def of(self, segment: TrainSegment) -> int | None:
+        """Index of the event that proves ``segment``, or None."""
+        return self.known.get(record_digest(segment))
+
+    def keep(self, segment: TrainSegment, losses: Sequence[float]) -> None:
+        """Record that ``segment`` held. Failure to record is told once and stops nothing."""
+        if self.own is None:
+            return
+        body = ReplaySegment(
+            run=self.run.run,
+            start=segment.start,
+            end=segment.end,
+            segment=record_digest(segment),
+            conditions=self._conditions,
+        )
+        try:
+            self.own.append([Draft(REPLAY_SEGMENT, stream(self.run.run), events.write(body))])
+        except LedgerError as error:
+            logger.warning("verified segments are not recorded: %s", error)
+            self.own = None

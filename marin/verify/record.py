@@ -1,0 +1,174 @@
+"""The record of a run: every event that says something of it, whichever run's stream it stands in.
+
+A run has a stream of its own. A step that was taken over from another run (``step.cached``) was executed and recorded
+there, so those events belong to the record too, up to the one that completed the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from marin.errors import MissingEvidence
+from marin.history.runs import Fact, History, Indexed, RunView, StepView, load, read_fact, started_runs, stream_of
+from marin.history.runs import facts as facts_of_kind
+from marin.record import events as kinds
+from marin.record.events import ExperimentRegistered, RunStarted
+
+OF_STEP = {
+    kinds.TRAIN_STARTED: "train",
+    kinds.TRAIN_SEGMENT: "train",
+    kinds.CHECKPOINT_SAVED: "train",
+    kinds.EVAL_COMPLETED: "evaluate",
+    kinds.MODEL_EXPORTED: "export",
+}
+"""Events that one step of the pipeline records, and which do not name it."""
+
+
+VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT)
+"""Events about a run that do not tell of its execution, and stand in streams of their own."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Events of one stream: those of the run itself, or what another run recorded of a ``step`` that was taken from it.
+    ``started`` is the beginning of the run whose stream it is."""
+
+    run: str
+    started: Fact[RunStarted]
+    events: tuple[Indexed, ...]
+    step: str = ""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as its events say it: the fold, and the events."""
+
+    run: RunView
+    own: Stretch
+    taken: Mapping[str, Stretch]
+    registrations: tuple[Fact[ExperimentRegistered], ...] = ()
+    """Of the experiment that the run cites."""
+    outside: tuple[Indexed, ...] = ()
+    """Events that speak in the run's name in streams that are not its own."""
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """All of it; the run's own events first."""
+        return (self.own, *self.taken.values())
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """One event that does not agree with the others: its index, the field, and the step of the pipeline it is about."""
+
+    index: int
+    field: str
+    expected: str
+    found: str
+    step: str = ""
+
+    def __str__(self) -> str:
+        about = f" of step {self.step}" if self.step else ""
+        return f"event {self.index}, {self.field}{about}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Something recorded that nothing here derives: it is only claimed, whatever it says."""
+
+    index: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"event {self.index}: {self.what}, which nothing here derives"
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Something recorded that was once said and does not stand: no verdict rests on it, and none looks at it."""
+
+    index: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"event {self.index}: {self.what}, and which nobody judges"
+
+
+def step_of(item: Indexed) -> str:
+    """The step that an event is about; "" for one about the whole run."""
+    named = item[1].body.get("step")
+    return OF_STEP.get(item[1].type, named if isinstance(named, str) else "")
+
+
+def read_record(history: History, run: str) -> RunRecord:
+    """The record of the run with exactly this id.
+
+    Raises:
+        MissingEvidence: the log has no beginning of it, or of a run that it took a step from.
+    """
+    view = load(history, run)
+    own = Stretch(run, view.started, tuple(history.events(stream=stream_of(run))))
+    taken = {}
+    beginnings = {fact.body.run: fact for fact in started_runs(history)} if any(_taken(view)) else {}
+    for step in _taken(view):
+        origin = view.steps[step].origin
+        events = [
+            item
+            for item in history.events(stream=stream_of(origin))
+            if item[0] <= view.steps[step].completed_at and step_of(item) == step
+        ]
+        _check_taken(view.steps[step], beginnings, {index for index, _ in events})
+        taken[step] = Stretch(origin, beginnings[origin], tuple(events), step)
+    for name, step_view in view.steps.items():
+        if name not in taken:
+            _check_taken(step_view, {run: view.started}, {index for index, _ in own.events})
+    cited = view.started.body.experiment
+    registered = [fact for fact in facts_of_kind(history, ExperimentRegistered) if fact.body.registration == cited]
+    outside = tuple(
+        item
+        for item in history.events(run=run)
+        if item[1].stream != own.events[0][1].stream and item[1].type not in VERDICTS
+    )
+    return RunRecord(view, own, taken, tuple(registered) if cited else (), outside)
+
+
+def pinned_steps(view: RunView) -> set[str]:
+    """Steps whose output an experiment pinned to an artifact, whatever its recipe would make. The name of the plan says
+    so, with the digest's end (:mod:`marin.graph.arms`), and the run has them as results of other runs. Nothing proves
+    them."""
+    pins = {
+        part.removeprefix("pinned-") for part in view.started.body.pipeline.split(".") if part.startswith("pinned-")
+    }
+    return {
+        name
+        for name, step in view.steps.items()
+        if step.cached and {step.output.digest[-8:], step.output.artifact[-8:]} & pins
+    }
+
+
+def _check_taken(step: StepView, beginnings: Mapping[str, Fact[RunStarted]], events: set[int]) -> None:
+    """A result stands in the stream of the run that made it: elsewhere nothing says how it was made.
+
+    Raises:
+        MissingEvidence: that run never began, or its stream does not hold the event.
+    """
+    if step.origin in beginnings and step.completed_at in events:
+        return
+    raise MissingEvidence(
+        "a result was taken over from a run that did not record it",
+        where=f"event {step.index}",
+        expected=f"{kinds.STEP_COMPLETED} of {step.step} in the stream of run {step.origin}",
+        found=f"event {step.completed_at} elsewhere" if step.origin in beginnings else "no such run",
+        cure="run `marin ledger fsck`; do not trust this result",
+    )
+
+
+def _taken(view: RunView) -> list[str]:
+    return [name for name, step in view.steps.items() if step.cached and step.origin != view.run]
+
+
+def facts[T: kinds.Body](stretch: Stretch, kind: type[T]) -> list[Fact[T]]:
+    """The events of one kind in a stretch, oldest first."""
+    name = next(name for name, body in kinds.BODIES.items() if body is kind)
+    return [read_fact(kind, item) for item in stretch.events if item[1].type == name]

@@ -1,0 +1,361 @@
+"""Whether what a run's events say of one thing is the same everywhere it is said. Pure: events in, findings out.
+
+An operator who holds the key can sign any event. Replay finds what he says of bits; what he says twice (a recipe and
+its digest, an output and the input of the next step, a metric and its copy in the run's end) is compared here, and what
+follows from other events (an identity, the first and the last loss) is derived again. What nothing here can derive (a
+step that the installed pipeline does not have, a type of event that this version does not know) is named, and keeps a
+verdict from passing.
+
+Claims that nothing else depends on are not evidence and are not compared: :data:`CLAIMED` declares them.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import msgspec.inspect
+
+from ledger import LedgerError, canonical_digest
+from marin.execution.plan import Plan, identity_of, step_config
+from marin.history.runs import Indexed, RunView, StepView
+from marin.pipeline.step import StepDefinition
+from marin.preregistration.registration import registers
+from marin.recipe.schema import Recipe, digest, plain
+from marin.recipe.seeds import seeds_of
+from marin.record import events as kinds
+from marin.record.events import Output
+from marin.record.outputs import KINDS
+from marin.verify.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
+from marin.verify.standing import GRAD_NORM, disagreements, superseded
+
+DATA_STEPS = ("corpus", "tokenizer", "tokens")
+"""What an experiment may pin: the verdict `data` then says so, and is not PASS."""
+MEASURED = "system/"
+"""How the names of measurements of the machine begin."""
+
+CLAIMED: Mapping[str, tuple[str, ...]] = {
+    kinds.RUN_STARTED: ("code", "environment"),
+    kinds.STEP_STARTED: ("attempt", "address"),
+    kinds.STEP_COMPLETED: ("seconds", "address"),
+    kinds.STEP_CACHED: (),
+    kinds.TRAIN_STARTED: ("program", "devices", "attempt", "processes", "device"),
+    kinds.TRAIN_SEGMENT: (),
+    kinds.CHECKPOINT_SAVED: (),
+    kinds.EVAL_COMPLETED: (),
+    kinds.MODEL_EXPORTED: (),
+    kinds.RUN_COMPLETED: (),
+    kinds.METRICS_RECORDED: ("series",),
+    kinds.STEP_FAILED: ("identity", "error", "address", "lasting"),
+    kinds.STEP_PAUSED: ("identity", "where"),
+    kinds.STEP_PREEMPTED: ("attempt", "launch", "reason", "processes", "devices", "at", "again"),
+    kinds.REPLAY_COMPLETED: ("verdicts", "training", "first_divergence", "log_checkpoint", "details", "environment"),
+}
+"""Types of events that a run's stream may hold, and those of their fields that are only claimed, wholly or in part. Every
+other field is compared with something that was derived, hashed or executed."""
+
+
+def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
+    """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
+    try:
+        recipe = record.run.recipe
+    except LedgerError as error:
+        return [Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
+    found = list(_beginnings(record))
+    for stretch in record.stretches:
+        looked = _Looked(record.run, stretch, recipe, plan)
+        found += [item for event in stretch.events for item in looked.at(event)]
+    return [*found, *disagreements(record)]
+
+
+def unexplained(record: RunRecord, plan: Plan) -> list[Unexplained]:
+    """What the run's events say and nothing here derives: unknown types, steps, fields and measurements."""
+    known = {step.name for step in plan.steps}
+    found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
+             for what in (*_unexplained(item, known), *_without_step(item, record.run))]  # fmt: skip
+    return [*found, *(Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
+                      for index, event in record.outside if event.type != kinds.TRACKING_LOGGED)]  # fmt: skip
+
+
+def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
+    """A run begins once, before everything else; one that is a phase says what it continues; and it cites what was
+    registered before it."""
+    for place, (index, event) in enumerate(record.own.events):
+        if (event.type == kinds.RUN_STARTED) != (place == 0):
+            yield Contradiction(index, "type", "one beginning of a run, first in its stream", event.type)
+    phase, link = record.run.recipe.phase, record.run.started.body.continues
+    if (phase is None) != (link is None):
+        what = "the run that it continues, for its recipe is a phase's" if phase is not None else "none: it is no phase"
+        yield Contradiction(record.run.started.index, "continues", what, "none" if link is None else f"run {link.run}")
+    cited, started = record.run.started.body.experiment, record.run.started
+    if cited and not any(
+        fact.body.registration == cited and fact.index < started.index and registers(fact.body, record.run.recipe)
+        for fact in record.registrations
+    ):
+        yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)
+
+
+def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
+    event = item[1]
+    kind = kinds.BODIES.get(event.type)
+    if kind is None or event.type not in CLAIMED:
+        yield f"an event of type {event.type}"
+        return
+    for name in _unknown_fields(kind, event.body):
+        yield f"a field {name} in an event of type {event.type}"
+    step = event.body.get("step")
+    if isinstance(step, str) and step and step not in known:
+        yield f"a step {step} ({event.type}), which the installed pipeline does not have"
+    if event.type == kinds.METRICS_RECORDED:
+        body = kinds.read(kinds.MetricsRecorded, event.body, where=f"event {item[0]}")
+        for series in body.series:
+            if (series.key != GRAD_NORM or body.step != "train") and not series.key.startswith(MEASURED):
+                yield f"a measurement {series.key}"
+
+
+def _unknown_fields(kind: Any, value: Any, prefix: str = "") -> Iterator[str]:
+    """The fields that the type of an event does not have, also inside of what it holds."""
+    if isinstance(value, list | dict) and typing.get_origin(kind) in (list, dict):
+        inner = typing.get_args(kind)[-1]
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unknown_fields(inner, item, f"{prefix}{name}.")
+        return
+    if not isinstance(value, dict):
+        return
+    struct = next((part for part in (kind, *typing.get_args(kind)) if msgspec.inspect.is_struct_type(part)), None)
+    if struct is None:
+        return  # free JSON
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    for name in sorted(value):
+        if name not in fields:
+            yield f"{prefix}{name}"
+        else:
+            yield from _unknown_fields(fields[name], value[name], f"{prefix}{name}.")
+
+
+def _without_step(item: Indexed, run: RunView) -> Iterator[str]:
+    """What a step reports and then does not end: nothing says what it was made of, so nothing is executed for it."""
+    if item[1].type in OF_STEP and OF_STEP[item[1].type] not in run.steps:
+        yield f"an event of type {item[1].type} of step {OF_STEP[item[1].type]}, which has no end"
+
+
+class _Looked:
+    """One pass over the events of one stretch, remembering what steps began with."""
+
+    def __init__(self, run: RunView, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
+        self.run, self.stretch, self.recipe, self.plan = run, stretch, recipe, plan
+        self._begun: dict[str, kinds.StepStarted] = {}
+        self._gone = superseded(run, stretch)
+        self._pinned = pinned_steps(run) & set(DATA_STEPS)
+
+    def at(self, item: Indexed) -> Iterator[Contradiction]:
+        index, event = item
+        kind = kinds.BODIES.get(event.type)
+        if kind is None:
+            return
+        body = kinds.read(kind, event.body, where=f"event {index}")
+        if index in self._gone and not isinstance(body, kinds.StepStarted | kinds.StepCompleted | kinds.StepCached):
+            return  # it can agree with nothing that stands: told as judged by nobody
+        step, pairs = self._pairs(index, body)
+        if "run" in event.body and event.type != kinds.REPLAY_COMPLETED:
+            pairs.insert(0, ("run", self.stretch.run, event.body["run"]))
+        for name, expected, found in pairs:
+            if expected is not None and expected != found:
+                yield Contradiction(index, name, *_texts(expected, found), step)
+
+    def _pairs(self, index: int, body: kinds.Body) -> tuple[str, list[tuple[str, Any, Any]]]:
+        match body:
+            case kinds.RunStarted():
+                return "", self._started(body)
+            case kinds.StepStarted():
+                return body.step, self._step_started(body)
+            case kinds.StepCompleted():
+                return body.step, self._completed_step(body)
+            case kinds.StepCached():
+                return body.step, self._cached(index, body)
+            case kinds.TrainStarted():
+                return "train", self._train_started(body)
+            case kinds.CheckpointSaved():
+                return "train", self._checkpoint(body)
+            case kinds.MetricsRecorded():
+                return body.step, self._measured(body)
+            case kinds.EvalCompleted():
+                return "evaluate", self._evaluated(body)
+            case kinds.ModelExported():
+                return "export", [
+                    ("model", self._digest("train"), body.model),
+                    ("output", self._whole("export"), body.output),
+                    ("format", self.recipe.export.format, body.format),
+                ]
+            case kinds.RunCompleted():
+                return "", [
+                    ("outputs", sorted(self._planned() | set(body.outputs)), sorted(body.outputs)),
+                    ("outputs", {name: view.output for name, view in self.run.steps.items()}, body.outputs),
+                    ("metrics", self.run.metrics, {k: float.fromhex(v) for k, v in body.metrics.items()}),
+                ]
+        return "", []
+
+    def _planned(self) -> set[str]:
+        """The steps that the run says its plan has."""
+        steps = self.run.started.body.code.get("steps")
+        return set(steps) if isinstance(steps, dict) else set()
+
+    def _digest(self, step: str) -> str | None:
+        view = self.run.steps.get(step)
+        return view.output.digest if view is not None else None
+
+    def _whole(self, step: str) -> Output | None:
+        view = self.run.steps.get(step)
+        return view.output if view is not None else None
+
+    # -- the run and its steps
+
+    def _started(self, body: kinds.RunStarted) -> list[tuple[str, Any, Any]]:
+        written = {name: value for name, value in body.recipe.items() if name != "recipe_version"}
+        pairs: list[tuple[str, Any, Any]] = [
+            ("recipe_digest", digest(self.recipe), body.recipe_digest),
+            ("recipe", plain(self.recipe), written),  # in the one form that a recipe has
+        ]
+        if not isinstance(steps := body.code.get("steps"), dict):
+            return [*pairs, ("code.steps", "the code of each step of the plan", "none")]
+        expected = canonical_digest(
+            {"code": steps, "lock": body.environment.get("lock"), "plan": body.pipeline, "recipe": digest(self.recipe)}
+        )
+        return [*pairs, ("plan", expected, body.plan)]
+
+    def _step_started(self, body: kinds.StepStarted) -> list[tuple[str, Any, Any]]:
+        self._begun[body.identity] = body
+        started = self.stretch.started.body
+        codes = started.code.get("steps")
+        pairs: list[tuple[str, Any, Any]] = [
+            ("config_digest", canonical_digest(body.config), body.config_digest),
+            ("identity", self._identity(body), body.identity),
+            ("lock", started.environment.get("lock") if body.lock else None, body.lock),
+            ("code", codes.get(body.step) if isinstance(codes, dict) else None, body.code),
+            ("inputs", self._inputs(body), body.inputs),
+        ]
+        definition = self._definition(body.step)
+        if definition is not None and self._stands(body.step, body.identity) and body.step not in self._pinned:
+            pairs.append(("inputs", sorted(definition.inputs), sorted(body.inputs)))
+            pairs += self._config(definition, body.config)
+        return pairs
+
+    def _identity(self, body: kinds.StepStarted) -> str:
+        lock = body.lock or self.stretch.started.body.environment.get("lock", "")
+        return identity_of(body.step, body.config, body.inputs, body.code, lock)
+
+    def _config(self, definition: StepDefinition, config: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+        """The configuration that the recipe gives the step. What local files hold is part of the corpus' and not in the
+        recipe: the data that is executed here has to lead to the same sources."""
+        if definition.name == "corpus":
+            expected = {"dataset": plain(self.recipe.dataset), "sources": config.get("sources")}
+            return [("config", expected, dict(config))]
+        return [("config", step_config(definition, self.recipe), dict(config))]
+
+    def _completed_step(self, body: kinds.StepCompleted) -> list[tuple[str, Any, Any]]:
+        pairs: list[tuple[str, Any, Any]] = [("inputs", self._inputs(body), body.inputs)]
+        begun = self._begun.get(body.identity)
+        if begun is None:
+            return [*pairs, ("identity", "that of a step that began", body.identity)]
+        pairs += [("step", begun.step, body.step), ("inputs", begun.inputs, body.inputs)]
+        if body.step in KINDS:
+            pairs.append(("output.kind", KINDS[body.step], body.output.kind))
+        if body.step == "train" and self._stands("train", body.identity):
+            pairs.append(("metrics", self._train_metrics(), {k: float.fromhex(v) for k, v in body.metrics.items()}))
+        return pairs
+
+    def _cached(self, index: int, body: kinds.StepCached) -> list[tuple[str, Any, Any]]:
+        view = self.run.steps.get(body.step)
+        pairs: list[tuple[str, Any, Any]] = [("inputs", self._inputs(body), body.inputs)]
+        if body.completed_at >= index:
+            pairs.append(("completed_at", f"an event before {index}", body.completed_at))
+        if view is not None and view.index == index:
+            pairs += [("identity", view.identity, body.identity), ("inputs", dict(view.inputs), body.inputs)]
+        return pairs
+
+    def _inputs(self, body: kinds.StepStarted | kinds.StepCompleted | kinds.StepCached) -> dict[str, str] | None:
+        """What the event has as inputs, with the digests that the steps named there have as outputs, as far as they are
+        steps; None for a result that another one of this run took the place of, when its inputs had changed."""
+        if not self._stands(body.step, body.identity):
+            return None
+        return {name: self.run.steps[name].output.digest if name in self.run.steps else found
+                for name, found in body.inputs.items()}  # fmt: skip
+
+    def _stands(self, step: str, identity: str) -> bool:
+        """Whether the run's output of ``step`` is of this identity, or there is none yet."""
+        view: StepView | None = self.run.steps.get(step)
+        return view is None or view.identity == identity
+
+    def _definition(self, step: str) -> StepDefinition | None:
+        return next((known for known in self.plan.steps if known.name == step), None)
+
+    # -- what steps record
+
+    def _train_metrics(self) -> dict[str, float] | None:
+        losses = [float.fromhex(loss) for fact in self.run.segments for loss in fact.body.losses]
+        trainer = self.recipe.trainer
+        if len(losses) != trainer.num_steps:
+            return None  # a gap, or more than this run's own steps: the chain of segments says so
+        return {
+            "loss_first": losses[0],
+            "loss_last": losses[-1],
+            "tokens": float(trainer.num_steps * trainer.batch_size * self.recipe.model.seq_len),
+        }
+
+    def _train_started(self, body: kinds.TrainStarted) -> list[tuple[str, Any, Any]]:
+        arithmetic = self.recipe.arithmetic
+        states = self._states()
+        return [
+            ("num_steps", self.recipe.last_step, body.num_steps),
+            *self._among("first_step", body.first_step),
+            ("state", states.get(body.first_step), body.state),
+            ("program.xla_flags", list(arithmetic.xla_flags), body.program.get("xla_flags")),
+            ("program.threads", arithmetic.threads, body.program.get("threads")),
+            ("program.profile", arithmetic.profile, body.program.get("profile")),
+            ("seeds", seeds_of(self.recipe), body.seeds),
+        ]
+
+    def _checkpoint(self, body: kinds.CheckpointSaved) -> list[tuple[str, Any, Any]]:
+        states = self._states()  # none yet: the writer stopped between the two events
+        return [*self._among("step", body.step), ("state", states.get(body.step), body.state)]
+
+    def _states(self) -> dict[int, str]:
+        """Train step -> the state before it, as the segments have it."""
+        ends = {fact.body.end: fact.body.end_state for fact in self.run.segments}
+        return ends | {fact.body.start: fact.body.start_state for fact in self.run.segments}
+
+    def _among(self, field: str, step: int) -> list[tuple[str, Any, Any]]:
+        """Whether the run has a state before this train step."""
+        first, last = self.recipe.first_step, self.recipe.last_step
+        return [] if first <= step <= last else [(field, f"a train step from {first} to {last}", f"train step {step}")]
+
+    def _measured(self, body: kinds.MetricsRecorded) -> list[tuple[str, Any, Any]]:
+        """A series has one value for each train step, and every step is one of the run's."""
+        first, last = self.recipe.first_step, self.recipe.last_step
+        return [
+            (f"series {series.key}", "a value for each of the run's train steps that it names", "another number")
+            for series in body.series
+            if len(series.steps) != len(series.values) or not all(first <= step < last for step in series.steps)
+        ]
+
+    def _evaluated(self, body: kinds.EvalCompleted) -> list[tuple[str, Any, Any]]:
+        pairs: list[tuple[str, Any, Any]] = [("model", self._digest("train"), body.model)]
+        if (view := self.run.steps.get("evaluate")) is not None:
+            pairs.append(("metrics", dict(view.metrics), {k: float.fromhex(v) for k, v in body.metrics.items()}))
+        return pairs
+
+
+def _texts(expected: Any, found: Any) -> tuple[str, str]:
+    """The first place in which two values differ, short."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        key = next((k for k in sorted(expected.keys() | found.keys()) if expected.get(k) != found.get(k)), None)
+        if key is not None:
+            return tuple(f"{key}={_short(side.get(key))}" for side in (expected, found))  # type: ignore[return-value]
+    return _short(expected), _short(found)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 120 else text[:117] + "..."

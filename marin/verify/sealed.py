@@ -1,0 +1,402 @@
+"""`marin verify` of somebody else's root: in a process of its own that the kernel confines before it reads a byte.
+
+The parent holds what is worth something: the signing key, the network, the files of the user. The child reads, hashes
+and executes. It is a fresh program, so nothing of the parent's memory is in it, with few variables of the environment,
+a home folder that is empty, and a cache of compiled programs of its own. It can ask the parent for two things: bytes of
+the root that is verified, where that is no local folder (:mod:`ledger.storage.brokered`), and to append its verdicts to
+the verifier's own log.
+
+docs/verify.md says what this protects, and what it does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from ledger import BROKER_VARIABLE, Draft, LedgerError, Receipt, Refused, Unavailable, open_plain, open_storage, serving
+from marin.data.reach import Reach
+from marin.errors import MarinError, UsageError
+from marin.history.runs import LATEST, stream_of
+from marin.process.cache import cache_folder
+from marin.process.confinement import VARIABLE, Confined, Limits, held
+from marin.provenance.code import code_folder
+from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, read
+from marin.record.root import Root, append_through, open_root
+from marin.verify import proven
+
+UNCONFINED, NETWORK, READ = "unconfined", "network", "read"
+_KEPT = (
+    "PATH", "LANG", "LC_", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "TZ", "NPROC", "PYTHON", "JAX_", "XLA_",
+    "OMP_", "CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "GLIBC_", "MALLOC_", "MARIN_",
+)  # fmt: skip
+"""Variables that the child gets, by how they begin. Not tokens, credentials and addresses of agents."""
+_WITHHELD = ("MARIN_KEY", "MARIN_RAY")
+_MOST_DRAFTS, _MOST_REQUEST, _MOST_PAGE = 64, 16 << 20, 256 << 20
+_GRACE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the verifier opens by name. ``hosts`` None: no network. ``named``: files that other options name."""
+
+    unconfined: bool = False
+    hosts: tuple[str, ...] | None = None
+    folders: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, names: Sequence[str]) -> Allowed:
+        """From ``unconfined``, ``network:HOST`` and ``read:PATH``.
+
+        Raises:
+            UsageError: something else.
+        """
+        hosts, folders, unconfined = [], [], False
+        for name in names:
+            kind, _, value = name.partition(":")
+            if kind == NETWORK and value:
+                hosts.append(value)
+            elif kind == READ and value:
+                folders.append(str(Path(value).resolve()))
+            elif name == UNCONFINED:
+                unconfined = True
+            else:
+                raise UsageError(
+                    "nothing of that name can be opened",
+                    where="--allow",
+                    expected="network:HOST, read:PATH or unconfined",
+                    found=name,
+                    cure="see `marin verify --help`",
+                )
+        return cls(unconfined, tuple(hosts) or None, tuple(folders))
+
+    def reach(self) -> Reach:
+        """What data of a stranger's recipe may lead to."""
+        return Reach(folders=self.folders, hosts=self.hosts or ())
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """What the child is told. ``own``: the root whose log gets the verdicts; ``appends``: the socket that takes them."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    temporary: str
+    network: bool
+    memory: int
+    seconds: int
+    own: str | None
+    appends: str
+
+
+def seal() -> Seal | None:
+    """What this process was told to shut itself in with; None where it is not such a child."""
+    text = os.environ.get(VARIABLE)
+    return None if text is None else msgspec.json.decode(text, type=Seal)
+
+
+def is_foreign(location: str | None = None) -> bool:
+    """Whether the key of this root's log is not this user's. A root that cannot be opened is nobody's."""
+    try:
+        open_root(location).signer()
+    except LedgerError:
+        return True
+    return False
+
+
+# -- the child ----------------------------------------------------------------------------------------------------
+
+
+def enter(told: Seal) -> tuple[Confined, Root | None]:
+    """What holds of this process since it shut itself in (:mod:`marin.cli.confined`), and the verifier's own root, whose
+    appends go through the parent."""
+    if told.own is None:
+        return held(), None
+    append_through(lambda _, drafts: _hand_over(told.appends, drafts))
+    return held(), untouched(open_root(told.own))
+
+
+def untouched(root: Root) -> Root:
+    """The root for reading alone; what can be rebuilt goes to a temporary folder."""
+    folder = tempfile.mkdtemp(prefix="root-")
+    return replace(root, location=root.absolute, local=Path(folder), storage=open_storage(root.absolute, readonly=True))
+
+
+def _hand_over(path: str, drafts: Sequence[Draft]) -> list[Receipt]:
+    request = [{"type": d.type, "stream": d.stream, "body": dict(d.body), "id": d.id} for d in drafts]
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        with connection.makefile("rwb") as stream:
+            stream.write(json.dumps(request).encode() + b"\n")
+            stream.flush()
+            answer = json.loads(stream.readline())
+    if "error" in answer:
+        raise Unavailable("the verifier's own log takes nothing", where="record", found=str(answer["error"]))
+    return [Receipt(*item) for item in answer["receipts"]]
+
+
+# -- the parent ---------------------------------------------------------------------------------------------------
+
+
+def verify(
+    arguments: Sequence[str],
+    *,
+    run: str,
+    front: Sequence[str],
+    allowed: Allowed,
+    own: Root | None,
+    html: Path | None,
+    limits: Limits,
+) -> int:
+    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status."""
+    location = open_root().absolute
+    with ExitStack() as stack:
+        # Short names: the sockets of Ray lie deep below, and the name of a socket has at most 107 bytes.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-")))
+        for name in ("home", "t"):
+            (folder / name).mkdir()
+        if own is not None:
+            stack.enter_context(_appending(own, Entry(run), folder / "appends"))
+        variables = _variables(folder)
+        if "://" in location and not location.startswith("file://"):
+            stack.enter_context(serving(open_storage(location), folder / "root"))
+            variables[BROKER_VARIABLE] = str(folder / "root")
+        page = folder / "t" / "report.html"
+        told = _seal(folder, location, allowed, own, limits, variables)
+        variables[VARIABLE] = msgspec.json.encode(told).decode()
+        written = ["--html", str(page)] if html is not None else []
+        command = [sys.executable, "-P", "-m", "marin.cli.confined", *front, "verify", *written, *arguments, "--", run]
+        status = _run(command, variables, limits)
+        with suppress(OSError):  # the folder had to be there for the child; where nothing was pinned it goes again
+            Path(variables["MARIN_PINS"]).rmdir()
+        if html is not None and os.path.lexists(page):
+            with os.fdopen(open_plain(str(page)), "rb") as stream:
+                html.write_bytes(stream.read(_MOST_PAGE))
+    return status
+
+
+def _seal(
+    folder: Path, location: str, allowed: Allowed, own: Root | None, limits: Limits, variables: dict[str, str]
+) -> Seal:
+    state, cache = Path(variables["MARIN_PINS"]), Path(variables["MARIN_CACHE"])
+    for needed in (state, cache):
+        needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+    roots = [root for root in (location, own.absolute if own is not None else "") if root and "://" not in root]
+    data = os.environ.get("MARIN_DATA")
+    return Seal(
+        read=(
+            *roots,
+            str(code_folder()),
+            variables["MARIN_TRUST"],
+            *([data] if data else []),
+            *allowed.folders,
+            *allowed.named,
+        ),
+        write=(str(folder / "t"), str(folder / "home"), str(state), str(cache)),
+        temporary=str(folder / "t"),
+        network=allowed.hosts is not None,
+        memory=limits.memory,
+        seconds=limits.seconds,
+        own=own.absolute if own is not None else None,
+        appends=str(folder / "appends"),
+    )
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    """The child's environment. Its cache begins with the programs that this user's own processes compiled; what it
+    writes there, only other such children read."""
+    config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    cache = cache_folder() / "foreign"
+    _copy_new(cache_folder() / "xla", cache / "xla")
+    kept = {
+        name: value for name, value in os.environ.items() if name.startswith(_KEPT) and not name.startswith(_WITHHELD)
+    }
+    path = os.pathsep.join(filter(None, (str(code_folder()), os.environ.get("PYTHONPATH"))))
+    return {
+        "MARIN_PINS": f"{state}/marin/pins",
+        "MARIN_TRUST": f"{config}/marin/trust",
+        **kept,
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "t"),
+        "XDG_CACHE_HOME": str(folder / "home" / ".cache"),
+        "XDG_CONFIG_HOME": str(folder / "home" / ".config"),
+        "XDG_STATE_HOME": str(folder / "home" / ".local"),
+        "MARIN_CACHE": str(cache),
+        "PYTHONPATH": path,
+    }
+
+
+def _copy_new(source: Path, target: Path) -> None:
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):
+        for entry in os.scandir(source):
+            if entry.is_file(follow_symlinks=False) and not (target / entry.name).exists():
+                temporary = target / f".tmp-{os.getpid()}"
+                shutil.copyfile(entry.path, temporary)
+                temporary.replace(target / entry.name)
+
+
+def _run(command: Sequence[str], variables: dict[str, str], limits: Limits) -> int:
+    out = _descriptor(sys.stdout)
+    process = subprocess.Popen(
+        command,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if out is None else out,
+        stderr=None if _descriptor(sys.stderr) is not None else subprocess.DEVNULL,
+        start_new_session=True,  # so that it has no terminal to type into
+    )
+    try:
+        said, _ = process.communicate(timeout=limits.seconds)
+    except subprocess.TimeoutExpired:
+        raise _stopped("time", f"at most {limits.seconds / 3600:g} h", "more", "--hours") from None
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C does not reach another session
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if said:
+        sys.stdout.write(said.decode("utf-8", "backslashreplace"))  # what the child's own printing room wrote
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        raise _stopped("memory or time", f"at most {limits.memory / 2**30:.1f} GiB", name, "--memory or --hours")
+    return process.returncode
+
+
+def _stopped(what: str, expected: str, found: str, option: str) -> MarinError:
+    return SealedProcessStopped(
+        f"the confined verification ran out of {what}",
+        where="marin verify",
+        expected=expected,
+        found=found,
+        cure=f"{option} gives it more",
+    )
+
+
+class SealedProcessStopped(MarinError):
+    """The child did not end by itself: no verdict."""
+
+    exit_code = 3
+
+
+def _descriptor(stream: IO[str]) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
+    """While entered, append to ``own`` what ``entry`` takes of what the child says, and nothing else."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            answer: dict[str, Any]
+            try:
+                receipts = own.append(entry.drafts(self.rfile.readline(_MOST_REQUEST)))
+                answer = {"receipts": [list(receipt) for receipt in receipts]}
+            except LedgerError as error:
+                answer = {"error": str(error)}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    class Server(socketserver.UnixStreamServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """The child is gone."""
+
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True, name="appends")
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A draft as the child sends it."""
+
+    type: str
+    stream: str
+    body: dict[str, Any]
+    id: str | None
+
+
+class Entry:
+    """The door to the verifier's own log: what a verification found out about the one run that it was asked for.
+
+    The parent does not read the root, so it knows of the run what the user called it. A beginning of an id, or
+    ``latest``, may fit several: the first draft says which one it is, and nothing is taken of another one after it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = "" if name == LATEST else name
+        self._run: str | None = None
+
+    def drafts(self, request: bytes) -> list[Draft]:
+        """What a request of the child says, to be appended.
+
+        Raises:
+            Refused: one of the drafts is no replay verdict, or of another run, or not in the stream of its kind.
+            MarinError: its body does not fit its type.
+        """
+        try:
+            offered = msgspec.json.decode(request, type=list[_Offered])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _refused("verdicts on a replay", str(error)) from None
+        if len(offered) > _MOST_DRAFTS:
+            raise _refused(f"at most {_MOST_DRAFTS} events", str(len(offered)))
+        known = self._run
+        for found in map(_run_of, offered):
+            known = known or found
+            if found != known or not found.startswith(self._name):
+                raise _refused(f"run {self._run or self._name or known}", f"run {found}")
+        self._run = known
+        return [Draft(item.type, item.stream, item.body, id=item.id) for item in offered]
+
+
+def _run_of(offered: _Offered) -> str:
+    """The run that a verdict is about, which its body and its stream agree on."""
+    if offered.type == REPLAY_COMPLETED:
+        run = read(ReplayCompleted, offered.body, where="a verdict").run
+        stream = stream_of(run)
+    elif offered.type == REPLAY_SEGMENT:
+        run = read(ReplaySegment, offered.body, where="a verified segment").run
+        stream = proven.stream(run)
+    else:
+        raise _refused(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
+    if offered.stream != stream:
+        raise _refused(f"stream {stream}", offered.stream)
+    return run
+
+
+def _refused(expected: str, found: str) -> Refused:
+    return Refused(
+        "a verification appends what it found out about the run that it was asked for",
+        where="record",
+        expected=expected,
+        found=found,
+        cure="verify another run, or the phase before, by its own id",
+    )

@@ -1,0 +1,1 @@
+"""Training as segments: which are replayed, and how they compare."""

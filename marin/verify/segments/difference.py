@@ -1,0 +1,254 @@
+"""The first difference of two runs, in the order of causes: recipe, code, environment, data, program, step, tensor.
+Pure.
+
+What two runs were told to do is compared before what they did, so that the first difference is the one to look at: a
+changed learning rate explains other bits, other bits explain nothing. Everything compared is a record; nothing is
+executed. What never changes a bit (processor, cores, host system, number of devices) is told, and does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from marin.history.runs import RunView
+from marin.record.events import TrainSegment
+from marin.verify.segments.compare import differences
+from marin.verify.segments.ordering import by_execution
+
+Question = Literal["recipe", "code", "environment", "data", "program", "step", "tensor"]
+QUESTIONS: tuple[Question, ...] = ("recipe", "code", "environment", "data", "program", "step", "tensor")
+DATA_STEPS = ("corpus", "tokenizer", "tokens")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question answered. ``outcome``: ``unknown`` when the runs do not record enough to say. ``lines``: what
+    differs, or why it is not known. ``step``: the first train step that differs."""
+
+    question: Question
+    outcome: Literal["equal", "different", "unknown"]
+    lines: tuple[str, ...] = ()
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All answers, in order. ``notes``: differences that can not change a bit."""
+
+    one: str
+    other: str
+    answers: tuple[Answer, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def first(self) -> Answer | None:
+        """The first question with a difference, or None."""
+        return next((answer for answer in self.answers if answer.outcome == "different"), None)
+
+    def exit_code(self) -> int:
+        """0: no difference. 1: there is one. 3: none was found, and not everything could be compared."""
+        if self.first is not None:
+            return 1
+        return 3 if any(answer.outcome == "unknown" for answer in self.answers) else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``marin diff --json`` prints."""
+        first = self.first
+        return {
+            "runs": [self.one, self.other],
+            "equal": self.exit_code() == 0,
+            "first_difference": None
+            if first is None
+            else {"in": first.question, "step": first.step, "lines": list(first.lines)},
+            "answers": {a.question: {"outcome": a.outcome, "lines": list(a.lines)} for a in self.answers},
+            "first_step": next((a.step for a in self.answers if a.question == "step"), None),
+            "notes": list(self.notes),
+        }
+
+
+TraceNames = Callable[[RunView], Sequence[str]]
+"""The names of the tensors in a run's traces, in their order."""
+Blob = Callable[[str], bytes | None]
+"""The stored bytes of a digest, or None when they can not be had."""
+
+
+def compare_runs(one: RunView, other: RunView, blob: Blob, names: TraceNames) -> Comparison:
+    """Ask all questions. ``names`` is asked only when a step differs and both traces are there."""
+    step = _step(one, other)
+    answers = (
+        _recipe(one, other),
+        _code(one, other),
+        _environment(one, other),
+        _data(one, other),
+        _program(one, other),
+        step,
+        _tensor(one, other, step, blob, names),
+    )
+    return Comparison(one.run, other.run, answers, tuple(_notes(one, other)))
+
+
+def _answer(question: Question, lines: Sequence[str]) -> Answer:
+    return Answer(question, "different" if lines else "equal", tuple(lines))
+
+
+def _between(one: object, other: object, prefix: str) -> list[str]:
+    """Like :func:`compare.differences`, in the words of two runs."""
+    return [
+        line.replace(": recorded ", ": ", 1).replace(", here ", " against ", 1)
+        for line in differences(one, other, prefix)
+    ]
+
+
+def _recipe(one: RunView, other: RunView) -> Answer:
+    return _answer("recipe", _between(one.started.body.recipe, other.started.body.recipe, ""))
+
+
+def _code(one: RunView, other: RunView) -> Answer:
+    mine, theirs = one.started.body.code, other.started.body.code
+    lines = _between(mine.get("steps"), theirs.get("steps"), "step")
+    if lines and mine.get("commit") != theirs.get("commit"):
+        lines.append(f"commit: {mine.get('commit') or 'none'} against {theirs.get('commit') or 'none'}")
+    return _answer("code", lines)
+
+
+def _environment(one: RunView, other: RunView) -> Answer:
+    mine, theirs = one.started.body.environment, other.started.body.environment
+    parts = ("lock", "versions")
+    lines = [line for part in parts for line in _between(mine.get(part), theirs.get(part), part)]
+    return _answer("environment", lines + _between(_settings(mine), _settings(theirs), "settings"))
+
+
+_FREE_FLAGS = ("--xla_force_host_platform_device_count", "--xla_cpu_collective")
+
+
+def _settings(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables that touch arithmetic, without what says how many devices there are and how long they wait."""
+    settings = dict(environment.get("settings") or {})
+    if isinstance(flags := settings.get("XLA_FLAGS"), str):
+        settings["XLA_FLAGS"] = " ".join(flag for flag in flags.split() if not flag.startswith(_FREE_FLAGS))
+    return settings
+
+
+def _data(one: RunView, other: RunView) -> Answer:
+    lines = []
+    for step in DATA_STEPS:
+        mine, theirs = one.steps.get(step), other.steps.get(step)
+        if mine is None or theirs is None:
+            if mine is not theirs:
+                return Answer("data", "unknown", (f"{step}: only one of the runs has an output",))
+            continue
+        if mine.output.digest != theirs.output.digest:
+            lines.append(f"{step}: {mine.output.digest} against {theirs.output.digest}")
+    return _answer("data", lines)
+
+
+def _program(one: RunView, other: RunView) -> Answer:
+    if not one.training or not other.training:
+        return Answer(
+            "program",
+            "equal" if not (one.training or other.training) else "unknown",
+            ("only one of the runs has trained",) if one.training or other.training else (),
+        )
+    return _answer("program", _between(one.training[-1].body.program, other.training[-1].body.program, ""))
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is recorded of one train step, and where in which trace."""
+
+    batch: str
+    fingerprint: str
+    loss: str
+    trace: str
+    offset: int
+
+
+def _records(run: RunView) -> Iterator[tuple[int, _Record]]:
+    for fact in run.segments:
+        body: TrainSegment = fact.body
+        for offset in range(min(body.end - body.start, len(body.losses), len(body.batches), len(body.fingerprints))):
+            yield (
+                body.start + offset,
+                _Record(body.batches[offset], body.fingerprints[offset], body.losses[offset], body.trace, offset),
+            )
+
+
+def _step(one: RunView, other: RunView) -> Answer:
+    if one.segments and other.segments:
+        a, b = one.segments[0].body, other.segments[0].body
+        if a.start == b.start and a.start_state != b.start_state:
+            return Answer(
+                "step",
+                "different",
+                (f"before train step {a.start}: state {a.start_state} against {b.start_state}",),
+                a.start,
+            )
+    mine, theirs = dict(_records(one)), dict(_records(other))
+    for step in sorted(mine.keys() & theirs.keys()):
+        left, right = mine[step], theirs[step]
+        for what, x, y in (
+            ("tokens", left.batch, right.batch),
+            ("state, loss or gradient norm", left.fingerprint, right.fingerprint),
+            ("recorded loss", left.loss, right.loss),
+        ):
+            if x != y:
+                return Answer(
+                    "step",
+                    "different",
+                    (
+                        f"train step {step}: {what}: {x} against {y}",
+                        f"loss {float.fromhex(left.loss):.9g} against {float.fromhex(right.loss):.9g}",
+                    ),
+                    step,
+                )
+    if mine.keys() != theirs.keys():
+        step = min(mine.keys() ^ theirs.keys())
+        having = one.run if step in mine else other.run
+        return Answer("step", "different", (f"train step {step} is recorded by {having} only",), step)
+    if one.segments and other.segments and one.segments[-1].body.end_state != other.segments[-1].body.end_state:
+        at = one.segments[-1].body.end - 1
+        return Answer("step", "different", ("the last states differ although every step is recorded alike",), at)
+    return Answer("step", "equal")
+
+
+def _tensor(one: RunView, other: RunView, step: Answer, blob: Blob, names: TraceNames) -> Answer:
+    if step.step is None:
+        return Answer("tensor", "equal")
+    mine, theirs = dict(_records(one)).get(step.step), dict(_records(other)).get(step.step)
+    if mine is None or theirs is None:
+        return Answer("tensor", "unknown", ("the step is recorded by one run only",), step.step)
+    traces = [trace for record in (mine, theirs) if (trace := blob(record.trace)) is not None]
+    if len(traces) < 2:
+        return Answer("tensor", "unknown", ("a trace of the tensors is not in the store",), step.step)
+    known = [names(run) for run in (one, other)]
+    if list(known[0]) != list(known[1]):
+        return Answer("tensor", "different", ("the models have other tensors",), step.step)
+    rows = [
+        trace[8 * len(known[0]) * record.offset :][: 8 * len(known[0])]
+        for trace, record in zip(traces, (mine, theirs), strict=True)
+    ]
+    found = by_execution(
+        name for i, name in enumerate(known[0]) if rows[0][8 * i : 8 * i + 8] != rows[1][8 * i : 8 * i + 8]
+    )
+    if not found:
+        return Answer("tensor", "equal")
+    shown = [f"after train step {step.step}: {name}" for name in found[:8]]
+    return Answer(
+        "tensor", "different", (*shown, *([f"and {len(found) - 8} more"] if len(found) > 8 else [])), step.step
+    )
+
+
+def _notes(one: RunView, other: RunView) -> Iterator[str]:
+    mine, theirs = one.started.body.environment, other.started.body.environment
+    for part in ("processor", "cores", "system", "python"):
+        a, b = (
+            {key: value for key, value in (side.get(part) or {}).items() if key != "features"}
+            for side in (mine, theirs)
+        )
+        yield from _between(a, b, part)
+    if one.training and other.training:
+        yield from _between(one.training[-1].body.devices, other.training[-1].body.devices, "devices")
+    if _code(one, other).outcome == "equal":
+        yield from _between(one.started.body.code.get("commit"), other.started.body.code.get("commit"), "commit")

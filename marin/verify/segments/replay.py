@@ -1,0 +1,243 @@
+"""Training replayed segment by segment, each from its recorded start state, on as many workers as are wanted.
+
+Every segment is executed on its own and the recorded digests chain them, so all together say what one replay from the
+beginning says (docs/verify.md has the argument). Workers get and give JSON; they open the root themselves, to read.
+Results come in the order of the train steps, so the first difference is the earliest.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
+from marin.errors import MissingEvidence
+from marin.history.runs import RunView
+from marin.process.arithmetic import apply
+from marin.process.progress import Report
+from marin.recipe.schema import Execution, from_plain
+from marin.record.events import CheckpointSaved, Json, TrainSegment
+from marin.runners import Runner, Work
+from marin.verify.segments import compare
+from marin.verify.segments.compare import Divergence
+from marin.verify.verdict import Outcome, outcome_of
+
+if TYPE_CHECKING:
+    from marin.verify.jax.replay import SegmentReplay
+
+logger = logging.getLogger(__name__)
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a worker needs for all segments. ``tokens`` and ``tokenizer`` are folders on this machine."""
+
+    root: str
+    recipe: Json
+    tokens: str
+    tokenizer: str
+    devices: int
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
+    recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it.
+    ``named``: the answer names the compiled program in any case; one is asked, for all workers have the same
+    software."""
+
+    segment: TrainSegment
+    checkpoint: str | None
+    initial: str | None
+    end: CheckpointSaved | None
+    named: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How the replay of one segment ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what
+    was compiled, where the job asks or something is wrong; ``losses`` are the losses found."""
+
+    outcome: Outcome
+    divergence: Divergence | None = None
+    line: str = ""
+    program: Json | None = None
+    losses: list[float] = []
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class SegmentsReplay:
+    """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done.
+    ``losses``: train step -> loss found. ``executed``: the first thing that is wrong was found by executing a segment."""
+
+    outcome: Outcome
+    segments_replayed: int
+    seconds: float
+    divergence: Divergence | None
+    lines: tuple[str, ...]
+    losses: Mapping[int, float] = field(default_factory=dict)
+    executed: bool = False
+
+
+Done = Callable[[TrainSegment, Sequence[float]], None]
+"""Called with each segment that held, and the losses that were found."""
+
+
+def replay_segments(
+    run: RunView,
+    root: str,
+    positions: Sequence[int],
+    tokens: Path,
+    tokenizer: Path,
+    execution: Execution,
+    workers: int,
+    report: Report,
+    *,
+    done: Done | None = None,
+) -> SegmentsReplay:
+    """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met."""
+    began = time.monotonic()
+    place = root if "://" in root else str(Path(root).resolve())
+    setup = Setup(place, run.started.body.recipe, str(tokens.resolve()), str(tokenizer.resolve()), execution.devices)
+    jobs = [_job(run, run.segments[i].body) for i in positions]
+    jobs[0] = msgspec.structs.replace(jobs[0], named=True)
+    recorded = run.training[-1].body.program if run.training else {}
+    answers: list[Answer] = []
+    with runner(workers).run(start, msgspec.json.encode(setup), [msgspec.json.encode(job) for job in jobs]) as results:
+        for job, result in zip(jobs, results, strict=True):
+            answers.append(msgspec.json.decode(result, type=Answer))
+            report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
+            if answers[-1].outcome == "PASS" and done is not None:
+                done(job.segment, answers[-1].losses)
+            if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
+                break
+    programs = dict.fromkeys(
+        line for answer in answers if answer.program is not None for line in compare.programs(recorded, answer.program)
+    )
+    worst: Outcome = next((outcome for outcome in _WORST_FIRST if any(a.outcome == outcome for a in answers)), "PASS")
+    reasons = [
+        line
+        for answer in answers
+        if answer.outcome == worst != "PASS"
+        for line in (answer.divergence.lines() if answer.divergence else (answer.line,))
+    ]
+    return SegmentsReplay(
+        outcome=worst,
+        segments_replayed=sum(answer.replayed for answer in answers),
+        seconds=time.monotonic() - began,
+        divergence=next((a.divergence for a in answers if a.divergence), None),
+        lines=(*reasons, *(f"different program: {line}" for line in programs)),
+        losses={
+            job.segment.start + i: loss
+            for job, answer in zip(jobs, answers, strict=False)
+            for i, loss in enumerate(answer.losses)
+        },
+        executed=next((answer.replayed for answer in answers if answer.outcome == worst != "PASS"), False),
+    )
+
+
+_WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
+
+
+def runner(workers: int) -> Runner:
+    """This process alone, or a Ray of its own; without need of it, Ray is never imported."""
+    if workers == 1:
+        from marin.runners.local import LocalRunner
+
+        return LocalRunner()
+    from marin.runners.ray import RayRunner
+
+    return RayRunner(workers)
+
+
+def start(setup: bytes) -> Work:
+    """In a worker, once: what replays segments."""
+    return SegmentWorker(msgspec.json.decode(setup, type=Setup))
+
+
+class SegmentWorker:
+    """Replays one segment after the other. The training program is made at the first one, so that a machine that can
+    not honour the contract is an answer and not a broken worker."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._recipe = from_plain(setup.recipe, where="recipe of the run")
+        self._execution = Execution(devices=setup.devices)
+        apply(self._recipe.arithmetic, self._execution)  # before jax starts in this process
+        from marin.verify.jax.replay import SegmentReplay
+
+        self._kind = SegmentReplay
+        self._store = Store(open_storage(setup.root, readonly=True))
+        self._setup = setup
+        self._made: SegmentReplay | None = None
+
+    def __call__(self, task: bytes) -> bytes:
+        """The :class:`Answer` to one :class:`Job`."""
+        return msgspec.json.encode(self._answer(msgspec.json.decode(task, type=Job)))
+
+    def _answer(self, job: Job) -> Answer:
+        segment = job.segment
+        try:
+            if segment.start > 0 and job.checkpoint is None:
+                raise MissingEvidence(
+                    "no training checkpoint is recorded",
+                    where=f"before train step {segment.start}",
+                    expected=segment.start_state,
+                    found="nothing",
+                    cure="verify with one worker: that needs no stored states",
+                )
+            replay = self._replay(job.named)
+            divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
+        except Tampered as error:
+            return Answer(
+                "FAIL",
+                Divergence(
+                    segment.start,
+                    (),
+                    error.expected or segment.start_state,
+                    error.found,
+                    f"the stored state before it is not the recorded one ({error.what})",
+                ),
+            )
+        except LedgerError as error:
+            return Answer(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
+        program = replay.program if job.named or divergence is not None else None
+        return Answer(
+            "PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True
+        )
+
+    def _replay(self, named: bool) -> SegmentReplay:
+        if self._made is None:
+            self._made = self._kind(
+                self._recipe,
+                Path(self._setup.tokens),
+                Path(self._setup.tokenizer),
+                self._store,
+                self._execution,
+                named=named,
+            )
+        return self._made
+
+    def _initial(self, job: Job) -> StateManifest | None:
+        if job.initial is None:
+            return None
+        try:
+            return StateManifest.parse(self._store.read(job.initial))
+        except LedgerError:  # it only helps to name tensors
+            return None
+
+
+def _job(run: RunView, segment: TrainSegment) -> Job:
+    saved = {fact.body.state: fact.body for fact in run.checkpoints}
+    end = saved.get(segment.end_state)
+    link = run.started.body.continues
+    if link is not None and segment.start == link.step:
+        return Job(segment, link.checkpoint, None, end)
+    if segment.start == 0:
+        lists = (fact.body.manifest for fact in run.training if fact.body.first_step == 0)
+        return Job(segment, None, next(lists, None), end)
+    before = saved.get(segment.start_state)
+    return Job(segment, before.artifact if before is not None else None, None, end)

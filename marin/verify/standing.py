@@ -1,0 +1,161 @@
+"""What a run recorded more than once, and what of it stands. Pure: events in, findings out.
+
+A step may be attempted again: a later event then takes the place of an earlier one, and only the later one is hashed,
+executed and compared. So whatever the earlier one says of the same thing must be the same (equal identities have equal
+bits), or it is told as what it is: recorded, and judged by nobody. That goes for a step whose inputs had changed, whose
+earlier record can agree with nothing that stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from marin.history.runs import Indexed, RunView
+from marin.record import events as kinds
+from marin.verify.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
+
+GRAD_NORM = "train/grad_norm"
+"""The one measured series that evidence covers: the fingerprint of each train step."""
+
+
+def superseded(run: RunView, stretch: Stretch) -> set[int]:
+    """The events of a stretch that tell of a step as it was executed under another identity than the one whose output
+    stands."""
+    begun: dict[str, str] = {}
+    found = set()
+    for index, event in stretch.events:
+        step = step_of((index, event))
+        if event.type in (kinds.STEP_STARTED, kinds.STEP_COMPLETED, kinds.STEP_CACHED):
+            begun[step] = event.body["identity"]
+        elif not (event.type in OF_STEP or event.type == kinds.METRICS_RECORDED):
+            continue
+        view = run.steps.get(step)
+        if view is not None and begun.get(step, view.identity) != view.identity:
+            found.add(index)
+    return found
+
+
+def unjudged(record: RunRecord) -> list[Unjudged]:
+    """The events whose place others took, and what a user logged of the run with another tool: no judge looks at
+    them."""
+    found = [
+        Unjudged(index, f"{event.body.get('operation')} logged to this run by {event.actor} with another tool")
+        for index, event in record.outside
+        if event.type == kinds.TRACKING_LOGGED
+    ]
+    for stretch in record.stretches:
+        gone = superseded(record.run, stretch)
+        for index, event in stretch.events:
+            if index in gone:
+                what = (
+                    f"{event.type} of step {step_of((index, event))} with other inputs, which another took the place of"
+                )
+                found.append(Unjudged(index, what))
+            elif what := _aside(record.run, index, event.type, event.body):
+                found.append(Unjudged(index, what))
+    return found
+
+
+def _aside(run: RunView, index: int, kind: str, body: Any) -> str:
+    """What an event says of a state that no segment begins or ends with, or that was stored again later."""
+    if kind == kinds.CHECKPOINT_SAVED:
+        step = body["step"]
+        if step not in _states(run):
+            return f"a state before train step {step}, with which no segment begins or ends"
+        if index not in {fact.index for fact in run.checkpoints}:
+            return f"a training checkpoint of step {step}, {body['artifact']}, which another took the place of"
+    if kind == kinds.TRAIN_STARTED and body["first_step"] not in _states(run):
+        return f"training from a state before train step {body['first_step']}, with which no segment begins or ends"
+    return ""
+
+
+def _states(run: RunView) -> dict[int, str]:
+    """Train step -> the state before it, as the segments have it."""
+    ends = {fact.body.end: fact.body.end_state for fact in run.segments}
+    return ends | {fact.body.start: fact.body.start_state for fact in run.segments}
+
+
+def disagreements(record: RunRecord) -> Iterator[Contradiction]:
+    """What was recorded twice, and not equally."""
+    yield from _of_training(record)
+    yield from _of_norms(record)
+    yield from _of_steps(record)
+
+
+def _standing(record: RunRecord, *types: str) -> Iterator[Indexed]:
+    for stretch in record.stretches:
+        gone = superseded(record.run, stretch)
+        yield from (item for item in stretch.events if item[1].type in types and item[0] not in gone)
+
+
+def _of_training(record: RunRecord) -> Iterator[Contradiction]:
+    """Every record of a train step says what the one that stands says of it."""
+    run = record.run
+    known: dict[int, tuple[str, str, str]] = {}
+    traces = {(fact.body.start, fact.body.end): fact.body.trace for fact in run.segments}
+    for fact in run.segments:
+        known |= dict(zip(range(fact.body.start, fact.body.end), _rows(fact.body), strict=False))
+    states = _states(run)
+    for index, event in _standing(record, kinds.TRAIN_SEGMENT):
+        body = kinds.read(kinds.TrainSegment, event.body, where=f"event {index}")
+        for step, row in zip(range(body.start, body.end), _rows(body), strict=False):
+            if known.get(step, row) != row or (step not in known and "train" in run.steps):
+                expected = "another record of it" if step in known else "no such train step"
+                yield Contradiction(
+                    index, f"train step {step}", expected, "losses, tokens or state that differ", "train"
+                )
+                break
+        for name, step, state in (
+            ("start_state", body.start, body.start_state),
+            ("end_state", body.end, body.end_state),
+        ):
+            if states.get(step, state) != state:
+                yield Contradiction(index, name, states[step], state, "train")
+        if traces.get((body.start, body.end), body.trace) != body.trace:
+            yield Contradiction(index, "trace", traces[body.start, body.end], body.trace, "train")
+
+
+def _rows(body: kinds.TrainSegment) -> list[tuple[str, str, str]]:
+    return list(zip(body.losses, body.batches, body.fingerprints, strict=False))
+
+
+def _of_norms(record: RunRecord) -> Iterator[Contradiction]:
+    """A train step has one gradient norm, which is a float32."""
+    known: dict[int, str] = {}
+    for index, event in _standing(record, kinds.METRICS_RECORDED):
+        body = kinds.read(kinds.MetricsRecorded, event.body, where=f"event {index}")
+        for series in body.series:
+            if series.key != GRAD_NORM:
+                continue
+            for step, value in zip(series.steps, series.values, strict=False):
+                with np.errstate(over="ignore"):
+                    exact = float(np.float32(float.fromhex(value))).hex()
+                if exact != value:
+                    yield Contradiction(index, f"series {GRAD_NORM}", f"a float32 at train step {step}", value, "train")
+                elif known.setdefault(step, value) != value:
+                    yield Contradiction(
+                        index, f"series {GRAD_NORM}", f"{known[step]} at train step {step}", value, "train"
+                    )
+
+
+def _of_steps(record: RunRecord) -> Iterator[Contradiction]:
+    """Equal identities have equal content: every end of a step says what the others of its identity say. Files that are
+    not canonical (states, token caches) may be stored as others."""
+    known: dict[tuple[str, str], kinds.StepCompleted] = {}
+    for stretch in record.stretches:
+        for index, event in stretch.events:
+            if event.type != kinds.STEP_COMPLETED:
+                continue
+            body = kinds.read(kinds.StepCompleted, event.body, where=f"event {index}")
+            first = known.setdefault((body.step, body.identity), body)
+            for name, expected, found in (
+                ("output.digest", first.output.digest, body.output.digest),
+                ("output.size", first.output.size, body.output.size),
+                ("metrics", first.metrics, body.metrics),
+                ("tables", first.tables, body.tables),
+            ):
+                if expected != found:
+                    yield Contradiction(index, name, str(expected)[:120], str(found)[:120], body.step)

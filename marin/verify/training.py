@@ -1,0 +1,212 @@
+"""The verdict ``training``: train steps executed again, and compared in tokens, losses and states.
+
+With one worker and no selection all of them, in order, from the recipe's own initial state; otherwise the chosen
+segments, each from its recorded start state (docs/verify.md has the argument why all of them together say the same).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from ledger import LedgerError, StateManifest
+from marin.execution import phases
+from marin.process.arithmetic import apply
+from marin.process.progress import bar
+from marin.record.events import TrainSegment
+from marin.verify.case import Case
+from marin.verify.proven import Proofs
+from marin.verify.segments import compare
+from marin.verify.segments.compare import Divergence
+from marin.verify.segments.ordering import by_execution
+from marin.verify.segments.replay import SegmentsReplay, replay_segments
+from marin.verify.segments.sampling import Selection, describe_bound
+from marin.verify.segments.screening import Screening
+from marin.verify.verdict import NOT_RUN, Outcome, TrainingSummary, Verdict
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of it. ``replayed``: stretches of train steps that hold. ``losses``: train step -> loss found."""
+
+    verdict: Verdict
+    summary: TrainingSummary
+    divergence: Divergence | None = None
+    losses: Mapping[int, float] = field(default_factory=dict)
+    replayed: tuple[tuple[int, int], ...] = ()
+
+
+def not_trained(case: Case, verdict: Verdict = NOT_RUN) -> Trained:
+    """Where nothing was executed."""
+    return Trained(verdict, TrainingSummary("none", len(case.run.segments), 0, case.workers, 0.0))
+
+
+def judge_training(
+    case: Case, chosen: Selection, proofs: Proofs, screening: Screening | None, drawn_by: str
+) -> Trained:
+    """Judge the segments of ``chosen``; the chain of all is checked in any case.
+
+    Args:
+        proofs: what this reproducer has executed before.
+        drawn_by: root hash of the log, which drew the sample.
+    """
+    segments = [fact.body for fact in case.run.segments]
+    nothing = TrainingSummary(chosen.mode, len(segments), 0, case.workers, 0.0)
+    if (broken := broken_record(case, segments)) is not None:
+        return Trained(Verdict("FAIL", broken.lines()), nothing, broken)
+    if not chosen.positions:
+        return Trained(Verdict("NOT_RUN", ("no segment of the run is among those that were asked for",)), nothing)
+    apply(case.run.recipe.arithmetic, case.execution)
+    taken = {i: index for i in chosen.positions if (index := proofs.of(segments[i])) is not None}
+    if case.workers > 1 or chosen.mode != "full" or taken:
+        trained = _by_segments(case, chosen, proofs, taken, screening, drawn_by)
+        if case.workers > 1 or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
+            return trained
+        logger.info("a stored state is not there: everything is executed from the beginning")
+    return _in_order(case, segments, proofs)
+
+
+def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | None:
+    """What is wrong with the records of training, before anything is executed: a phase without its link, or the first
+    break in the chain of segments; between two stored states, with the tensors that differ."""
+    recipe, until = case.run.recipe, case.until
+    if (recipe.phase is None) != (case.run.started.body.continues is None):
+        found = "no run that it continues" if recipe.phase is not None else "a run that it continues, and no phase"
+        return Divergence(
+            recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
+        )
+    last, final = (
+        (until.step, until.state) if until is not None else (recipe.last_step, case.run.output("train").digest)
+    )
+    broken = compare.chain(
+        segments,
+        last,
+        final,
+        first=recipe.first_step,
+        first_state=recipe.phase.state if recipe.phase is not None else None,
+    )
+    if broken is None:
+        return None
+    states = [_state(case, digest) for digest in (broken.expected, broken.found)]
+    if states[0] is None or states[1] is None:
+        return broken
+    return replace(broken, tensors=by_execution(states[0].differing(states[1])))
+
+
+def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> Trained:
+    from marin.verify.jax.replay import replay  # jax, after the contract is in force
+
+    recipe, run = case.run.recipe, case.run
+    with bar("training", recipe.trainer.num_steps) as progress:
+        inputs = case.inputs(("tokens", "tokenizer"))
+        link = run.started.body.continues
+        previous = (
+            phases.checkout(case.store, link.checkpoint, case.workshop / "previous") if link is not None else None
+        )
+        result = replay(
+            recipe,
+            inputs["tokens"],
+            inputs["tokenizer"],
+            segments,
+            _initial(case),
+            case.store,
+            case.execution,
+            progress,
+            previous,
+            saved={fact.body.state: fact.body for fact in run.checkpoints},
+            done=proofs.keep,
+        )
+    summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
+    recorded = run.training[-1].body.program if run.training else {}
+    programs = [f"different program: {line}" for line in compare.programs(recorded, result.program)]
+    held = tuple((segment.start, segment.end) for segment in segments[: result.segments_replayed])
+    if result.divergence is not None:
+        lines = (*result.divergence.lines(), *programs)
+        return Trained(Verdict("FAIL", lines, executed=True), summary, result.divergence, result.losses, held[:-1])
+    steps = sum(segment.end - segment.start for segment in segments)
+    done = (
+        f"{steps} train steps in {len(segments)} segments executed again on {case.execution.devices} device(s), "
+        "same bits"
+    )
+    return Trained(Verdict("PASS", (done, *programs)), summary, None, result.losses, held)
+
+
+def _by_segments(
+    case: Case, chosen: Selection, proofs: Proofs, taken: Mapping[int, int], screening: Screening | None, drawn_by: str
+) -> Trained:
+    """The chosen segments, each on its own, suspicious ones first."""
+    segments = [fact.body for fact in case.run.segments]
+    suspicious = screening.suspicious if screening is not None else ()
+    extra = [i for i in suspicious[: len(chosen.positions)] if i not in chosen.positions]
+    wanted = {*chosen.positions, *extra}
+    order = list(dict.fromkeys(i for i in (*suspicious, *chosen.positions) if i in wanted and i not in taken))
+    result = SegmentsReplay("PASS", 0, 0.0, None, ())
+    if order:
+        with bar("training", len(order)) as progress:
+            inputs = case.inputs(("tokens", "tokenizer"))
+            result = replay_segments(
+                case.run,
+                case.root.location,
+                order,
+                inputs["tokens"],
+                inputs["tokenizer"],
+                case.execution,
+                case.workers,
+                progress,
+                done=proofs.keep,
+            )
+    summary = TrainingSummary(
+        chosen.mode, len(segments), result.segments_replayed, case.workers, result.seconds, len(taken)
+    )
+    if result.outcome != "PASS":
+        verdict = Verdict(result.outcome, result.lines, executed=result.executed)
+        return Trained(verdict, summary, result.divergence, result.losses)
+    lines = _told(case, chosen, order, extra, taken, drawn_by)
+    outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
+    held = tuple((segments[i].start, segments[i].end) for i in sorted({*order, *taken}))
+    return Trained(Verdict(outcome, (*lines, *result.lines)), summary, None, result.losses, held)
+
+
+def _told(
+    case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
+) -> list[str]:
+    steps = sum(case.run.segments[i].body.end - case.run.segments[i].body.start for i in order)
+    lines = [
+        f"{steps} train steps in {len(order)} of {len(case.run.segments)} segments executed again by {case.workers} "
+        f"worker(s) on {case.execution.devices} device(s) each, same bits; all segments form one chain"
+    ]
+    if taken:
+        lines.append(
+            f"{len(taken)} segments taken from this reproducer's own events {min(taken.values())} to "
+            f"{max(taken.values())}; --fresh executes them again"
+        )
+    if extra:
+        lines.append(f"{len(extra)} of them because screening found them suspicious")
+    if chosen.mode == "sampled":
+        bound = describe_bound(len(chosen.positions))
+        lines.append(
+            f"{len(chosen.positions)} segments drawn from {chosen.among} by the log's root {drawn_by}: {bound}"
+        )
+    return lines
+
+
+def _initial(case: Case) -> StateManifest | None:
+    for started in case.run.training:
+        if started.body.first_step == 0:
+            with suppress(LedgerError):
+                return StateManifest.parse(case.store.read(started.body.manifest))
+    return None
+
+
+def _state(case: Case, digest: str) -> StateManifest | None:
+    """The recorded list of tensors of a state, if it is there and is what the digest says."""
+    for fact in case.run.checkpoints:
+        if fact.body.state == digest:
+            with suppress(LedgerError):
+                manifest = StateManifest.parse(case.store.read(fact.body.manifest))
+                return manifest if manifest.digest == digest else None
+    return None

@@ -1,0 +1,158 @@
+"""Verdicts and the report of a verification: plain values, as JSON and as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ledger import LedgerError, NotFound, StorageFailed, Unavailable
+from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
+from marin.history.verdicts import NAMES
+from marin.verify.claims import Claim
+from marin.verify.segments.compare import Divergence
+from marin.verify.segments.explanation import Explanation
+from marin.verify.segments.sampling import Mode
+from marin.verify.segments.screening import Screening
+
+Outcome = Literal["PASS", "PARTIAL", "FAIL", "NOT_RUN", "UNAVAILABLE", "UNSUPPORTED"]
+WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE", "NOT_RUN", "PARTIAL", "PASS")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the five answers. ``lines`` say what was looked at or, on failure, what is wrong and where. ``executed``:
+    the outcome was found by executing the installed code, so that it says something about the run only as far as that
+    is the run's code."""
+
+    outcome: Outcome
+    lines: tuple[str, ...] = ()
+    executed: bool = False
+
+
+NOT_RUN = Verdict("NOT_RUN")
+
+
+def outcome_of(error: LedgerError) -> Outcome:
+    """The verdict that an error means when it stops a judge."""
+    if isinstance(error, Unsupported | UsageError):  # a setting of this machine or user: it says nothing about the run
+        return "UNSUPPORTED"
+    if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing | StorageFailed):
+        return "UNAVAILABLE"
+    return "FAIL"
+
+
+def judged(judge: Callable[[], Verdict]) -> Verdict:
+    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means."""
+    try:
+        return judge()
+    except LedgerError as error:
+        return Verdict(outcome_of(error), (str(error),))
+    except (MemoryError, RecursionError) as error:  # the last net: budgets say more where they are met first
+        what = "memory" if isinstance(error, MemoryError) else "depth"
+        return Verdict("UNAVAILABLE", (f"what was brought asks for more {what} than this process may take",))
+
+
+def worst(outcomes: Collection[Outcome]) -> Outcome:
+    """The one that decides; PASS where there is none."""
+    return min(outcomes, key=WORST_FIRST.index, default="PASS")
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """How training was replayed. ``mode``: every segment, a drawn sample, those that cover a range of train steps, or
+    none. ``seconds``: wall time. ``segments_taken``: taken from the reproducer's own earlier events."""
+
+    mode: Mode | Literal["none"]
+    segments_total: int
+    segments_replayed: int
+    workers: int
+    seconds: float
+    segments_taken: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a verification found.
+
+    ``wanted``: the verdicts that were asked for. ``claims``: what the run claims, each with how it is established.
+    ``event``: index of its replay.completed, None when it was not recorded. ``remarks``: differences of code and
+    environment that explain or qualify the verdicts. ``losses``: train step -> loss that was found. ``screening``: what
+    a look at the recorded states found; None when nobody looked.
+    """
+
+    run: str
+    verdicts: Mapping[str, Verdict]
+    training: TrainingSummary
+    divergence: Divergence | None
+    origin: str
+    size: int
+    root: str
+    remarks: tuple[str, ...]
+    wanted: Collection[str] = NAMES
+    claims: Sequence[Claim] = ()
+    event: int | None = None
+    losses: Mapping[int, float] = field(default_factory=dict)
+    screening: Screening | None = None
+    explanation: Explanation | None = None
+
+    def exit_code(self) -> int:
+        """0: all that was asked for passes. 1: one fails. 3: something is unavailable, unsupported or was not run
+        without being asked for, and nothing failed. 4: something is partial, and nothing worse."""
+        outcomes = {self.verdicts[name].outcome for name in self.wanted}
+        outcomes |= {verdict.outcome for verdict in self.verdicts.values() if verdict.outcome == "FAIL"}
+        decisive = worst(outcomes)
+        return {"PASS": 0, "FAIL": 1, "PARTIAL": 4}.get(decisive, 3)
+
+    def first_divergence(self) -> dict[str, Any] | None:
+        """The first difference as JSON."""
+        found = self.divergence
+        if found is None:
+            return None
+        return {
+            "step": found.step,
+            "tensors": list(found.tensors),
+            "expected": found.expected,
+            "found": found.found,
+            "explanation": found.explanation,
+            "details": {
+                "after_step": found.details_after,
+                "tensors": [
+                    {
+                        "path": d.path,
+                        "dtype": d.dtype,
+                        "shape": list(d.shape),
+                        "differing": d.differing,
+                        "largest_ulp": d.largest_ulp,
+                        "layers": list(d.layers),
+                    }
+                    for d in found.details
+                ],
+            }
+            if found.details
+            else None,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``marin verify --json`` prints."""
+        return {
+            "run": self.run,
+            "verdicts": {name: self.verdicts[name].outcome for name in NAMES},
+            "details": {name: list(self.verdicts[name].lines) for name in NAMES},
+            "training": {
+                "mode": self.training.mode,
+                "segments_total": self.training.segments_total,
+                "segments_replayed": self.training.segments_replayed,
+                "workers": self.training.workers,
+                "seconds": round(self.training.seconds, 3),
+            },
+            "first_divergence": self.first_divergence(),
+            "log_checkpoint": {"origin": self.origin, "size": self.size, "root": self.root},
+            "claims": [claim.as_json() for claim in self.claims],
+            "claimed": [claim.text for claim in self.claims if claim.status == "claimed"],
+            "segments_taken": self.training.segments_taken,
+            "remarks": list(self.remarks),
+            "screening": self.screening.as_json() if self.screening is not None else None,
+            "explanation": self.explanation.as_json() if self.explanation is not None else None,
+            "event": self.event,
+        }

@@ -1,0 +1,356 @@
+"""The five verdicts on a run, and the claims that they establish.
+
+Each verdict is a function of what the ledger and the store hold and of what is executed here; each has a file of its own
+here. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training`` and ``model`` execute the installed code (never
+code that a ledger names) on the recorded recipe, which is data. docs/threat-model.md says what each verdict rests on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger import Draft, LedgerError, VerifierKey, check, parse_time
+from marin.data.reach import EVERYTHING, Reach
+from marin.errors import MarinError, UsageError
+from marin.execution import phases
+from marin.history.runs import RunView, resolve, stream_of
+from marin.history.verdicts import NAMES, effective, of_this_log
+from marin.pipeline.stages import PIPELINE
+from marin.process.arithmetic import apply, check_devices
+from marin.provenance import environment
+from marin.provenance.code import code_folder, lock_digest
+from marin.recipe.schema import Execution, Recipe
+from marin.record.events import REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
+from marin.record.evidence import NOBODY, Sources
+from marin.record.pins import Pins, Seen
+from marin.record.root import Root
+from marin.verify import claims
+from marin.verify.artifacts import judge_artifacts
+from marin.verify.case import Case
+from marin.verify.data import DATA_STEPS, judge_data
+from marin.verify.environment_diff import environment_diff, excused
+from marin.verify.ledger import judge_events, judge_ledger
+from marin.verify.model import MODEL_STEPS, judge_model
+from marin.verify.phases import joined
+from marin.verify.proven import Proofs
+from marin.verify.record import pinned_steps, read_record
+from marin.verify.segments.explanation import Explanation, Setting
+from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
+from marin.verify.segments.screening import Screening
+from marin.verify.training import Trained, judge_training, not_trained
+from marin.verify.verdict import NOT_RUN, Report, TrainingSummary, Verdict, judged, outcome_of
+
+logger = logging.getLogger(__name__)
+
+EXECUTES = {"data": DATA_STEPS, "training": ("train",), "model": MODEL_STEPS}
+"""Verdict -> the steps whose code gives it."""
+WALKED = ("ledger", "artifacts", "data", "training")
+"""The verdicts that runs before a phase are asked for. The model is that of the last phase."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a verification is done.
+
+    ``own``: the root of this reproducer, whose log gets each segment that held, and from which those of a broken
+    verification are taken (unless ``fresh``); None: nothing is kept and nothing taken. ``remember``: move the pin of
+    this log. ``sources``: whose word counts beside the log's. ``since``: only segments recorded from here on: see
+    :func:`since_index`. ``screen``: look at the recorded states first, without replay. ``reach``: what the recipe's
+    data may lead to.
+    """
+
+    execution: Execution
+    trusted: Sequence[VerifierKey] = ()
+    pins: Pins | None = None
+    remember: bool = True
+    sources: Sources = NOBODY
+    workers: int = 1
+    scope: Scope = WHOLE
+    own: Root | None = None
+    fresh: bool = False
+    since: str | None = None
+    screen: bool = False
+    reach: Reach = EVERYTHING
+
+
+class Verification:
+    """One verification of one run; :meth:`report` gives the verdicts asked for.
+
+    Raises:
+        UsageError: there is no such run, or its logical shards do not divide over the devices.
+        MissingEvidence: the log lacks the beginning of the run, or of one that it took a step from.
+    """
+
+    def __init__(self, root: Root, name: str, options: Options, *, until: Continues | None = None) -> None:
+        self.root, self.options, self.until = root, options, until
+        self.keys = root.keys(options.trusted)
+        self.reader = root.reader(options.trusted)
+        self.seen: Seen | None = None
+        if options.pins is not None and until is None:  # whatever is judged, and before anything is read
+            self.seen = options.pins.compare(self.reader, root.storage, root.absolute, named=self.keys.mine)
+        self.history = root.history(options.trusted, fresh=True)
+        self.record_of_run = read_record(self.history, resolve(self.history, name))
+        self.run: RunView = self.record_of_run.run
+        if until is not None:
+            kept = tuple(fact for fact in self.run.segments if fact.body.end <= until.step)
+            self.run = replace(self.run, segments=kept)
+        if (recipe := _readable(self.run)) is not None:
+            check_devices(recipe.arithmetic, options.execution)
+        scope = options.scope
+        if options.since is not None:
+            scope = replace(scope, since=since_index(self.run, options.since, options.own or root, root.verifier.name))
+        self.scope = scope
+        self.selection = self._select(scope)
+        self.environment = environment_diff(self.record_of_run)
+        self.screening: Screening | None = None
+        self.trained: Trained | None = None
+
+    def report(self, only: Collection[str] = NAMES) -> Report:
+        """Judge. Verdicts that were not asked for are NOT_RUN."""
+        with TemporaryDirectory(prefix="marin-verify-") as folder:
+            own = self._report(only, Path(folder))
+        if self.seen is not None and self.options.remember:  # what was signed was signed, whatever the verdict
+            assert self.options.pins is not None  # they gave it
+            self.options.pins.keep(self.seen)
+        return self._with_phases_before(own, only)
+
+    def explain(self, report: Report, settings: Sequence[Setting], steps: tuple[int, int] | None) -> Report:
+        """The report with an explanation of the first step that differs: between the recorded and the present setting,
+        or between two given ones (then also when nothing failed: in the segment of ``steps``, or the first)."""
+        from marin.verify.segments.explain import explain
+
+        found = self.trained.divergence if self.trained is not None else None
+        if not settings and (found is None or found.step is None or not self.run.training):
+            return report
+        devices = self.run.training[-1].body.devices if self.run.training else 1
+        pair = list(settings) or [
+            Setting(f"recorded (devices={devices})", devices),
+            Setting(f"present (devices={self.options.execution.devices})", self.options.execution.devices),
+        ]
+        step = found.step if found is not None else None
+        causes = [
+            *self.environment.remarks,
+            *(line for line in report.verdicts["training"].lines if line.startswith("different program")),
+        ]
+        if found is not None and "tokens (data)" in found.explanation:
+            causes.append(f"data: {found.describe()}")
+        first = steps or self.scope.steps or (self.run.segments[0].body.start, 0)
+        try:
+            explained = explain(self.run, self.root.store(), step, pair, causes, first)
+        except MarinError as error:
+            explained = Explanation(
+                step or 0,
+                (pair[0].name, pair[1].name),
+                "cause" if causes else "none",
+                (*causes, f"not explained: {error}"),
+            )
+        return replace(report, explanation=explained)
+
+    def record(self, report: Report, own: Root | None = None) -> Report:
+        """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index."""
+        body = ReplayCompleted(
+            run=report.run,
+            verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
+            training=report.as_json()["training"],
+            first_divergence=report.first_divergence(),
+            log_checkpoint=report.as_json()["log_checkpoint"],
+            details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},
+            environment=environment.describe(lock_digest(code_folder())),
+        )
+        (receipt,) = (own or self.root).append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
+        return replace(report, event=receipt.index)
+
+    def _report(self, only: Collection[str], workshop: Path) -> Report:
+        case = Case(
+            root=self.root,
+            store=self.root.store(),
+            history=self.history,
+            keys=self.keys,
+            record=self.record_of_run,
+            run=self.run,
+            execution=self.options.execution,
+            workers=self.options.workers,
+            workshop=workshop,
+            reach=self.options.reach,
+            until=self.until,
+        )
+        if self.options.screen:
+            self._screen(case)
+        verdicts = {
+            name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in self._judges(case).items()
+        }
+        trained = self.trained or not_trained(case, verdicts["training"])
+        if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
+            lines = tuple(finding.describe() for finding in self.screening.violations)
+            verdicts["training"] = Verdict("FAIL", lines)
+        checkpoint = self.reader.checkpoint()
+        outcomes = {name: verdict.outcome for name, verdict in verdicts.items()}
+        return Report(
+            run=self.run.run,
+            verdicts=verdicts,
+            training=trained.summary,
+            divergence=trained.divergence,
+            origin=checkpoint.origin,
+            size=checkpoint.size,
+            root=checkpoint.root.hex(),
+            remarks=self.environment.remarks,
+            wanted=tuple(only),
+            claims=claims.settled(
+                claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
+                outcomes,
+                trained.replayed,
+            ),
+            losses=trained.losses,
+            screening=self.screening,
+        )
+
+    def _judges(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
+        return {
+            "ledger": lambda: self._ledger(case),
+            "artifacts": lambda: judge_artifacts(case),
+            "data": lambda: judge_data(case, [name for name in DATA_STEPS if name in pinned_steps(self.run)]),
+            "training": lambda: self._training(case),
+            "model": lambda: judge_model(case, self._planned()),
+        }
+
+    def _ledger(self, case: Case) -> Verdict:
+        """Of a run that a later phase continues, its events alone: the log is one."""
+        return (
+            judge_events(case)
+            if self.until is not None
+            else judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
+        )
+
+    def _training(self, case: Case) -> Verdict:
+        if "train" not in self.run.steps and not self.run.segments:
+            return Verdict("NOT_RUN", ("the run recorded no training",))
+        proofs = Proofs.read(self.run, self.options.own, fresh=self.options.fresh)
+        drawn_by = self.reader.checkpoint().root.hex()
+        self.trained = judge_training(case, self.selection, proofs, self.screening, drawn_by)
+        return self.trained.verdict
+
+    def _judged(self, name: str, judge: Callable[[], Verdict]) -> Verdict:
+        logger.info("verifying %s", name)
+        steps = EXECUTES.get(name, ())
+        return excused(judged(judge), self.environment, steps, self.root.location, self.run.run)
+
+    def _screen(self, case: Case) -> None:
+        """Look at the recorded states; whatever stops it is no verdict."""
+        apply(self.run.recipe.arithmetic, self.options.execution)  # before jax starts
+        from marin.verify.jax.states import screen_run
+
+        self.screening = screen_run(case.run, case.store)
+
+    # -- which parts are judged -----------------------------------------------------------------------------------
+
+    def _select(self, scope: Scope) -> Selection:
+        """The segments to replay. In a chain of phases, train steps that are asked for may all be another run's."""
+        ranges = [(fact.body.start, fact.body.end) for fact in self.run.segments]
+        in_chain = self.until is not None or self.run.started.body.continues is not None
+        if (
+            in_chain
+            and scope.steps is not None
+            and not any(a < scope.steps[1] and scope.steps[0] < b for a, b in ranges)
+        ):
+            return Selection((), 0, "range")
+        indices = [fact.index for fact in self.run.segments]
+        return select(ranges, scope, self.reader.checkpoint().root, self.run.run, indices)
+
+    def _planned(self) -> set[str]:
+        """The steps that the run says its plan has. One that is recorded is judged whether it is among them or not."""
+        steps = self.run.started.body.code.get("steps")
+        return set(steps) if isinstance(steps, Mapping) else set()
+
+    def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
+        """The report joined with those of the runs that this one continues; its own when it is no phase."""
+        link = self.run.started.body.continues
+        if link is None or self.until is not None:
+            return report
+        try:
+            chain = phases.chain(self.history, self.run)
+        except LedgerError as error:
+            broken = Verdict(outcome_of(error), (str(error),))
+            walked = {name: broken for name in WALKED if name in only}
+            return replace(report, verdicts={**report.verdicts, **walked})
+        after = self.run
+        for before in reversed(chain[:-1]):
+            link = after.started.body.continues
+            assert link is not None  # the chain walked it
+            options = replace(self.options, since=None, scope=self.scope)
+            earlier = Verification(self.root, before.run, options, until=link)
+            wanted = [name for name in only if name in WALKED]
+            report = joined(report, earlier.report(wanted), phases.broken_link(earlier.run, after), link.step)
+            after = before
+        return report
+
+
+def _readable(run: RunView) -> Recipe | None:
+    """The recorded recipe, if this version can read it; where it can not, the verdicts that need it say so."""
+    with suppress(UsageError):
+        return run.recipe
+    return None
+
+
+def since_index(run: RunView, since: str, own: Root, origin: str) -> int:
+    """The index in the log from which segments count. ``since``: an index, a time (RFC 3339), or ``last``: the size of
+    the log (``origin``) when this reproducer's newest full verification of training that passed saw it.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if since.isdecimal():
+        return int(since)
+    if since == "last":
+        done = [
+            read(ReplayCompleted, event.body, where=f"event {index}")
+            for index, event in own.history().events(stream=stream_of(run.run), type=REPLAY_COMPLETED)
+        ]
+        seen = [
+            int(body.log_checkpoint["size"])
+            for body in done
+            if effective(body.verdicts, body.training).get("training") == "PASS"
+            and of_this_log(body.log_checkpoint, origin)
+            and own.is_own()
+        ]
+        return max(seen, default=0)
+    try:
+        moment = parse_time(since)
+    except (LedgerError, ValueError):
+        raise UsageError(
+            "not a place in the log",
+            where="--since",
+            found=since,
+            cure="see `marin log` for both",
+            expected="an index, a time like 2026-01-31T12:00:00Z, or last",
+        ) from None
+    return next((fact.index for fact in run.segments if parse_time(fact.time) >= moment), 1 << 62)
+
+
+def unreadable(
+    root: Root, name: str, trusted: Sequence[VerifierKey], error: LedgerError, only: Collection[str]
+) -> Report:
+    """The report on a run that can not even be read: the ledger fails, with everything that is wrong in it."""
+    findings = check(root.storage, root.keys(trusted).verifiers)
+    lines = tuple(str(finding) for finding in findings) or (str(error),)
+    try:
+        checkpoint = root.reader(trusted).checkpoint()
+        origin, size, digest = checkpoint.origin, checkpoint.size, checkpoint.root.hex()
+    except LedgerError:
+        origin, size, digest = root.verifier.name, 0, ""
+    unread = Verdict("UNAVAILABLE", ("the run can not be read from this log",))
+    verdicts = {key: Verdict("FAIL", lines) if key == "ledger" else unread if key in only else NOT_RUN for key in NAMES}
+    return Report(
+        run=name,
+        verdicts=verdicts,
+        training=TrainingSummary("none", 0, 0, 1, 0.0),
+        divergence=None,
+        origin=origin,
+        size=size,
+        root=digest,
+        remarks=(),
+    )

@@ -1,0 +1,77 @@
+"""A tenth of the workshop's forgeries (`python -m bench.forgeries` has all of them), made from the run of the session.
+
+Those are drawn that a stranger has to notice without executing anything; what is noticed by execution is in the bench.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bench.forgeries.kinds as kinds
+from bench.forgeries.bench import chosen, judged
+from bench.forgeries.workshop import Base
+from marin.history.runs import run_ids
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+QUICK = ("ledger", "artifacts")
+PASSED_ONCE = (
+    "a segment recorded before with invented losses",
+    "a segment recorded after the training's end",
+    "a step's end recorded before, with other metrics",
+    "a training of other inputs recorded before",
+    "a checkpoint recorded before with another artifact",
+    "a run's end that lacks steps that it planned",
+    "gradient norms recorded twice, first invented",
+    "a gradient norm twice in one series",
+    "a gradient norm with more digits than a float32",
+    "results that only a stream of nobody has",
+    "metrics in this run's name, in another stream",
+    "a float in another spelling",
+    "a recipe that leaves its defaults out",
+    "evaluation alone left out, its number kept",
+    "the export's step left out, its event kept",
+    "a field more inside an output",
+    "a metric beyond all floats",
+    "no steps in the run's code, and another plan",
+    "an evaluation that an experiment pinned",
+    "a table more of the training",
+    "a state far behind the run's end, to go on from",
+    "a state in the middle of a segment",
+    "a program under tensors/ of the last state",
+    "two forms of one checkpoint",
+    "a part of a mixture that nobody has",
+    "a chunk of tokens that nothing reads",
+)
+"""What a stranger believed until it was found; each stays a test."""
+
+
+def base_of(trained: Project, folder: Path) -> Base:
+    (key,) = (trained.home / "config" / "marin").rglob("*.key")
+    base = Base(folder, trained.root, key, "")
+    (run,) = run_ids(base.root.history())
+    return Base(folder, trained.root, key, run)
+
+
+def drawn(count: int, seed: int) -> list[str]:
+    """Names of quick kinds of the first run, as many as are wanted."""
+    found = [kind for kind in chosen(None, None, None, seed) if kind.verdict in QUICK and kind.of == "run"]
+    quick = {kind.name for kind in found if not (kind.honest or kind.pending)}
+    return [kind.name for kind in chosen(None, None, len(kinds.KINDS), seed) if kind.name in quick][
+        seed :: len(quick) // count
+    ]
+
+
+@pytest.mark.parametrize("name", dict.fromkeys((*PASSED_ONCE, *drawn(9, seed=3))))
+def test_a_forgery_is_refused_or_told_as_claimed(trained: Project, tmp_path: Path, name: str) -> None:
+    (row,) = judged(base_of(trained, tmp_path), [kinds.KINDS[name]], alone=True)
+    assert row.how in ("refused", "claimed", "without effect"), row
+
+
+def test_there_are_many_kinds() -> None:
+    assert len(kinds.KINDS) >= 120
+    assert {kind.number for kind in kinds.KINDS.values()} >= {0, 1, 2, 3, 4, 6}

@@ -1,0 +1,87 @@
+"""Somebody else's root, verified in a process of its own that reaches nothing but that root."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from marin.process import landlock
+from tests.e2e.test_reproducer import HIDE_KEY, OWN
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Project
+
+confined = pytest.mark.skipif(
+    not landlock.version(), reason="this kernel has no Landlock, or a container keeps it away"
+)
+
+
+@pytest.fixture
+def stranger(project: Project) -> Project:
+    """The project of somebody who has the published root, and a log of his own."""
+    project.python(OWN)
+    project.python(HIDE_KEY)
+    return project
+
+
+@confined
+def test_data_and_training_pass_with_workers_and_verdicts_reach_ones_own_log(stranger: Project) -> None:
+    status, report = stranger.verify("--record-in", "mine", "--workers", "2", "--only", "data,training")
+    assert (status, report["verdicts"]["training"], report["verdicts"]["data"]) == (0, "PASS", "PASS"), report
+    assert report["remarks"][0].startswith("confined: files (Landlock"), report["remarks"]
+    mine = [json.loads(line) for line in stranger.marin("--root", "mine", "log", "--json").stdout.splitlines()]
+    assert [event["type"] for event in mine][-1] == "replay.completed/v1"
+    assert not list((stranger.home / "cache" / "foreign").glob("*.key"))
+
+
+@confined
+def test_a_root_on_the_network_is_read_by_the_parent(stranger: Project) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(stranger.root))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = stranger.marin(
+            "--root", f"http://127.0.0.1:{server.server_port}", "-q", "verify", "latest", "--json", "--no-record",
+            "--only", "artifacts", "--html", "page.html",
+        )  # fmt: skip
+        server.shutdown()
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdicts"]["artifacts"]) == (0, "PASS"), done.stderr
+    assert "no network" in report["remarks"][0] or "NOT CONFINED" in report["remarks"][1]
+    assert b"<html" in (stranger.folder / "page.html").read_bytes()
+
+
+@confined
+def test_a_root_that_leads_elsewhere_is_refused(stranger: Project, tmp_path: Path) -> None:
+    """The topmost folder of a root may be a link; a stranger's leads nowhere."""
+    elsewhere = tmp_path / "elsewhere"
+    os.rename(stranger.root / "store", elsewhere)
+    os.symlink(elsewhere, stranger.root / "store")
+    status, report = stranger.verify("--no-record", "--only", "artifacts")
+    assert status in (1, 3) and report["verdicts"]["artifacts"] != "PASS"
+    status, report = stranger.verify("--no-record", "--only", "artifacts", "--allow", f"read:{elsewhere}")
+    assert (status, report["verdicts"]["artifacts"]) == (0, "PASS"), report
+
+
+def test_limits_end_it_with_a_sentence(stranger: Project) -> None:
+    done = stranger.marin("-q", "verify", "latest", "--no-record", "--only", "training", "--hours", "0.001")
+    assert done.returncode == 3 and "--hours gives it more" in done.stderr, done.stderr
+    done = stranger.marin("-q", "verify", "latest", "--no-record", "--only", "training", "--memory", "0.5")
+    assert done.returncode in (3, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_that_open_nothing_and_what_needs_an_open_door(stranger: Project) -> None:
+    for arguments in (("--allow", "everything"), ("--allow", "network"), ("--address", "x:1", "--workers", "2")):
+        done = stranger.marin("-q", "verify", "latest", "--no-record", *arguments)
+        assert done.returncode == 2 and "--allow" in done.stderr, done.stderr
+    done = stranger.marin(
+        "-q", "verify", "latest", "--no-record", "--only", "ledger", "--json", "--allow", "unconfined"
+    )
+    assert json.loads(done.stdout)["remarks"][0] == "NOT CONFINED: as asked"

@@ -1,0 +1,160 @@
+"""The step ``tokens``: Levanter's cache holds exactly the documents, and is named by what it holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as Library
+
+from ledger import state_digest, tensor_digest
+from marin.errors import DataError
+from marin.pipeline.corpus import CORPUS
+from marin.pipeline.step import StepResult
+from marin.pipeline.tokenizer import END_OF_TEXT, TOKENIZER
+from marin.pipeline.tokens import TOKENS
+from marin.recipe.schema import GrammarDataset, Recipe, Tokenizer, Tokens
+from marin.tensors.token_caches import cache_content, tokens_content
+from marin.training.tokens import cache as token_cache
+from marin.training.tokens.cache import document_of, open_cache, read_tokens, write_cache
+
+RunStep = Callable[..., tuple[Path, StepResult]]
+RECIPE = Recipe(
+    dataset=GrammarDataset(train_bytes=60_000, validation_bytes=5_000, minimal_pairs=0),
+    tokenizer=Tokenizer(vocab_size=500),
+)
+
+
+@pytest.fixture
+def inputs(run_step: RunStep) -> dict[str, Path]:
+    corpus, _ = run_step(CORPUS, RECIPE)
+    tokenizer, _ = run_step(TOKENIZER, RECIPE, {"corpus": corpus})
+    return {"corpus": corpus, "tokenizer": tokenizer}
+
+
+def texts(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in path.read_bytes().splitlines()]
+
+
+def expected(inputs: dict[str, Path], split: str) -> list[list[int]]:
+    library = Library.from_file(str(inputs["tokenizer"] / "tokenizer.json"))
+    return [[*library.encode(text).ids, 0] for text in texts(inputs["corpus"] / f"{split}.jsonl")]
+
+
+def test_the_stream_is_the_documents(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    out, result = run_step(TOKENS, RECIPE, inputs)
+    tensors = {}
+    for split in ("train", "validation"):
+        wanted = expected(inputs, split)
+        tokens, offsets = read_tokens(out / split)
+        assert tokens.dtype == np.int32
+        assert offsets.dtype == np.int64
+        assert tokens.tolist() == [token for document in wanted for token in document]
+        assert np.diff(offsets).tolist() == [len(document) for document in wanted]
+        assert offsets[0] == 0
+        tensors[f"{split}/tokens"] = tensor_digest(tokens)
+        tensors[f"{split}/offsets"] = tensor_digest(offsets)
+        assert result.metrics[f"{split}_tokens"] == len(tokens)
+    assert result.digest == state_digest(tensors) == tokens_content(out)[0]
+    assert result.size == sum(tensor.nbytes for split in ("train", "validation") for tensor in read_tokens(out / split))
+    assert result.kind == "tokens"
+
+
+def test_decoding_gives_the_text_back(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    out, _ = run_step(TOKENS, RECIPE, inputs)
+    tokens, offsets = read_tokens(out / "validation")
+    library = Library.from_file(str(inputs["tokenizer"] / "tokenizer.json"))
+    for number, text in enumerate(texts(inputs["corpus"] / "validation.jsonl")):
+        ids = tokens[offsets[number] : offsets[number + 1]].tolist()
+        assert library.decode(ids, skip_special_tokens=False) == text + END_OF_TEXT
+
+
+def test_levanter_reads_sequences_from_it(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    from levanter.data.text.datasets import TokenSeqDataset
+    from levanter.utils.thread_utils import blocking_wait
+
+    out, _ = run_step(TOKENS, RECIPE, inputs)
+    sequences = TokenSeqDataset(open_cache(out / "train"), 32)
+    tokens, _ = read_tokens(out / "train")
+    assert blocking_wait(sequences.async_len()) == len(tokens) // 32
+    (second,) = blocking_wait(sequences.get_batch([1]))
+    assert np.asarray(second["input_ids"]).tolist() == tokens[32:64].tolist()
+
+
+def test_the_digest_does_not_depend_on_the_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [np.arange(start, start + 7 * start % 11, dtype=np.int32) for start in range(40)]
+    assert write_cache(tmp_path / "one", iter(documents)) == (sum(map(len, documents)), 40)
+    monkeypatch.setattr(token_cache, "_WRITE_TOKENS", 8)
+    monkeypatch.setattr("marin.tensors.reading.PIECE", 20)
+    write_cache(tmp_path / "many", iter(documents))
+    whole, pieces = read_tokens(tmp_path / "one"), read_tokens(tmp_path / "many")
+    assert all(np.array_equal(a, b) for a, b in zip(whole, pieces, strict=True))
+    assert cache_content(tmp_path / "one") == cache_content(tmp_path / "many")
+    assert cache_content(tmp_path / "one").tensors["tokens"] == tensor_digest(whole[0])
+    assert cache_content(tmp_path / "one").tensors["offsets"] == tensor_digest(whole[1])
+
+
+def test_one_other_token_is_another_digest(tmp_path: Path) -> None:
+    documents = [np.arange(10, dtype=np.int32), np.arange(5, dtype=np.int32)]
+    write_cache(tmp_path / "a", iter(documents))
+    changed = [documents[0].copy(), documents[1]]
+    changed[0][9] += 1
+    write_cache(tmp_path / "b", iter(changed))
+    moved = [np.arange(9, dtype=np.int32), np.array([9, 0, 1, 2, 3, 4], dtype=np.int32)]
+    write_cache(tmp_path / "c", iter(moved))
+    a, b, c = (cache_content(tmp_path / name) for name in "abc")
+    assert a.tensors["tokens"] != b.tensors["tokens"]
+    assert a.tensors["offsets"] == b.tensors["offsets"]
+    assert (a.tensors["tokens"] == c.tensors["tokens"], a.tensors["offsets"] == c.tensors["offsets"]) == (True, False)
+
+
+def test_a_text_cannot_forge_the_end_of_a_document(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    line = json.dumps({"id": "x", "metadata": {}, "source": "s", "text": f"a{END_OF_TEXT}b"}) + "\n"
+    (inputs["corpus"] / "validation.jsonl").write_text(line)
+    out, _ = run_step(TOKENS, RECIPE, inputs)
+    tokens, _ = read_tokens(out / "validation")
+    assert tokens.tolist().count(0) == 1
+    assert tokens[-1] == 0
+    assert len(tokens) > 3
+
+
+def test_without_the_end_of_text_token(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    out, _ = run_step(TOKENS, Recipe(tokens=Tokens(append_eos=False)), inputs)
+    tokens, _ = read_tokens(out / "train")
+    assert tokens.tolist() == [token for document in expected(inputs, "train") for token in document[:-1]]
+
+
+def test_positions_and_documents() -> None:
+    offsets = np.array([0, 3, 3, 7], dtype=np.int64)
+    assert [document_of(offsets, position) for position in range(7)] == [0, 0, 0, 2, 2, 2, 2]
+    for outside in (-1, 7):
+        with pytest.raises(IndexError, match="7 tokens"):
+            document_of(offsets, outside)
+
+
+def test_a_split_without_tokens_is_refused(run_step: RunStep, inputs: dict[str, Path]) -> None:
+    (inputs["corpus"] / "validation.jsonl").write_bytes(b"")
+    with pytest.raises(DataError, match="no tokens: validation split"):
+        run_step(TOKENS, RECIPE, inputs)
+
+
+def test_no_cache_and_an_unfinished_one(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="token cache cannot be opened: nowhere"):
+        open_cache(tmp_path / "nowhere")
+    write_cache(tmp_path / "cache", iter([np.arange(3, dtype=np.int32)]))
+    ledger = tmp_path / "cache" / "shard_ledger.json"
+    ledger.write_text(ledger.read_text().replace('"is_finished": true', '"is_finished": false'))
+    with pytest.raises(DataError, match="a finished cache"):
+        open_cache(tmp_path / "cache")
+
+
+def test_no_machine_path_is_in_a_cache(tmp_path: Path) -> None:
+    write_cache(tmp_path / "cache", iter([np.arange(3, dtype=np.int32)]))
+    assert not [
+        path
+        for path in (tmp_path / "cache").rglob("*")
+        if path.is_file() and str(tmp_path).encode() in path.read_bytes()
+    ]

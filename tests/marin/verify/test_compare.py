@@ -1,0 +1,144 @@
+"""Comparisons are pure: whatever single thing is changed in a record, its train step and its tensors are named."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marin.record.events import TrainSegment
+from marin.verify.segments import compare
+from marin.verify.segments.compare import FoundSegment
+
+TENSORS = ("model/embeddings", "model/layers/0", "moments/0")
+
+
+def digest(number: int) -> str:
+    return f"sha256:{number:064x}"
+
+
+def trace(steps: int) -> bytes:
+    return b"".join(struct.pack("<2I", 7 * i, 11 * i + 1) for i in range(steps * len(TENSORS)))
+
+
+def recorded(start: int, end: int) -> TrainSegment:
+    steps = range(start, end)
+    return TrainSegment(
+        run="r",
+        start=start,
+        end=end,
+        losses=[float(i + 1).hex() for i in steps],
+        batches=[digest(100 + i) for i in steps],
+        fingerprints=[digest(200 + i) for i in steps],
+        start_state=digest(start),
+        end_state=digest(end),
+        trace=digest(9),
+    )
+
+
+def found(segment: TrainSegment) -> FoundSegment:
+    return FoundSegment(
+        losses=segment.losses,
+        batches=segment.batches,
+        fingerprints=segment.fingerprints,
+        start_state=segment.start_state,
+        end_state=segment.end_state,
+        trace=trace(segment.end - segment.start),
+    )
+
+
+def changed(segment: TrainSegment, **values: object) -> TrainSegment:
+    return msgspec.structs.replace(segment, **values)
+
+
+def test_equal_records_do_not_differ() -> None:
+    segment = recorded(3, 8)
+    assert compare.segment(segment, found(segment), trace(5), TENSORS) is None
+    assert compare.chain([recorded(0, 3), segment], 8, digest(8)) is None
+
+
+@given(st.integers(0, 4), st.sampled_from(["losses", "batches", "fingerprints"]))
+def test_one_changed_item_is_found_at_its_step(offset: int, field: str) -> None:
+    honest = recorded(3, 8)
+    values = list(getattr(honest, field))
+    values[offset] = "0x1.8p+7" if field == "losses" else digest(999)
+    divergence = compare.segment(changed(honest, **{field: values}), found(honest), trace(5), TENSORS)
+    assert divergence is not None
+    assert divergence.step == 3 + offset
+    assert divergence.expected == values[offset]
+
+
+@given(st.integers(0, 4), st.sets(st.integers(0, 2), min_size=1))
+def test_tensors_are_named_by_the_traces(offset: int, which: set[int]) -> None:
+    honest = recorded(3, 8)
+    prints = list(honest.fingerprints)
+    prints[offset] = digest(999)
+    data = bytearray(trace(5))
+    for tensor in which:
+        data[(offset * len(TENSORS) + tensor) * 8] ^= 1
+    divergence = compare.segment(changed(honest, fingerprints=prints), found(honest), bytes(data), TENSORS)
+    assert divergence is not None
+    assert (divergence.step, divergence.tensors) == (3 + offset, tuple(TENSORS[i] for i in sorted(which)))
+
+
+def test_data_is_named_before_the_state() -> None:
+    honest = recorded(0, 3)
+    forged = changed(
+        honest, batches=[digest(1), *honest.batches[1:]], fingerprints=[digest(2), *honest.fingerprints[1:]]
+    )
+    divergence = compare.segment(forged, found(honest), trace(3), TENSORS)
+    assert divergence is not None and "data" in divergence.explanation
+
+
+def test_a_state_that_the_steps_do_not_lead_to() -> None:
+    honest = recorded(0, 3)
+    divergence = compare.segment(changed(honest, end_state=digest(77)), found(honest), trace(3), TENSORS)
+    assert divergence is not None
+    assert (divergence.step, divergence.expected, divergence.found) == (2, digest(77), digest(3))
+
+
+def test_a_trace_that_is_gone_names_no_tensors() -> None:
+    assert compare.trace_difference(None, trace(3), 0, TENSORS) == ()
+    assert compare.trace_difference(trace(2), trace(3), 0, TENSORS) == ()
+
+
+@pytest.mark.parametrize(
+    ("segments", "step"),
+    [
+        ([recorded(0, 3), recorded(4, 8)], 3),  # one step dropped
+        ([recorded(3, 8)], 0),  # the beginning dropped
+        ([recorded(3, 8), recorded(0, 3)], 0),  # swapped
+        ([recorded(0, 3)], 3),  # the end dropped
+        ([], 0),
+        ([recorded(0, 3), changed(recorded(3, 8), start_state=digest(55))], 3),  # another state in the middle
+        ([recorded(0, 3), changed(recorded(3, 8), losses=["0x1.0p+0"])], 3),  # fewer losses than steps
+        ([recorded(0, 3), changed(recorded(3, 8), end_state=digest(56))], 7),  # another output
+    ],
+)
+def test_a_broken_chain_is_named(segments: list[TrainSegment], step: int) -> None:
+    divergence = compare.chain(segments, 8, digest(8))
+    assert divergence is not None
+    assert divergence.step == step
+    assert divergence.describe().startswith(f"train step {step}: ")
+
+
+def test_programs_that_an_older_release_did_not_record_are_no_difference() -> None:
+    recorded = {"functions": {"gradient": "a", "update": "b"}, "threads": 8}
+    assert compare.programs(recorded, {"functions": {"gradient": "a", "update": "b", "fold": "c"}, "threads": 8}) == []
+    found = compare.programs(recorded, {"functions": {"gradient": "x", "fold": "c"}, "threads": 8})
+    assert found == ["functions.gradient: recorded a, here x", "functions.update: recorded b, here null"]
+
+
+def test_differences_name_paths() -> None:
+    assert compare.differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == ["a.c: recorded 2, here 3"]
+    assert compare.differences({"a": 1}, {}) == ["a: recorded 1, here null"]
+    assert compare.differences([1, 2], [1, 2]) == []
+
+
+def test_found_is_a_plain_value() -> None:
+    segment = found(recorded(0, 1))
+    assert replace(segment) == segment

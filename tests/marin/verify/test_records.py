@@ -1,0 +1,164 @@
+"""Events of a real run that contradict each other are found, whichever is altered; what nothing derives is named; other
+code or another lock than the run's excuses a difference that was executed, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ledger import Draft, Event
+from marin.execution.executor import run_stage
+from marin.execution.plan import Plan
+from marin.history.runs import Indexed, load, resolve, stream_of
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Recipe, from_mapping
+from marin.record.root import Root, create_root
+from marin.verify.claims import derive, settled
+from marin.verify.environment_diff import EnvironmentDiff, excused
+from marin.verify.record import RunRecord, read_record
+from marin.verify.records import contradictions, unexplained
+from marin.verify.verdict import Verdict
+
+
+class Told:
+    """A history whose events are those of a log, but for some."""
+
+    def __init__(self, events: list[Indexed]) -> None:
+        self.all = events
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+    ) -> Iterator[Indexed]:
+        return (
+            (index, event)
+            for index, event in self.all
+            if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run"))
+        )
+
+    def counts(self, verdict: object) -> bool:
+        return True
+
+
+def altered(event: Event, change: Callable[[dict[str, Any]], object], **fields: Any) -> Event:
+    body = json.loads(json.dumps(dict(event.body)))
+    change(body)
+    return replace(event, body=body, **fields)
+
+
+def reset(body: dict[str, Any], path: str) -> bool:
+    """Change the string at a dotted path to another one of its kind; False where there is none."""
+    *parents, last = path.split(".")
+    for part in parents:
+        body = body.get(part, {})
+    if not isinstance(body.get(last), str):
+        return False
+    body[last] = "sha256:" + "5" * 64 if body[last].startswith("sha256:") else (7.0).hex()
+    return True
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: ModuleType) -> Root:
+    """A real run of three small steps, and another one that takes two of them over."""
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "key"))
+    made = create_root(str(tmp_path / ".marin"), origin="test.example/log")
+    for recipe in (Recipe(), from_mapping({"tokenizer": {"vocab_size": 300}}, where="test")):
+        for step in tiny.PLAN.steps:
+            run_stage(step.name, plan=tiny.PLAN, recipe=recipe, root=made, project=tmp_path)
+    return made
+
+
+def record(root: Root, change: Callable[[list[Indexed]], list[Indexed]] = list) -> RunRecord:
+    history = Told(change(list(root.reader().events())))
+    return read_record(history, resolve(history, "latest"))
+
+
+@pytest.fixture
+def plan(tiny: ModuleType) -> Plan:
+    found = tiny.PLAN
+    assert isinstance(found, Plan)
+    return found
+
+
+def test_events_agree_and_each_alteration_is_found(root: Root, plan: Plan) -> None:
+    assert contradictions(record(root), plan) == []
+    latest = resolve(root.history(), "latest")
+    taken = {view.completed_at for view in load(root.history(), latest).steps.values()}
+    paths = ("identity", "config_digest", "code", "plan", "recipe_digest", "inputs.words", "outputs.upper.digest")
+    looked = 0
+    for place, (index, event) in enumerate(root.reader().events()):
+        ours = event.stream == stream_of(latest) or index in taken
+        for path in (*paths, "metrics.upper.steps", "output.digest"):
+            if not ours or not reset(json.loads(json.dumps(dict(event.body))), path):
+                continue
+
+            def change(events: list[Indexed], place: int = place, path: str = path) -> list[Indexed]:
+                index, event = events[place]
+                return [*events[:place], (index, altered(event, lambda body: reset(body, path))), *events[place + 1 :]]
+
+            try:
+                found = contradictions(record(root, change), plan)
+            except Exception as error:  # a result that was taken over and is not there
+                assert "taken over" in str(error), (event.type, path)
+                found = [error]
+            assert found, (event.type, path)
+            looked += 1
+    assert looked >= 20
+
+
+def test_a_second_beginning_is_a_contradiction(root: Root, plan: Plan) -> None:
+    def twice(events: list[Indexed]) -> list[Indexed]:
+        (started,) = [item for item in events[1:] if item[1].type == "run.started/v1"]
+        return [*events, (len(events), started[1])]
+
+    found = contradictions(record(root, twice), plan)
+    assert [item.field for item in found] == ["type"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "what"),
+    [
+        ("benchmark.completed/v1", {"mmlu": 0.91}, "an event of type benchmark.completed/v1"),
+        (
+            "metrics.recorded/v1",
+            {"step": "", "series": [{"key": "mmlu", "steps": [0], "values": ["0x1.0p-1"]}]},
+            "mmlu",
+        ),
+        ("step.failed/v1", {"step": "align", "identity": "sha256:" + "1" * 64, "error": "no"}, "a step align"),
+        ("run.completed/v1", {"outputs": {}, "metrics": {}, "mmlu": "0.91"}, "a field mmlu"),
+    ],
+)
+def test_what_nothing_derives_is_named(root: Root, plan: Plan, kind: str, body: dict[str, Any], what: str) -> None:
+    run = resolve(root.history(), "latest")
+    assert unexplained(record(root), plan) == []
+    root.append([Draft(kind, stream_of(run), {"run": run, **body})])
+    (found,) = unexplained(record(root), plan)
+    assert what in found.what
+    claim, *_ = [item for item in derive(record(root), plan) if item.event == found.index and item.basis == "claimed"]
+    assert (
+        settled([claim], dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"))[0].status
+        == "claimed"
+    )
+
+
+def test_steps_that_the_pipeline_does_not_have_are_only_claimed(root: Root) -> None:
+    assert any("a step words" in item.what for item in unexplained(record(root), PIPELINE))
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_other_code_excuses_what_was_executed_and_nothing_else(executed: bool) -> None:
+    commit = "c" * 40
+    differs = EnvironmentDiff((), {"train": "step train was executed by other code"}, commit, dirty=False)
+    fail = Verdict("FAIL", ("train step 3 differs",), executed=executed)
+    verdict = excused(fail, differs, ("train",), "root", "run")
+    assert verdict.outcome == ("UNAVAILABLE" if executed else "FAIL")
+    assert verdict.lines[-1] == "train step 3 differs"
+    assert (f"git branch --remotes --contains {commit}" in verdict.lines) == executed
+    assert excused(fail, differs, ("evaluate",), "root", "run") == fail
+    passed = Verdict("PASS", executed=executed)
+    assert excused(passed, differs, ("train",), "root", "run") == passed

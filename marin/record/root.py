@@ -77,6 +77,8 @@ class Root:
     verifier: VerifierKey
     companions: tuple[VerifierKey, ...] = ()
     """The other half of a hybrid key, as the root names it."""
+    own: tuple[VerifierKey, ...] = ()
+    """This user's keys of this log, where the process that asks cannot reach the file that has them."""
 
     @property
     def absolute(self) -> str:
@@ -95,17 +97,23 @@ class Root:
         if trusted:
             return Keys(tuple(trusted), "given")
         if self.is_own():
-            return Keys(public_keys(key_path(self.verifier.name)), "own")
+            return Keys(self.own_keys(), "own")
         if known := [key for key in default_trust().all_keys() if key.name == self.verifier.name]:
             return Keys(tuple(known), "trusted")
         return Keys((self.verifier, *self.companions), "claimed")
 
     def is_own(self) -> bool:
         """Whether the key that signs this log is this user's: then what stands in it, he said."""
+        return self.verifier in self.own_keys()
+
+    def own_keys(self) -> tuple[VerifierKey, ...]:
+        """This user's keys under the name of this log; none where he has no file of that name."""
+        if self.own:
+            return self.own
         try:
-            return self.verifier in public_keys(key_path(self.verifier.name))
+            return public_keys(key_path(self.verifier.name))
         except LedgerError:
-            return False
+            return ()
 
     def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:
         """Verified reads, under the root's own key unless the caller trusts another. A log of somebody else's must also

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ledger import BROKER_VARIABLE, Draft, LedgerError, Receipt, Refused, Unavailable, open_plain, open_storage, serving
+from ledger import BROKER_VARIABLE, Draft, LedgerError, Receipt, Refused, Unavailable, VerifierKey, open_plain, open_storage, serving
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, stream_of
@@ -92,7 +92,8 @@ class Allowed:
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """What the child is told. ``own``: the root whose log gets the verdicts; ``appends``: the socket that takes them."""
+    """What the child is told. ``own``: the root whose log gets the verdicts; ``own_keys``: the verifier's keys of that
+    log, none where it is not his; ``appends``: the socket that takes what is appended."""
 
     read: tuple[str, ...]
     write: tuple[str, ...]
@@ -101,6 +102,7 @@ class Seal(msgspec.Struct, frozen=True):
     memory: int
     seconds: int
     own: str | None
+    own_keys: tuple[str, ...]
     appends: str
 
 
@@ -128,7 +130,8 @@ def enter(told: Seal) -> tuple[Confined, Root | None]:
     if told.own is None:
         return held(), None
     append_through(lambda _, drafts: _hand_over(told.appends, drafts))
-    return held(), untouched(open_root(told.own))
+    keys = tuple(VerifierKey.parse(line) for line in told.own_keys)
+    return held(), replace(untouched(open_root(told.own)), own=keys)
 
 
 def untouched(root: Root) -> Root:
@@ -213,6 +216,7 @@ def _seal(
         memory=limits.memory,
         seconds=limits.seconds,
         own=own.absolute if own is not None else None,
+        own_keys=tuple(map(str, own.keys().verifiers)) if own is not None and own.is_own() else (),
         appends=str(folder / "appends"),
     )
 

@@ -17,6 +17,7 @@ NEUTRAL = {
     "marin/__init__.py": "a version and a docstring",
     "marin/process/cache.py": "where compiled programs are kept",
     "marin/errors.py": "messages",
+    "marin/text.py": "how foreign text is printed",
     "marin/record/events.py": "how results are recorded",
     "marin/process/interruption.py": "when training stops, not what it computes",
     "marin/record/meter.py": "measurements beside the evidence",
@@ -26,7 +27,12 @@ NEUTRAL = {
 }
 ELSEWHERE = PROJECT / "marin" / "runners"
 """How a training is started on other machines; what it executes there is the same list."""
-READS_CACHES = {"marin/data/chat.py", "marin/data/documents.py", "marin/pipeline/tokenizer.py"}
+READS_CACHES = {
+    "marin/data/chat.py",
+    "marin/data/documents.py",
+    "marin/data/tokenizer.py",
+    "marin/pipeline/tokenizer.py",
+}
 """Imported through marin/training/tokens/cache.py, which builds caches with them; train, evaluate and export only
 read."""
 

@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [--json]`: the figures that README and notes quote.
+"""`python -m bench [--quick] [--json]`: how long commands and the main job take (bench/RESULTS.md).
 
 Every row is measured in a folder of its own with a key of its own; the main job runs in a fresh clone of HEAD with
 this environment. `--quick` leaves the main job out.

@@ -3,7 +3,7 @@
     python -m bench.store_put [--size-mib 1024] [--files 20000] [--many 100000] [--only large,small,many,state]
                               [--without-dvc] [--folder DIR] [--json]
 
-Absolute times move with the machine; the ratios are what docs/store.md quotes. Every figure is taken once on files
+Absolute times move with the machine; the ratios are what bench/RESULTS.md quotes. Every figure is taken once on files
 written just before (so they are in the page cache, as after a step has produced them); the folder and everything in it
 is removed at the end.
 """

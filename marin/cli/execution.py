@@ -25,7 +25,7 @@ no_diff = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_no_diff,
-    help="Do not keep what you changed since the commit: that you did is recorded.  [env: MARIN_NO_DIFF]",
+    help="Do not store your uncommitted changes; that there were some is recorded.  [env: MARIN_NO_DIFF]",
 )
 
 
@@ -37,25 +37,25 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         type=click.IntRange(min=1),
         default=1,
         metavar="N",
-        help="How many devices to use (on a CPU they are virtual); never part of a recipe.  [default: 1]",
+        help="Number of devices (virtual on a CPU). It never changes a bit.  [default: 1]",
     )
     @click.option(
         "--runner",
         type=click.Choice(["local", "ray"]),
         default="local",
-        help="Where training is executed: in this process, or in a Ray Train job.  [default: local]",
+        help="Run training in this process, or as a Ray Train job.  [default: local]",
     )
     @click.option(
         "--processes",
         type=click.IntRange(min=1),
         default=1,
         metavar="P",
-        help="Processes that train as one with --runner ray, each with N/P devices.  [default: 1]",
+        help="With --runner ray: number of processes that train together, each with N/P devices.  [default: 1]",
     )
     @click.option(
         "--address",
         metavar="HOST:PORT",
-        help="The Ray cluster to work on; without it a Ray of this machine, started and ended by itself.",
+        help="The Ray cluster to use. Without it a Ray is started on this machine and stopped at the end.",
     )
     @click.option(
         "--accelerator-type", default="", metavar="TYPE", help="Only machines with this accelerator (H100, TPU-V6E)."
@@ -66,24 +66,24 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         type=click.IntRange(min=0),
         default=5,
         metavar="N",
-        help="How many deaths in a row, without progress between them, training on Ray survives.  [default: 5]",
+        help="On Ray: give up after this many failures in a row without progress.  [default: 5]",
     )
     @click.option(
         "--pause-at",
         type=click.IntRange(min=1),
         metavar="STEP",
-        help="Stop before this train step with the state recorded; without it the same command goes on from there.",
+        help="Stop before this train step and record the state; the same command without it continues.",
     )
     @click.option(
         "--pack-checkpoints",
         is_flag=True,
-        help="Keep training checkpoints as what changed since the one before: exact, smaller, slower to read.",
+        help="Store training checkpoints as differences: exact, smaller, slower to read.",
     )
     @click.option(
         "--self-check",
         metavar="every=N",
         callback=every_n,
-        help="Execute every N-th train step twice and stop where the bits differ.",
+        help="Execute every N-th train step twice; stop if the bits differ.",
     )
     @wraps(command)
     def called(

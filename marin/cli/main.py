@@ -48,7 +48,7 @@ COMMANDS: dict[str, Lazy] = {
     "stage": Lazy(
         "marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."
     ),
-    "run": Lazy("marin.cli.run", "Execute the steps of an experiment file, as far as the ledger lacks their results."),
+    "run": Lazy("marin.cli.run", "Execute the steps of an experiment file whose results the ledger does not have."),
     "train": Lazy("marin.cli.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
     "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--only", metavar="RE", help="The steps whose address matches, and what they depend on.")
+@click.option("--only", metavar="RE", help="Only the steps whose address matches, and what they depend on.")
 @click.option("--force", is_flag=True, help="Execute every step, even if an equal result is recorded.")
-@click.option("--force-failed", is_flag=True, help="Execute again what failed by its own fault.")
+@click.option("--force-failed", is_flag=True, help="Execute again the steps whose own code failed.")
 @click.option(
     "--max-concurrent",
     type=click.IntRange(min=1),
     metavar="N",
-    help="At most N processes at a time.  [default: as many as there are cores for]",
+    help="Run at most N processes at a time.  [default: as many as there are cores for]",
 )
 @takes_execution
 @click.option(
@@ -52,12 +52,12 @@ def run(
     as_json: bool,
     execution: Execution,
 ) -> None:
-    """Execute the steps of an experiment file, as far as the ledger lacks their results.
+    """Execute the steps of an experiment file whose results the ledger does not have.
 
-    A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. What has
-    a recorded result, whole byte for byte, is taken over; the rest is executed, in parallel as far as this machine
-    allows. A failed step takes down what depends on it, and nothing else. Called again after whatever interruption, it
-    goes on.
+    A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. A
+    recorded result is reused once its bytes were hashed again; the other steps are executed, in parallel as far as this
+    machine allows. When a step fails, only the steps that depend on it are left out. After an interruption, call it
+    again: it continues.
 
     \b
     Examples:

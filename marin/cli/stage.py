@@ -38,9 +38,9 @@ STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
 
-    Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is taken
-    over without executing anything, after its bytes have been hashed again. What the stage made is in the store; its
-    name is in artifacts/NAME.json.
+    Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is reused
+    once its bytes were hashed again; nothing is executed then. The bytes go into the store, their digest into
+    artifacts/NAME.json.
 
     \b
     Examples:

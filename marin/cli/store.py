@@ -281,8 +281,8 @@ def pins(as_json: bool) -> None:
 def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """Set aside what no event of the ledger names; a later collection deletes it.
 
-    What is set aside comes back when it is named, asked for or put again. What is pinned stays, and what a living
-    process holds a lease on. Folders of stages that stopped and that nobody came back to are removed as well.
+    What is set aside comes back when it is named, asked for or put again. Pinned artifacts stay, and so does what a
+    living process holds a lease on. Abandoned work folders of stages are removed as well.
 
     \b
     Examples:

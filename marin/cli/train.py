@@ -51,7 +51,7 @@ class Trained:
     metavar="RUN",
     help="Go on from the last recorded state of RUN, with its recipe and the changes given here.",
 )
-@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N processes at a time.")
+@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
 @click.option(
     "--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing."
@@ -76,16 +76,15 @@ def train(
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before
-    it is allowed), KEY=VALUE sets one value by its path, ~KEY gives it the recipe's own default. What wins: the
-    defaults of conf/config.yaml, then groups, then --config-json, then values on the command line. Results that the
-    ledger has are taken over, whoever made them.
+    it is allowed), KEY=VALUE sets one value by its path, ~KEY resets it to the recipe's default. Later ones win:
+    defaults of conf/config.yaml, groups, --config-json, values on the command line. Results that the ledger has are
+    reused, whoever made them.
 
-    With --continue the run's own recipe takes the place of the defaults, and the state that it left is where training
-    goes
-    on: trainer.num_steps is the length of the new phase, phase.schedule=continue keeps the learning rate's schedule.
+    --continue starts from the recipe and the last recorded state of a run: trainer.num_steps is the length of the new
+    phase, phase.schedule=continue keeps the learning rate's schedule.
 
-    With tracker=wandb (or trainer.tracker=wandb) Levanter's tracker also writes an offline run of W&B while it trains;
-    that is no part of the recipe and changes no bit.
+    tracker=wandb (or trainer.tracker=wandb) also writes an offline run of W&B while training runs; it is no part of
+    the recipe and changes no bit.
 
     Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 

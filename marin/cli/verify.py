@@ -57,7 +57,7 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
     help="Replay the segments recorded from event WHEN on: an index, a time, or last "
     "(your last verification that passed).",
 )
-@click.option("--fresh", is_flag=True, help="Take nothing from your own earlier verifications.")
+@click.option("--fresh", is_flag=True, help="Reuse nothing from your own earlier verifications.")
 @click.option(
     "--screen/--no-screen",
     default=None,
@@ -114,7 +114,7 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
     default=24.0,
     show_default=True,
     metavar="H",
-    help="Time that such a verification may take.",
+    help="Time limit of such a verification.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context

@@ -29,7 +29,18 @@ from typing import IO, Any
 
 import msgspec
 
-from ledger import BROKER_VARIABLE, Draft, LedgerError, Receipt, Refused, Unavailable, VerifierKey, open_plain, open_storage, serving
+from ledger import (
+    BROKER_VARIABLE,
+    Draft,
+    LedgerError,
+    Receipt,
+    Refused,
+    Unavailable,
+    VerifierKey,
+    open_plain,
+    open_storage,
+    serving,
+)
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, stream_of

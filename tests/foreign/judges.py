@@ -2,8 +2,9 @@
 
 `judges.lock` has a room for each set of packages that are unpacked together: registry, name, version and sha256 of every
 package, and nothing of where a registry is. This machine's own package clients know that: apt-get (with a state of its
-own, so that newer suites are read without changing the system), pip and npm. Downloads lie in the user's cache under
-their hash. Nothing is installed, and nothing of it is ever committed.
+own, so that newer suites are read without changing the system), pip and npm; what is in no registry comes from GitHub by
+git, at a commit (git's `insteadOf` names a mirror). Downloads lie in the user's cache under their hash. Nothing is
+installed, and nothing of it is ever committed.
 
     python tests/foreign/judges.py              fetch every room
     python tests/foreign/judges.py --newest     write the lock again, with what the registries have now (of these rooms)
@@ -29,7 +30,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCK = HERE / "judges.lock"
-SUITES = ("trixie", "sid")  # of Debian, in the order in which a version is looked for when the lock is written again
+SUITES = ("bookworm", "trixie", "sid")  # of Debian; the newest version of a package is pinned, unless it is of `stable`
+DEBIAN = ("debian", "stable")
 SECONDS = 900
 _HEAD = """\
 # The judges of tests/foreign: registry, name, version, sha256. A room is unpacked into one folder.
@@ -45,7 +47,10 @@ class Absent(Exception):
 class Package:
     """A file of a registry. `sha256` is that of the whole file."""
 
-    registry: str  # debian, pypi, npm, or sdist: the source of a package of PyPI, which has its tests
+    # debian: the newer suites; stable: what this machine's compiler links with; pypi, npm; sdist: the source of a package
+    # of PyPI, which has its tests; git: owner/name on GitHub, whose version is a commit; after a colon the folders of it
+    # that are needed
+    registry: str
     name: str
     version: str
     sha256: str
@@ -117,11 +122,43 @@ def go_program(name: str, sources: str = "go-sources") -> Path:
     return built
 
 
+@cache
+def lazyfs() -> Path:
+    """LazyFS, built by this machine's C++ compiler from its source and the distribution's libraries.
+
+    Raises:
+        Absent: no compiler, or it cannot be built.
+    """
+    place = room("lazyfs")
+    source, include = place / "lazyfs", place / "usr/include"
+    built = _cache() / "built" / f"lazyfs-{place.name.rpartition('-')[2]}"
+    if not built.exists():
+        built.parent.mkdir(parents=True, exist_ok=True)
+        headers = [source / "libs/libpcache/include", source / "lazyfs/include", include, include / "fuse3"]
+        sources = [
+            *sorted((source / "libs/libpcache/src").rglob("*.cpp")),
+            *sorted((source / "lazyfs/src").glob("*.cpp")),
+            source / "lazyfs/include/lazyfs/fusepp/Fuse.cpp",
+        ]
+        (libfuse,) = (place / "lib").rglob("libfuse3.so.3")
+        private = built.with_suffix(".new")
+        options = ["-std=c++17", "-O1", "-w", "-pthread", "-DSPDLOG_FMT_EXTERNAL", "-DFMT_HEADER_ONLY"]
+        options += [f"-I{folder}" for folder in headers] + [f"-Wl,-rpath,{libfuse.parent}", "-o", str(private)]
+        _run(["g++", *options, *map(str, sources), str(libfuse)])
+        private.replace(built)
+    return built
+
+
 def _unpack(packages: list[Package], files: list[Path], into: Path) -> None:
     wheels = []
     for package, file in zip(packages, files, strict=True):
-        if package.registry == "debian":
+        if package.registry in DEBIAN:
             _run(["dpkg-deb", "-x", str(file), str(into)])
+        elif package.registry == "git":
+            target = into / package.name.partition(":")[0].rpartition("/")[2]
+            target.mkdir()
+            with tarfile.open(file) as archive:
+                archive.extractall(target, filter="data")
         elif package.registry == "npm":
             with tarfile.open(file) as archive, tempfile.TemporaryDirectory(dir=into) as private:
                 archive.extractall(private, filter="data")
@@ -179,15 +216,17 @@ def _download(packages: list[Package], into: Path) -> list[Path]:
     folders = [into / str(number) for number in range(len(packages))]
     for folder in folders:
         folder.mkdir()
-    if debian := [package for package in packages if package.registry == "debian"]:
+    if debian := [package for package in packages if package.registry in DEBIAN]:
         _run(["apt-get", "download", "-qq", *(f"{one.name}={one.version}" for one in debian)], cwd=into, env=_apt())
     files = []
     for package, folder in zip(packages, folders, strict=True):
         name = f"{package.name}=={package.version}"
-        if package.registry == "debian":
+        if package.registry in DEBIAN:
             # A colon, as in 1:2.3, is written in the file's name as a percent sign and its number.
             start = f"{package.name}_{package.version.replace(':', '%3a')}_"
             found = [file for file in into.iterdir() if file.name.startswith(start)]
+        elif package.registry == "git":
+            found = [_commit(package, folder)]
         elif package.registry == "npm":
             _run(["npm", "pack", "--silent", f"{package.name}@{package.version}"], cwd=folder)
             found = list(folder.iterdir())
@@ -206,6 +245,28 @@ def _download(packages: list[Package], into: Path) -> list[Path]:
             raise Absent(f"{name}: expected one file, found {[file.name for file in found]}")
         files += found
     return files
+
+
+def _commit(package: Package, folder: Path) -> Path:
+    """The files of a commit as an archive of our own making, whose bytes are the same whatever wrote the checkout."""
+    bare, tree, file = folder / "bare", folder / "tree", folder / f"{package.version}.tar"
+    tree.mkdir()
+    name, _, paths = package.name.partition(":")
+    git = ["git", "-c", "core.autocrlf=false", f"--git-dir={bare}", f"--work-tree={tree}"]
+    _run(["git", "init", "-q", "--bare", str(bare)])
+    _run([*git, "remote", "add", "origin", f"https://github.com/{name}.git"])
+    _run([*git, "fetch", "-q", "--depth=1", "--filter=blob:none", "origin", package.version])
+    _run([*git, "checkout", "-q", package.version, "--", *(paths.split(",") if paths else ["."])])
+    with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(tree.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                member = tarfile.TarInfo(path.relative_to(tree).as_posix())
+                member.size = path.stat().st_size
+                with path.open("rb") as stream:
+                    archive.addfile(member, stream)
+    shutil.rmtree(bare)
+    shutil.rmtree(tree)
+    return file
 
 
 @cache
@@ -252,6 +313,12 @@ def _newest(packages: list[Package]) -> list[Package]:
         elif package.registry in ("pypi", "sdist"):
             listed = _run([sys.executable, "-m", "pip", "index", "versions", package.name])
             now[package.name] = listed.split()[1].strip("()")
+        elif package.registry == "git":
+            now[package.name] = _run(
+                ["git", "ls-remote", f"https://github.com/{package.name.partition(':')[0]}.git", "HEAD"]
+            )[:40]
+        elif package.registry == "stable":
+            now[package.name] = package.version
     return [
         package if now[package.name] == package.version else replace(package, version=now[package.name], sha256="?")
         for package in packages

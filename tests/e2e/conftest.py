@@ -1,7 +1,8 @@
 """One small pipeline, really executed once for the session: every stage, on eight virtual devices, in a process of its
 own.
 
-Tests get copies of its root to damage. Verifications run as `marin verify` in processes of their own, on one device.
+Tests get copies of its root to damage. Commands run in forks of a process that has imported jax, on one device
+(tests/services/warm.py); those that ask for other devices, or for workers, in processes of their own.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sessions import made_once
+from warm import Warm, warmed
+
+from marin.process.cache import cache_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -54,12 +61,18 @@ PARAMS = {
 }
 
 
+MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+APART = frozenset({"--devices", "--processes", "--runner", "--workers"})
+"""Options with which a command needs a process of its own: more devices than one, or processes that it starts."""
+
+
 @dataclass(frozen=True)
 class Project:
-    """A folder with a root, and the keys that belong to it."""
+    """A folder with a root, and the keys that belong to it. ``warm`` is where commands are forked."""
 
     folder: Path
     home: Path
+    warm: Callable[[], Warm]
 
     @property
     def root(self) -> Path:
@@ -80,7 +93,7 @@ class Project:
         }
 
     def python(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A Python program in this folder."""
+        """A Python program in this folder, in a process of its own."""
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             cwd=self.folder,
@@ -92,11 +105,18 @@ class Project:
         assert not check or done.returncode == 0, done.stderr
         return done
 
+    def forked(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """The same, in a fork of a process that has imported jax for one device."""
+        environment = self.environment()
+        done = self.warm().run(program, arguments, cwd=self.folder, environment=environment, timeout=900)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
     def marin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`marin ARGUMENT...` in this folder."""
-        return self.python(
-            "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()", *arguments, check=False
-        )
+        apart = APART.intersection(arguments) or "XLA_FLAGS" in self.environment()
+        run = self.python if apart else self.forked
+        return run(MARIN, *arguments, check=False)
 
     def verify(self, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Exit status and report of `marin verify latest`."""
@@ -112,56 +132,39 @@ class Project:
         shutil.copytree(self.folder, folder / "project", symlinks=True)
         shutil.copytree(self.home / "config", folder / "home" / "config")
         (folder / "home" / "cache").symlink_to((self.home / "cache").resolve())
-        return Project(folder / "project", folder / "home")
-
-
-VERIFIED = """
-import io, json, os, sys
-from contextlib import redirect_stdout
-from marin.cli.main import main
-answers = []
-for folder, environment, arguments in json.loads(sys.argv[1]):
-    os.chdir(folder)
-    os.environ.update(environment)
-    sys.argv = ["marin", "-q", "verify", "latest", "--json", *arguments]
-    with redirect_stdout(io.StringIO()) as out:
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code or 0
-    answers.append([status, out.getvalue()])
-sys.stdout.write(json.dumps(answers))
-"""
-
-
-def verified(*calls: tuple[Project, Sequence[str]]) -> list[tuple[int, dict[str, Any]]]:
-    """What :meth:`Project.verify` says to each of these calls, one after the other in one process: jax is imported
-    once."""
-    asked = [
-        (
-            str(project.folder),
-            {name: value for name, value in project.environment().items() if name.startswith(("MARIN", "XDG"))},
-            list(arguments),
-        )
-        for project, arguments in calls
-    ]
-    done = calls[0][0].python(VERIFIED, json.dumps(asked))
-    answers: list[list[Any]] = json.loads(done.stdout)
-    assert all(told for _, told in answers), done.stderr
-    return [(status, json.loads(told)) for status, told in answers]
+        return Project(folder / "project", folder / "home", self.warm)
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A finished run; nobody may change it."""
-    base = tmp_path_factory.mktemp("trained")
-    project = Project(base / "project", base / "home")
-    project.folder.mkdir()
-    project.home.mkdir()
-    (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
-    project.python(PIPELINE, "8")
-    return project
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Warm]]:
+    """The process that commands are forked from; it begins when the first one is asked for."""
+    with ExitStack() as until_the_end:
+
+        @cache
+        def begun() -> Warm:
+            folder = tmp_path_factory.mktemp("warm")
+            environment = Project(folder, folder, begun).environment()
+            return until_the_end.enter_context(warmed(folder, environment))
+
+        yield begun
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) -> Project:
+    """A finished run, of all processes of this session; nobody may change it."""
+
+    def train(base: Path) -> None:
+        project = Project(base / "project", base / "home", warm)
+        project.folder.mkdir()
+        programs, caches = cache_folder() / "xla", project.home / "cache"
+        programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        caches.mkdir(mode=0o700, parents=True)
+        (caches / "xla").symlink_to(programs)
+        (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
+        project.python(PIPELINE, "8")
+
+    base = made_once(tmp_path_factory, "trained", train)
+    return Project(base / "project", base / "home", warm)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ with Log.open(root.storage, signer) as log:
 
 
 def test_a_last_state_that_is_another_one_is_found(project: Project) -> None:
-    project.python(FORGE_END)
+    project.forked(FORGE_END)
     status, report = project.verify("--only", "artifacts", "--no-record")
     assert (status, report["verdicts"]["artifacts"]) == (1, "FAIL"), report
     assert any(line.startswith("training checkpoint of step 6: state") for line in report["details"]["artifacts"])

@@ -125,6 +125,6 @@ def test_a_chain_of_phases(project: Project, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_phase_cannot_change(project: Project, changes: dict[str, Any], message: str) -> None:
-    done = project.python(CONTINUE, json.dumps([1, None, changes]), "latest", check=False)
+    done = project.forked(CONTINUE, json.dumps([1, None, changes]), "latest", check=False)
     assert done.returncode != 0
     assert message in done.stderr

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.e2e.conftest import verified
-
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -40,18 +38,16 @@ with Log.open(root.storage, signer) as log:
 
 
 def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) -> None:
-    project.python(OWN)
-    project.python(HIDE_KEY)  # what was published has no key with it
+    project.forked(OWN)
+    project.forked(HIDE_KEY)  # what was published has no key with it
     before = project.marin("log", "--json").stdout
     status, report = project.verify("--only", "training", "--steps", "0:3", "--record-in", "mine")
     assert (status, report["training"]["segments_replayed"], report["segments_taken"]) == (4, 1, 0), report
     assert project.marin("log", "--json").stdout == before, "the published log is left alone"
     mine = [json.loads(line) for line in project.marin("--root", "mine", "log", "--json").stdout.splitlines()]
     assert [event["type"] for event in mine] == ["replay.segment/v1", "replay.completed/v1"]
-    (status, report), (again, nothing) = verified(
-        (project, ["--only", "training", "--record-in", "mine", "--html", "report.html"]),
-        (project, ["--only", "training", "--record-in", "mine", "--since", "last", "--fresh"]),
-    )
+    status, report = project.verify("--only", "training", "--record-in", "mine", "--html", "report.html")
+    again, nothing = project.verify("--only", "training", "--record-in", "mine", "--since", "last", "--fresh")
     assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
     assert report["training"] | {"seconds": 0} == {
         "mode": "full",
@@ -71,7 +67,7 @@ def test_a_forged_state_is_flagged_without_replay(project: Project) -> None:
     status, report = project.verify("--only", "artifacts", "--screen", "--no-record")
     assert (status, report["screening"]["findings"], report["screening"]["segments"]) == (0, [], 2), report
     assert report["verdicts"]["training"] == "NOT_RUN"
-    project.python(FORGE_STATE)
+    project.forked(FORGE_STATE)
     status, report = project.verify("--only", "ledger", "--screen", "--no-record")
     assert (status, report["verdicts"]["training"]) == (1, "FAIL")
     assert [finding["steps"] for finding in report["screening"]["findings"] if finding["proof"]] == [[3, 6]]

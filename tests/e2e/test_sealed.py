@@ -26,8 +26,8 @@ confined = pytest.mark.skipif(
 @pytest.fixture
 def stranger(project: Project) -> Project:
     """The project of somebody who has the published root, and a log of his own."""
-    project.python(OWN)
-    project.python(HIDE_KEY)
+    project.forked(OWN)
+    project.forked(HIDE_KEY)
     return project
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import verified
-
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -101,13 +99,13 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
 
 
 def test_an_arm_of_an_experiment_is_judged_by_the_steps_that_it_has(project: Project) -> None:
-    project.python(ARM, "whole")
+    project.forked(ARM, "whole")
     status, report = project.verify("--only", "ledger,data,model", "--no-record")
     assert (status, [report["verdicts"][name] for name in ("ledger", "data", "model")]) == (0, ["PASS"] * 3), report
 
 
 def test_a_pinned_corpus_is_said_and_neither_proven_nor_accused(project: Project) -> None:
-    project.python(ARM, "pinned")
+    project.forked(ARM, "pinned")
     status, report = project.verify("--only", "ledger,data", "--no-record")
     assert (status, report["verdicts"]["ledger"], report["verdicts"]["data"]) == (3, "PASS", "UNAVAILABLE"), report
 
@@ -173,9 +171,8 @@ def forged(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     """Exit status and report for each forgery of a log that its operator signed again."""
     projects = {name: trained.copy(tmp_path_factory.mktemp(name)) for name in FORGERIES}
     for name, (kind, field, value, _, _) in FORGERIES.items():
-        projects[name].python(FORGE, kind, field, value)
-    answers = verified(*((project, ["--only", "ledger,training", "--no-record"]) for project in projects.values()))
-    return dict(zip(projects, answers, strict=True))
+        projects[name].forked(FORGE, kind, field, value)
+    return {name: project.verify("--only", "ledger,training", "--no-record") for name, project in projects.items()}
 
 
 @pytest.mark.parametrize("name", list(FORGERIES))
@@ -193,7 +190,7 @@ def test_a_dishonest_operator_is_found_by_replay(forged: dict[str, tuple[int, di
 def test_a_log_that_was_rolled_back_is_found(project: Project) -> None:
     assert project.verify("--only", "ledger")[0] == 0  # records an event: pins a size, then grows
     assert project.verify("--only", "ledger", "--no-record")[0] == 0
-    project.python(FORGE, "run.started/v1", "pipeline", '"another"')
+    project.forked(FORGE, "run.started/v1", "pipeline", '"another"')
     status, report = project.verify("--only", "ledger", "--no-record")
     assert (status, report["verdicts"]["ledger"]) == (1, "FAIL")
     assert "history" in report["details"]["ledger"][0]

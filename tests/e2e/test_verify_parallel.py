@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.e2e.conftest import verified
-
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -60,7 +58,7 @@ def test_two_workers_prove_the_run_together(project: Project) -> None:
 
 
 def test_a_forged_segment_is_located_by_workers(project: Project) -> None:
-    project.python(FORGE_LAST)
+    project.forked(FORGE_LAST)
     status, report = project.verify("--only", "ledger,training", "--workers", "2", "--no-record")
     assert (status, report["verdicts"]["ledger"], report["verdicts"]["training"]) == (1, "PASS", "FAIL"), report
     assert report["first_divergence"]["step"] == 4
@@ -68,11 +66,9 @@ def test_a_forged_segment_is_located_by_workers(project: Project) -> None:
 
 
 def test_one_segment_of_two(project: Project) -> None:
-    project.python(FORGE_LAST)
-    (status, report), (sampled, found) = verified(
-        (project, ["--only", "training", "--steps", "0:2", "--no-record"]),
-        (project, ["--only", "training", "--sample", "1", "--steps", "3:6", "--no-record"]),
-    )
+    project.forked(FORGE_LAST)
+    status, report = project.verify("--only", "training", "--steps", "0:2", "--no-record")
+    sampled, found = project.verify("--only", "training", "--sample", "1", "--steps", "3:6", "--no-record")
     assert (status, report["verdicts"]["training"]) == (4, "PARTIAL"), report
     assert (report["training"]["mode"], report["training"]["segments_replayed"]) == ("range", 1)
     assert (sampled, found["first_divergence"]["step"]) == (1, 4), found
@@ -98,10 +94,10 @@ def test_a_stored_state_is_proven_before_it_is_used(project: Project, tmp_path: 
     lacking = project.copy(tmp_path / "lacking")
     (lacking.root / largest.relative_to(project.root)).unlink()
     asked = ["--only", "training", "--steps", "3:6", "--no-record"]
-    (status, report), lacked = verified((project, asked), (lacking, asked))
+    status, report = project.verify(*asked)
     assert (status, report["verdicts"]["training"], report["first_divergence"]["step"]) == (1, "FAIL", 3), report
     assert "stored state" in report["first_divergence"]["explanation"]
-    status, report = lacked
+    status, report = lacking.verify(*asked)
     assert (status, report["verdicts"]["training"], report["first_divergence"]) == (3, "UNAVAILABLE", None), report
 
 

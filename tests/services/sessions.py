@@ -1,0 +1,31 @@
+"""What all processes of one test session share: folders that the first one to ask fills, while the others wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def session_folder(factory: pytest.TempPathFactory) -> Path:
+    """A temporary folder of the session; pytest-xdist's processes have theirs inside it."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder ``name`` with what ``make`` leaves in it. Where making fails, the next to ask tries again."""
+    place = session_folder(factory) / name
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        tries = sorted(place.glob("try-*"))
+        if not (place / "made").exists():
+            made = place / f"try-{len(tries)}"
+            made.mkdir()
+            make(made)
+            (place / "made").write_text(made.name, encoding="utf-8")
+        return place / (place / "made").read_text(encoding="utf-8")

@@ -1,0 +1,92 @@
+"""The process of tests/services/warm.py: imports, then a line for each program; one fork at a time."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from typing import Any
+
+from marin.process import arithmetic, hugepages
+from marin.recipe.schema import Arithmetic, Execution
+
+
+def serve() -> dict[str, Any] | None:
+    """In this process: answers until nobody asks, then None. In a fork: what is asked of it."""
+    for line in sys.stdin:
+        asked: dict[str, Any] = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            return asked
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
+        _, ended = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")
+        sys.stdout.flush()
+    return None
+
+
+def become(asked: dict[str, Any], contract: dict[str, str]) -> None:
+    """Folder, environment, arguments and files as a new process would have them."""
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environment"] | contract)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for number, path in enumerate(asked["told"], 1):
+        with open(path, "wb") as file:
+            os.dup2(file.fileno(), number)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)
+    sys.argv = ["-c", *asked["arguments"]]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def executed(program: str) -> int:
+    """The exit status of ``python -c PROGRAM``."""
+    try:
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        sys.stderr.write(f"{end.code}\n")
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def finish() -> None:
+    """What Python does before it ends: threads are waited for, exit functions called, files flushed."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+before = dict(os.environ)
+arithmetic.apply(Arithmetic(), Execution(devices=1))
+os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
+contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
+import marin.pipeline.stages  # noqa: E402 - under the contract that is in force by now
+import marin.training.run  # noqa: E402
+import marin.verify.jax.replay  # noqa: E402, F401
+
+gc.freeze()  # what is here already is nothing that a fork has to look through
+warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
+asked = serve()
+if asked is not None:
+    become(asked, contract)
+    ended = executed(asked["program"])
+    finish()
+    os._exit(ended)  # what Python takes apart at its end would be copied first

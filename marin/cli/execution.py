@@ -29,6 +29,15 @@ no_diff = click.option(
 )
 
 
+accelerator_type = click.option(
+    "--accelerator-type",
+    default="",
+    metavar="TYPE",
+    help="On Ray: only machines with this accelerator (H100, TPU-V6E).",
+)
+topology = click.option("--topology", default="", metavar="T", help="On Ray: topology of one TPU slice (4x4).")
+
+
 def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     """Give a command --devices, --runner and what goes with a runner; it gets them as one ``execution``."""
 
@@ -57,10 +66,8 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         metavar="HOST:PORT",
         help="The Ray cluster to use. Without it a Ray is started on this machine and stopped at the end.",
     )
-    @click.option(
-        "--accelerator-type", default="", metavar="TYPE", help="Only machines with this accelerator (H100, TPU-V6E)."
-    )
-    @click.option("--topology", default="", metavar="T", help="Topology of one TPU slice (4x4).")
+    @accelerator_type
+    @topology
     @click.option(
         "--retries",
         type=click.IntRange(min=0),
@@ -144,11 +151,16 @@ def execution_of(**values: Any) -> Execution:
             found=str(values["devices"]),
             cure="--devices counts all of them: for two processes with four each write --processes 2 --devices 8",
         )
-    if values["runner"] == "local" and (values["processes"] > 1 or values["address"]):
-        given = "--address" if values["address"] else "--processes"
+    of_ray = {
+        "--address": values["address"],
+        "--processes": values["processes"] > 1,
+        "--accelerator-type": values["accelerator_type"],
+        "--topology": values["topology"],
+    }
+    if values["runner"] == "local" and any(of_ray.values()):
         raise UsageError(
-            "only a Ray has more than one process",
-            where=given,
+            "only a Ray has several machines and processes",
+            where=next(name for name, given in of_ray.items() if given),
             expected="--runner ray",
             found="--runner local",
             cure="add --runner ray, or leave it out",

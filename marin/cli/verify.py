@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
+from marin.cli.execution import accelerator_type, topology
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
@@ -49,6 +50,8 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
     help="The Ray cluster whose processes these are; without it a Ray of this "
     "machine, started and ended with the command.",
 )
+@accelerator_type
+@topology
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Replay N segments, drawn by the log's root.")
 @click.option("--steps", metavar="A:B", help="Replay the segments that hold train steps A to B-1.")
 @click.option(
@@ -125,6 +128,8 @@ def verify(
     devices: int,
     workers: int,
     address: str | None,
+    accelerator_type: str,
+    topology: str,
     sample: int | None,
     steps: str | None,
     since: str | None,
@@ -188,6 +193,14 @@ def verify(
             found="--workers 1",
             cure="say how many workers of the cluster replay, for example --workers 8",
         )
+    if address is None and (accelerator_type or topology):
+        raise UsageError(
+            "only a cluster has machines of several kinds",
+            where="--accelerator-type" if accelerator_type else "--topology",
+            expected="--address and --workers with it",
+            found="this machine alone",
+            cure="name the cluster, or leave it out: what is here is used",
+        )
     if settings and (len(settings) != 2 or not explain):
         raise UsageError(
             "two settings are compared by --explain",
@@ -218,7 +231,13 @@ def verify(
         own = None if no_record else own_root(root, record_in)
     try:
         options = Options(
-            execution=Execution(devices=devices),
+            execution=Execution(
+                devices=devices,
+                runner="local" if address is None else "ray",
+                address=address,
+                accelerator_type=accelerator_type,
+                topology=topology,
+            ),
             trusted=trusted,
             pins=Pins(default_pins()),
             remember=not no_record,

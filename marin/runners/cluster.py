@@ -26,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Unavailable
+from marin.provenance.environment import available_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +44,10 @@ NAMESPACE = "marin"
 
 
 @contextmanager
-def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[Any]:
+def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
     """The module ``ray``, connected: to the cluster at ``address``, to that of the runner which started this process,
-    or to a Ray of one's own with ``cpus`` slots. Standard output is the caller's data, and Ray tells there of every
-    worker that
-    dies: meanwhile it is stderr.
+    or to a Ray of one's own with ``cpus`` slots and the GPUs of this machine. Standard output is the caller's data, and
+    Ray tells there of every worker that dies: meanwhile it is stderr.
 
     Inside :func:`one_ray` it is the one of that block.
 
@@ -55,7 +55,7 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
         Unavailable: Ray is not installed, does not start, or does not answer under that address.
     """
     if _kept and address is None:
-        yield _kept[-1].ray(cpus, gpus)
+        yield _kept[-1].ray(cpus)
         return
     given, address = address, address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
@@ -71,7 +71,7 @@ def connected(address: str | None, *, cpus: float, gpus: int = 0) -> Iterator[An
     with (
         redirect_stdout(sys.stderr),
         environment(variables),
-        _own_ray(cpus, gpus) if address is None else _cluster(address, here=given is None) as ray,
+        _own_ray(cpus) if address is None else _cluster(address, here=given is None) as ray,
     ):
         yield ray
 
@@ -83,12 +83,12 @@ class _Kept:
         self._address, self._stack = address, stack
         self._ray: Any = None
 
-    def ray(self, cpus: float, gpus: int) -> Any:
+    def ray(self, cpus: float) -> Any:
         """The module, connected."""
         if self._ray is None:
             kept = _kept.pop()  # what is begun now is not the kept one's user
             try:
-                self._ray = self._stack.enter_context(connected(self._address, cpus=cpus, gpus=gpus))
+                self._ray = self._stack.enter_context(connected(self._address, cpus=cpus))
             finally:
                 _kept.append(kept)
         return self._ray
@@ -135,13 +135,13 @@ def _cluster(address: str, *, here: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
+def _own_ray(cpus: float) -> Iterator[Any]:
     """Ray with ``cpus`` slots on this machine; when the block ends, none of its processes is left."""
     ray = import_ray()
     before = descendants()
     with TemporaryDirectory(prefix="marin-ray-", ignore_cleanup_errors=True) as folder:
         try:
-            _start(ray, Path(folder), before, cpus, gpus)
+            _start(ray, Path(folder), before, cpus)
             logger.debug("a Ray with %g CPUs is up", cpus)
             yield ray
         finally:
@@ -149,7 +149,7 @@ def _own_ray(cpus: float, gpus: int) -> Iterator[Any]:
                 ray.shutdown()
 
 
-def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> None:
+def _start(ray: Any, folder: Path, before: set[int], cpus: float) -> None:
     """Start it; again when a part of it did not come up within Ray's own patience, which a busy machine exhausts."""
     for attempt in range(1, STARTS + 1):
         place = folder / str(attempt)
@@ -158,7 +158,7 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float, gpus: int) -> 
             ray.init(
                 address="local",
                 num_cpus=cpus,
-                num_gpus=gpus,
+                num_gpus=available_gpus(),
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,

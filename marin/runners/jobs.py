@@ -121,8 +121,8 @@ def open_jobs(
     runner: RunnerName, *, address: str | None = None, cpus: float | None = None, gpus: int = 0, root: str | None = None
 ) -> AbstractContextManager[JobRunner]:
     """A runner of jobs for the length of a ``with`` block; leaving it cancels what is still under way and leaves no
-    process behind. ``cpus`` and ``gpus`` bound what ``local`` and a Ray of one's own hand out (default: the cores of
-    this process); ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a
+    process behind. ``cpus`` bounds what ``local`` and a Ray of one's own hand out (default: the cores of this process),
+    ``gpus`` what ``local`` does; ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a
     location) goes through its one writer on this machine, so that other machines need no signing key.
 
     Raises:
@@ -134,7 +134,7 @@ def open_jobs(
         return LocalJobs(cpus=cpus, gpus=gpus)
     from marin.runners.ray_jobs import RayJobs
 
-    return RayJobs(address=address, cpus=cpus, gpus=gpus, root=root)
+    return RayJobs(address=address, cpus=cpus, root=root)
 
 
 # A function by name, and an answer as bytes: what goes to and fro between processes.

@@ -11,26 +11,32 @@ from ledger import Unavailable
 from marin.process.collector import collect_less_often
 from marin.runners import Start
 from marin.runners.cluster import connected
-from marin.runners.jobs import error_of, parts_of
+from marin.runners.jobs import Resources, error_of, parts_of
+from marin.runners.ray_resources import check, options
 from marin.runners.software import software
 
+ONE_CORE = Resources()
 RESTARTS = 2
 """How often a worker that died is started again, and its task with it, before it counts as a failure."""
 
 
 class RayRunner:
-    """:class:`marin.runners.Runner` on ``workers`` processes of a Ray of its own, or of the cluster at ``address``."""
+    """:class:`marin.runners.Runner` on ``workers`` processes of a Ray of its own, or of the cluster at ``address``.
+    ``each``: what one of them reserves."""
 
-    def __init__(self, workers: int, address: str | None = None) -> None:
+    def __init__(self, workers: int, address: str | None = None, *, each: Resources = ONE_CORE) -> None:
         self.workers = workers
         self._address = address
+        self._each = each
 
     @contextmanager
     def run(self, start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order. Workers take the next task as soon as they have finished one."""
         count = max(1, min(self.workers, len(tasks)))
-        with connected(self._address, cpus=self.workers) as ray:
-            kind = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
+        with connected(self._address, cpus=max(self.workers, self._each.cpus)) as ray:
+            check(ray, self._each, where=f"{count} worker(s)", count=count)
+            asked = options(self._each)
+            kind = ray.remote(**asked, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
             pool = [kind.remote(start, setup, software()) for _ in range(count)]
             try:
                 yield _in_order(ray, pool, tasks)

@@ -21,21 +21,18 @@ from marin.runners.cluster import ADDRESS_VARIABLE, connected, import_ray
 from marin.runners.deaths import described
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
 from marin.runners.process import LocalJobs
+from marin.runners.ray_resources import check, options
 from marin.runners.software import software
 from marin.runners.writer import SpooledAppender, start_writer
 
 
 class RayJobs:
-    """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus`` and ``gpus``, or on that at
-    ``address``."""
+    """:class:`marin.runners.jobs.JobRunner` on a Ray of its own with ``cpus``, or on that at ``address``."""
 
-    def __init__(
-        self, *, address: str | None = None, cpus: float | None = None, gpus: int = 0, root: str | None = None
-    ) -> None:
+    def __init__(self, *, address: str | None = None, cpus: float | None = None, root: str | None = None) -> None:
         self._address = address
         self._root = root
         self._cpus = float(available_cores()) if cpus is None else cpus
-        self._gpus = gpus
         self._mutex = threading.Lock()
         self._open: set[JobFuture] = set()
         self._exit = ExitStack()
@@ -45,7 +42,7 @@ class RayJobs:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._ray = stack.enter_context(connected(self._address, cpus=self._cpus, gpus=self._gpus))
+            self._ray = stack.enter_context(connected(self._address, cpus=self._cpus))
             self._beside = stack.enter_context(LocalJobs(cpus=math.inf))
             if self._root is not None:
                 # Held: Ray ends an actor, named or not, when nobody holds it any more.
@@ -74,7 +71,7 @@ class RayJobs:
                 replace(job, environment={**job.environment, **here}, resources=Resources(cpus=0))
             )
         named = reference(job.function)
-        self._check(job)
+        check(self._ray, job.resources, where=f"job {job.name}")
         future = JobFuture(job)
         future.set_running_or_notify_cancel()  # Ray's queue is Ray's: from here on the job counts as under way
         with self._mutex:
@@ -82,32 +79,12 @@ class RayJobs:
         self._attempt(future, named, 1, threading.Event())
         return future
 
-    def _check(self, job: Job) -> None:
-        total = self._ray.cluster_resources()
-        lacking = {name: amount for name, amount in _amounts(job).items() if amount > total.get(name, 0.0)}
-        if lacking:
-            raise Unavailable(
-                "a job needs more than the cluster has",
-                where=f"job {job.name}",
-                expected=", ".join(f"{amount:g} {name}" for name, amount in lacking.items()),
-                found=", ".join(f"{total.get(name, 0.0):g} {name}" for name in lacking),
-                cure="ask for less, or add machines (docs/cluster.md)",
-            )
-
     def _attempt(self, future: JobFuture, named: str, number: int, stopped: threading.Event) -> None:
-        job, needs = future.job, future.job.resources
-        options: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "name": job.name}
-        if needs.memory:
-            options["memory"] = needs.memory
-        if needs.accelerator_type:
-            options["accelerator_type"] = needs.accelerator_type
-        if needs.tpus:
-            options["resources"] = {"TPU": needs.tpus}
-        if needs.topology:
-            options["label_selector"] = {"ray.io/tpu-topology": needs.topology}
+        job = future.job
+        asked = options(job.resources) | {"name": job.name}
         if job.environment:
-            options["runtime_env"] = {"env_vars": dict(job.environment)}
-        handle = self._task.options(**options).remote(named, job.payload, self._software, self._root)
+            asked["runtime_env"] = {"env_vars": dict(job.environment)}
+        handle = self._task.options(**asked).remote(named, job.payload, self._software, self._root)
 
         def stop() -> None:
             stopped.set()
@@ -145,11 +122,6 @@ class RayJobs:
             future.set_exception(failure)
         else:
             future.set_result(result or b"")
-
-
-def _amounts(job: Job) -> dict[str, float]:
-    needs = job.resources
-    return {"CPU": needs.cpus, "GPU": needs.gpus, "memory": float(needs.memory), "TPU": float(needs.tpus)}
 
 
 def _work(named: str, payload: bytes, expected: str, writes: str | None) -> bytes:

@@ -19,11 +19,14 @@ import msgspec
 from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
 from marin.errors import MissingEvidence
 from marin.history.runs import RunView
+from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.runners import Runner, Work
+from marin.runners.jobs import Resources
+from marin.runners.reservation import reservation
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of
@@ -107,7 +110,9 @@ def replay_segments(
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     recorded = run.training[-1].body.program if run.training else {}
     answers: list[Answer] = []
-    with runner(workers).run(start, msgspec.json.encode(setup), [msgspec.json.encode(job) for job in jobs]) as results:
+    each = reservation(PIPELINE.step("train"), run.recipe, execution)
+    tasks = [msgspec.json.encode(job) for job in jobs]
+    with runner(workers, each).run(start, msgspec.json.encode(setup), tasks) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(msgspec.json.decode(result, type=Answer))
             report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
@@ -143,15 +148,16 @@ def replay_segments(
 _WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
 
 
-def runner(workers: int) -> Runner:
-    """This process alone, or a Ray of its own; without need of it, Ray is never imported."""
+def runner(workers: int, each: Resources | None = None) -> Runner:
+    """This process alone, or a Ray on which every worker reserves ``each`` (one core); without need of it, Ray is never
+    imported."""
     if workers == 1:
         from marin.runners.local import LocalRunner
 
         return LocalRunner()
     from marin.runners.ray import RayRunner
 
-    return RayRunner(workers)
+    return RayRunner(workers, each=each or Resources())
 
 
 def start(setup: bytes) -> Work:

@@ -93,6 +93,8 @@ def test_refusals_are_one_line_with_a_status(
     [
         (["--processes", "2", "--devices", "4"], "--runner ray"),
         (["--address", "127.0.0.1:6379"], "--runner ray"),
+        (["--accelerator-type", "H100"], "--runner ray"),
+        (["--topology", "4x4"], "--runner ray"),
         (["--runner", "ray", "--processes", "2", "--devices", "3"], "a multiple of --processes (2)"),
         (["--runner", "slurm"], "slurm"),
     ],

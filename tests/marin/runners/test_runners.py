@@ -140,7 +140,7 @@ def test_a_kept_ray_is_begun_when_it_is_wanted_and_ended_with_the_block(monkeypa
     seen: list[str] = []
 
     @contextmanager
-    def begun(cpus: float, gpus: int) -> Iterator[str]:
+    def begun(cpus: float) -> Iterator[str]:
         seen.append(f"begun with {cpus:g} CPUs")
         yield "ray"
         seen.append("ended")

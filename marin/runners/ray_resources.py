@@ -1,0 +1,42 @@
+"""What a piece of work reserves (:class:`marin.runners.jobs.Resources`), in the words of Ray's tasks and actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledger import Unavailable
+from marin.runners.jobs import Resources
+
+
+def options(needs: Resources) -> dict[str, Any]:
+    """What ``.options()`` of a task or an actor takes."""
+    found: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus}
+    if needs.memory:
+        found["memory"] = needs.memory
+    if needs.accelerator_type:
+        found["accelerator_type"] = needs.accelerator_type
+    if needs.tpus:
+        found["resources"] = {"TPU": needs.tpus}
+    if needs.topology:
+        found["label_selector"] = {"ray.io/tpu-topology": needs.topology}
+    return found
+
+
+def check(ray: Any, needs: Resources, *, where: str, count: int = 1) -> None:
+    """Refuse what a connected Ray can never give to ``count`` at the same time: it would wait for ever.
+
+    Raises:
+        Unavailable: the cluster has less, whoever uses it now.
+    """
+    total = ray.cluster_resources()
+    amounts = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": float(needs.memory), "TPU": float(needs.tpus)}
+    wanted = {name: amount * count for name, amount in amounts.items()}
+    lacking = {name: amount for name, amount in wanted.items() if amount > total.get(name, 0.0)}
+    if lacking:
+        raise Unavailable(
+            "a job needs more than the cluster has",
+            where=where,
+            expected=", ".join(f"{amount:g} {name}" for name, amount in lacking.items()),
+            found=", ".join(f"{total.get(name, 0.0):g} {name}" for name in lacking),
+            cure="ask for less, or add machines (docs/cluster.md)",
+        )

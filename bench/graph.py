@@ -147,10 +147,10 @@ def inner(mode: str) -> dict[str, float]:
     before = resident()
     graph = load_graph(file)
     if mode == "dry":
-        from marin.execution.cost import load_prices
         from marin.graph.why import explain
         from marin.history.measured import measurements
         from marin.recipe.composition import PRICES, conf_folder
+        from marin.recipe.cost import load_prices
 
         prices, measured = load_prices(conf_folder() / PRICES), measurements(root.history())
         answers = list(explain(Planner(graph, root, Memory.of(root)), prices, measured))

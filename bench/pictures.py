@@ -21,8 +21,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from marin.history.projection.fold import Fold
 from marin.record.root import open_root
-from marin.tracking.projection.fold import Fold
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 BYTES, WIDTH = 60_000, 1000

@@ -164,7 +164,7 @@ def recording(folder: Path) -> list[Figure]:
 
 def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
     """MLflow's database from nothing."""
-    from marin.tracking.projection.projection import MlflowProjection
+    from marin.tracking.mlflow.projection import MlflowProjection
 
     with root_in(folder) as root:
         for first in range(0, runs, 20):
@@ -178,7 +178,7 @@ def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
         import mlflow
 
         client = mlflow.MlflowClient(f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}")
-        from marin.tracking.projection.fold import Fold
+        from marin.history.projection.fold import Fold
 
         assert (
             len(client.get_metric_history(Fold(root.verifier.name).run_id(f"run{runs - 1:05}"), "train/loss")) == steps
@@ -191,7 +191,7 @@ def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
 
 def lag(folder: Path) -> list[Figure]:
     """From durable to shown, the worst of twenty segments, while the follower looks every half second."""
-    from marin.tracking.projection.projection import Follower, MlflowProjection
+    from marin.tracking.mlflow.projection import Follower, MlflowProjection
 
     with root_in(folder) as root:
         root.append(whole_run("first", SEGMENT))
@@ -284,7 +284,7 @@ def points(folder: Path, count: int = 100_000) -> list[Figure]:
                     for item in segment("first", start, start + SEGMENT)
                 ]
             )
-        from marin.tracking.projection.fold import Fold
+        from marin.history.projection.fold import Fold
 
         small, run = (Fold(root.verifier.name).run_id(name) for name in ("small", "first"))
     port = free_port()

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from marin.execution.phases import PREVIOUS, successor
+from marin.execution.phases import successor
+from marin.execution.step import PREVIOUS
 from marin.graph import Ref, Resources, Step
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE

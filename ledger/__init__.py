@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ledger.audit.finding import Finding
     from ledger.audit.fsck import check
-    from ledger.budgets import BUDGETS, exceeded
     from ledger.errors import (
         AlreadyExists,
         Conflict,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unverified,
     )
+    from ledger.format.budgets import BUDGETS, exceeded
     from ledger.format.canonical import canonical_bytes, parse_canonical
     from ledger.format.checkpoint import LogCheckpoint
     from ledger.format.cosigner import Cosigner

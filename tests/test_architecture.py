@@ -200,7 +200,7 @@ def test_the_help_of_the_command_line_is_light() -> None:
 
 PRINTS = {
     "marin/cli/output.py": "the room that prints",
-    "marin/text.py": "logging",
+    "marin/process/text.py": "logging",
     "marin/cli/main.py": "flush, and silence when the reader left",
     "marin/cli/reference.py": "docs/commands.md, our own words",
     "marin/cli/log.py": "flush and the question whether it is a terminal",
@@ -230,7 +230,7 @@ def breaches_of_printing(source: str, file: str) -> list[str]:
         logs = call in ("logging.basicConfig", "logging.StreamHandler", "traceback.print_exc", "warnings.showwarning")
         if (stream and file not in PRINTS) or (
             (printing or logs)
-            and file not in ("marin/cli/output.py", "marin/text.py")
+            and file not in ("marin/cli/output.py", "marin/process/text.py")
             and not (call == "Console" and file.endswith("/progress.py"))
         ):
             found.append(f"{file}:{node.lineno} {said[:60]}")

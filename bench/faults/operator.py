@@ -23,8 +23,8 @@ from bench.faults.params import EXECUTION
 from bench.faults.world import World, manifest_blob
 from ledger import Draft, Store, canonical_digest
 from marin.execution.plan import code_identity, identity_of, plan_digest, step_config
+from marin.execution.step import StepResult, Task
 from marin.pipeline.stages import PIPELINE
-from marin.pipeline.step import StepResult, Task
 from marin.provenance.code import code_folder
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds

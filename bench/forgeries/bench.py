@@ -13,8 +13,8 @@ from typing import Literal
 from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
 from bench.forgeries.stranger import Seen, look, visit
 from bench.forgeries.workshop import Base, Shop
-from marin.history.verdicts import NAMES
-from marin.text import visible
+from marin.process.text import visible
+from marin.record.verdicts import NAMES
 
 How = Literal["honest", "refused", "claimed", "without effect", "passes", "elsewhere", "broken"]
 GOOD: tuple[How, ...] = ("honest", "refused", "claimed", "without effect", "elsewhere")

@@ -18,10 +18,10 @@ from bench.forgeries.workshop import Shop, variable
 from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
 from marin.cli.verify import print_report
 from marin.data.reach import Reach
-from marin.history.verdicts import NAMES
 from marin.recipe.schema import Execution
 from marin.record.pins import Pins
 from marin.record.root import open_root
+from marin.record.verdicts import NAMES
 from marin.verify.segments.sampling import WHOLE, Scope
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification, unreadable

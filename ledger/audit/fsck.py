@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
 from ledger.audit.finding import Finding
 from ledger.audit.inventory import Inventory
-from ledger.budgets import BUDGETS
 from ledger.errors import LedgerError, NotFound, Unavailable
+from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.event import KEY_TYPES, Event
@@ -108,7 +108,7 @@ class _EdgeTile:
 
 
 class _TooMuch(Exception):
-    """A log that asks for more than the budgets give (`ledger.budgets`)."""
+    """A log that asks for more than the budgets give (`ledger.format.budgets`)."""
 
     def __init__(self, what: str, most: str, found: str) -> None:
         super().__init__(what)

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import IO, BinaryIO
 from urllib.parse import quote, urlsplit
 
-from ledger.budgets import BUDGETS, exceeded
 from ledger.errors import NotFound, Refused, StorageFailed, Unavailable
+from ledger.format.budgets import BUDGETS, exceeded
 from ledger.storage.port import Detail, check_name
 from ledger.storage.readonly import ReadOnly
 

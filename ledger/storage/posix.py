@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ledger.budgets import BUDGETS, exceeded
 from ledger.errors import AlreadyExists, Conflict, Locked, NotFound, Refused, StorageFailed
+from ledger.format.budgets import BUDGETS, exceeded
 from ledger.storage import group
 from ledger.storage.failure import storage_failed
 from ledger.storage.plain import DEEPEST, FLAGS, PlainFiles, open_plain, too_deep

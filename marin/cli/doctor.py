@@ -8,8 +8,8 @@ import click
 
 from marin.cli.output import print_json, say
 from marin.provenance.code import code_folder
-from marin.provenance.diagnosis import Check, Health, diagnose
 from marin.record.root import root_location
+from marin.verify.diagnosis import Check, Health, diagnose
 
 MARKS = {Health.OK: ("ok  ", "green"), Health.NOTE: ("note", "yellow"), Health.BAD: ("NO  ", "red")}
 

@@ -109,9 +109,9 @@ def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> No
       marin experiment report exp001 --html report.html
       marin experiment report exp001 --json
     """
-    from marin.preregistration import report as reports
     from marin.preregistration.analysis import examine
     from marin.preregistration.registration import find
+    from marin.reporting import preregistration as reports
 
     root = open_root()
     history = root.history()
@@ -229,10 +229,10 @@ def _known_results(history: History, registration: Registration) -> list[str]:
 
 def _cost(history: History, registration: Registration) -> list[str]:
     """What it is estimated to cost, and whether the cap allows it."""
-    from marin.execution.cost import duration, estimate, load_prices, totals, work_of
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.recipe.composition import PRICES, conf_folder
+    from marin.recipe.cost import duration, estimate, load_prices, totals, work_of
 
     measured, cap = measurements(history), registration.cost_cap
     prices = load_prices(conf_folder() / PRICES)
@@ -293,7 +293,7 @@ def _record(root: Root, history: History, findings: Findings, made: dict[str, by
 
 
 def _print(findings: Findings, artifact: str | None) -> None:
-    from marin.preregistration import report as reports
+    from marin.reporting import preregistration as reports
 
     print_fields(reports.heading(findings))
     say()

@@ -10,8 +10,8 @@ from marin.cli.output import human_size, print_json, print_table, say
 from marin.history import runs
 from marin.history.catalog import Catalog, Run, open_catalog
 from marin.history.nondeterminism import MARK, unsteady
-from marin.history.verdicts import described
 from marin.record.root import Root, open_root
+from marin.record.verdicts import described
 
 
 @click.command()

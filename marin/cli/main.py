@@ -26,7 +26,7 @@ from marin import __version__
 from marin.cli.output import say
 from marin.process.collector import collect_less_often
 from marin.process.hugepages import begin_again
-from marin.text import log_to
+from marin.process.text import log_to
 
 EXIT_MISSING = 3
 EXIT_DEFECT = 70

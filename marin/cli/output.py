@@ -1,6 +1,6 @@
 """The one room that prints: one JSON object per line for machines, lines and aligned columns for people.
 
-Whatever is printed may hold text that others wrote, so all of it goes through :func:`marin.text.visible` here, and no
+Whatever is printed may hold text that others wrote, so all of it goes through :func:`marin.process.text.visible` here, and no
 other file of the command line writes to stdout or stderr (tests/test_architecture.py). A line that is given is one line
 that is printed.
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.text import visible, visible_json
+from marin.process.text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.tree import Tree

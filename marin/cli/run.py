@@ -104,12 +104,12 @@ def run(
 
 
 def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: bool) -> None:
-    from marin.execution.cost import in_words, load_prices, totals
     from marin.graph.memory import Memory
     from marin.graph.planning import Planner
     from marin.graph.why import explain
     from marin.history.measured import measurements
     from marin.recipe.composition import PRICES, conf_folder
+    from marin.recipe.cost import in_words, load_prices, totals
 
     prices = load_prices(conf_folder() / PRICES)
     prices.device(device)

@@ -17,8 +17,8 @@ from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
 from marin.history.nondeterminism import MARK, unsteady
+from marin.process.text import visible_json
 from marin.record.root import Root, open_root
-from marin.text import visible_json
 
 EVENT_PREFIX, METRIC = "event:", "metric"
 
@@ -198,7 +198,7 @@ def _show_run(root: Root, view: runs.RunView) -> None:
 
 
 def _show_data(root: Root, view: runs.RunView, step: int, *, as_json: bool) -> None:
-    from marin.history.batch_inspection import batch_of
+    from marin.training.batch_inspection import batch_of
 
     batch = batch_of(view, root.store(), step)
     if as_json:

@@ -25,7 +25,7 @@ def sync(as_json: bool) -> None:
     root = open_root()
     prepare(root.location)
     # Here, because MLflow reads its settings when it is imported.
-    from marin.tracking.projection.projection import MlflowProjection
+    from marin.tracking.mlflow.projection import MlflowProjection
 
     projection = MlflowProjection(root.views() / "mlflow", root.reader(), own=root.is_own())
     try:

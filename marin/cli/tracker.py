@@ -1,7 +1,7 @@
 """`tracker=NAME` (or `trainer.tracker=NAME`) on a command line: which tracker follows the run besides the ledger.
 
 What decides no bit is in no recipe, so the word is taken off the line before the recipe is composed and put into the
-environment, where stages and workers find it (:mod:`marin.tracking.tracker`).
+environment, where stages and workers find it (:mod:`marin.execution.tracker`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from marin.tracking.tracker import VARIABLE, chosen
+from marin.execution.tracker import VARIABLE, chosen
 
 _WORD = re.compile(r"\+{0,2}(?:trainer\.)?tracker=(.*)")
 

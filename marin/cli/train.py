@@ -216,13 +216,13 @@ def _train(
 
 
 def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: int, *, as_json: bool) -> None:
-    from marin.execution.cost import load_prices, totals
     from marin.execution.forecast import forecast
     from marin.execution.plan import code_identity
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.provenance.code import code_folder
     from marin.recipe.composition import PRICES, conf_folder
+    from marin.recipe.cost import load_prices, totals
     from marin.recipe.schema import digest
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
@@ -260,7 +260,7 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
 
 
 def _table(found: Sequence[Forecast]) -> None:
-    from marin.execution.cost import in_words, totals
+    from marin.recipe.cost import in_words, totals
 
     rows: list[tuple[str, ...]] = []
     for item in found:

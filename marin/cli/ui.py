@@ -39,8 +39,8 @@ def ui(port: int, host: str) -> None:
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
+        from marin.tracking.mlflow.projection import Follower
         from marin.tracking.mlflow.recorder import projection_of
-        from marin.tracking.projection.projection import Follower
 
         projection = projection_of(root)
         projection.catch_up(limit=0)

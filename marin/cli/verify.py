@@ -14,8 +14,8 @@ from marin.cli.execution import accelerator_type, topology
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
-from marin.history.verdicts import NAMES
 from marin.recipe.schema import Execution
+from marin.record.verdicts import NAMES
 from marin.verify.claims import grouped
 from marin.verify.verdict import Report
 

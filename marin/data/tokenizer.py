@@ -9,6 +9,9 @@ from marin.errors import DataError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+END_OF_TEXT = "<|endoftext|>"
+"""The token after each document: it has the id 0."""
+
 
 def parse_tokenizer(data: bytes, *, where: str) -> Tokenizer:
     """The tokenizer that ``data`` describes.

@@ -27,18 +27,17 @@ from levanter.models.lm_model import LmExample, LmHeadModel
 from levanter.utils.thread_utils import blocking_wait
 from tokenizers import Tokenizer
 
-from ledger import StateManifest
+from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
-from marin.pipeline.step import StepResult, Task
+from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
 from marin.training.data import token_dataset
-from marin.training.model import attention_mask, vocabulary_size
+from marin.training.model import attention_mask
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import load, named_key
+from marin.training.state import named_key, restore
 
-END_OF_TEXT = "<|endoftext|>"
 SAMPLE_TOKENS = 96
 
 
@@ -70,15 +69,6 @@ def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
         return -hax.sum(per_token, axis=Pos).array
 
     return lambda tokens, weights: np.asarray(score(model, jnp.asarray(tokens), jnp.asarray(weights)))
-
-
-def restore(task: Task) -> tuple[LmHeadModel, str]:
-    """The trained model of the ``train`` input, proven against its manifest, and the digest of its state."""
-    folder = task.inputs["train"]
-    expected = StateManifest.parse((folder / "state.json").read_bytes()).digest
-    vocab = vocabulary_size(task.inputs["tokenizer"])
-    state, _ = load(folder / "checkpoint", task.recipe, vocab, expected, where="output of step train")
-    return state.model, expected
 
 
 def validation_loss(recipe: Recipe, cache: Path, score: Scorer) -> tuple[float, int]:

@@ -30,12 +30,13 @@ from typing import Literal
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
-from marin.execution import phases
+from marin.execution import phases, tracker
 from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.result_cache import Settled, Settling, pointer_of
 from marin.execution.seeds import settled
+from marin.execution.step import PREVIOUS, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
 from marin.history.runs import (
     Fact,
@@ -49,7 +50,6 @@ from marin.history.runs import (
     step_view,
     stream_of,
 )
-from marin.pipeline.step import PREVIOUS, StepDefinition, Task
 from marin.preregistration.registration import citation
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -60,7 +60,6 @@ from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.events import Body
 from marin.record.root import Root
-from marin.tracking import tracker
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ class StageOutcome:
 
 
 class LedgerJournal:
-    """The :class:`marin.pipeline.step.Journal` of a recorded run: every fact becomes an event of its stream."""
+    """The :class:`marin.execution.step.Journal` of a recorded run: every fact becomes an event of its stream."""
 
     def __init__(self, root: Root, run: str, step: str) -> None:
         self._root, self._stream, self._step = root, stream_of(run), step

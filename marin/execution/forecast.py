@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from marin.execution.cost import HERE, Estimate, Prices, Throughput, estimate, work_of
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.history.runs import History, completions
+from marin.recipe.cost import HERE, Estimate, Prices, Throughput, estimate, work_of
 from marin.recipe.schema import Recipe
 
 

@@ -24,7 +24,6 @@ from marin.data.mixture import Interleave
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.history import runs
 from marin.history.runs import Fact, History, RunView
-from marin.pipeline.step import PREVIOUS as PREVIOUS
 from marin.recipe.schema import Phase, Recipe, check, parts
 from marin.record.events import CheckpointSaved, Continues
 from marin.record.root import Root

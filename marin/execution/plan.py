@@ -15,7 +15,7 @@ from typing import Any
 
 from ledger import canonical_digest
 from marin.errors import UsageError
-from marin.pipeline.step import StepDefinition
+from marin.execution.step import StepDefinition
 from marin.provenance.code import files_digest, lock_digest
 from marin.recipe.schema import Recipe, digest, plain
 

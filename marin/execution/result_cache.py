@@ -16,8 +16,8 @@ from ledger import LedgerError, NotFound, Store, Tampered
 from marin.errors import MissingEvidence
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
+from marin.execution.step import StepDefinition
 from marin.history.runs import History, RunView, StepView, completions, step_view
-from marin.pipeline.step import StepDefinition
 from marin.recipe.schema import Recipe
 from marin.record.events import Output
 

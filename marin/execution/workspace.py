@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ledger import LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
 from marin.errors import MissingEvidence, StepFailed
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
 from marin.record.events import Output
 

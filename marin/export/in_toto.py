@@ -23,8 +23,8 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, VerifierKey
 from marin.history.runs import Fact, RunView, StepView
-from marin.history.verdicts import NAMES
 from marin.record.events import Output, ReplayCompleted
+from marin.record.verdicts import NAMES
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PROVENANCE = "https://slsa.dev/provenance/v1"

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from marin.errors import UsageError
-from marin.execution.phases import PREVIOUS
 from marin.execution.plan import Plan
+from marin.execution.step import PREVIOUS, StepDefinition
 from marin.graph.graph import Graph, Node
 from marin.pipeline.stages import PIPELINE
-from marin.pipeline.step import StepDefinition
 from marin.recipe.schema import Recipe, digest, plain
 
 

@@ -30,8 +30,10 @@ import msgspec
 
 from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin.errors import Paused, UsageError
+from marin.execution import tracker
 from marin.execution.completion import complete_open_runs
 from marin.execution.plan import Plan
+from marin.execution.step import StepDefinition
 from marin.graph.graph import Graph, Node
 from marin.graph.lease import Claimant, Holder, utc_now
 from marin.graph.memory import Memory
@@ -42,16 +44,15 @@ from marin.graph.settled import Action, Settled
 from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
 from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
-from marin.pipeline.step import StepDefinition
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
 from marin.record import events
 from marin.record.events import Output
 from marin.record.root import Root
-from marin.runners.jobs import Job, JobFuture, JobRunner, error_of, open_jobs
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job, JobFuture, JobRunner, error_of
 from marin.runners.jobs import Resources as JobResources
 from marin.runners.reservation import reservation
-from marin.tracking import tracker
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 

@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Any
 
 from marin.errors import UsageError
+from marin.execution.step import StepDefinition
 from marin.graph.closure import closure_of
 from marin.graph.identity import config_of, step_name
 from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted, Ref, Step
-from marin.pipeline.step import StepDefinition
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ import msgspec
 from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.execution.plan import CodeIdentity, step_config, step_identity
+from marin.execution.step import StepDefinition
 from marin.graph.closure import closure_of, locate
 from marin.graph.step import Adopted, Step, Unidentified
-from marin.pipeline.step import StepDefinition
 from marin.recipe.schema import Recipe, plain
 
 _EXACT = 2**53 - 1

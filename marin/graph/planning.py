@@ -17,6 +17,7 @@ from marin.errors import MissingEvidence
 from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
 from marin.execution.result_cache import Settling
+from marin.execution.step import StepDefinition
 from marin.graph.arms import Arm, arms_of, bound
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
@@ -24,7 +25,6 @@ from marin.graph.memory import Memory, Wholeness
 from marin.graph.settled import Action, Settled, Settlements
 from marin.graph.step import Adopted, Pinned
 from marin.graph.work import Given, file_digest
-from marin.pipeline.step import StepDefinition
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Recipe
 from marin.record.events import Output

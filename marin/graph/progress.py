@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from marin.text import visible
+from marin.process.text import visible
 
 log = logging.getLogger(__name__)
 

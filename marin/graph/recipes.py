@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from ledger import canonical_digest
 from marin.execution.plan import step_config
+from marin.execution.step import StepDefinition
 from marin.graph.graph import Graph
 from marin.graph.step import Resources, Step
 from marin.pipeline.stages import PIPELINE
-from marin.pipeline.step import StepDefinition
 from marin.recipe.schema import Recipe
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.execution.step import StepDefinition
 from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity
@@ -22,7 +23,6 @@ from marin.graph.rows import canonical_list
 from marin.graph.settled import Settled, Settlements
 from marin.graph.step import Adopted
 from marin.graph.work import Given, Made
-from marin.pipeline.step import StepDefinition
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution

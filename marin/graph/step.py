@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from marin.errors import UsageError
-from marin.execution.phases import PREVIOUS
-from marin.pipeline.step import StepDefinition
+from marin.execution.step import PREVIOUS, StepDefinition
 from marin.recipe.schema import Recipe
 
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(/[A-Za-z0-9][A-Za-z0-9_.+-]*)*\Z")
@@ -98,7 +97,7 @@ class Step:
     Args:
         name: a readable address such as ``tokens/grammar-bpe4k``; not part of the identity.
         fn: a function of one :class:`Context` in a module or an experiment file; or a step of the pipeline
-            (:class:`marin.pipeline.step.StepDefinition`), whose ``config`` is a whole
+            (:class:`marin.execution.step.StepDefinition`), whose ``config`` is a whole
             :class:`marin.recipe.schema.Recipe`.
         config: what the function gets: mappings, lists, texts, numbers, dataclasses, recipe sections.
         inputs: outputs of other steps, by the name that the function knows them by. A step of the pipeline in a phase

@@ -16,9 +16,8 @@ from statistics import median
 from typing import Any, Literal
 
 from ledger import LedgerError
-from marin.execution.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
-from marin.execution.phases import PREVIOUS
 from marin.execution.plan import step_config
+from marin.execution.step import PREVIOUS, StepDefinition
 from marin.graph.closure import closure_of
 from marin.graph.graph import Node
 from marin.graph.identity import config_of, step_name
@@ -26,8 +25,8 @@ from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
 from marin.history.runs import Fact
-from marin.pipeline.step import StepDefinition
 from marin.provenance.code import code_folder, files_listing
+from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
 from marin.record import events
 from marin.record.events import StepStarted
 
@@ -266,7 +265,7 @@ class _Timings:
     memory: Memory
 
     def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
-        """See :class:`marin.execution.cost.Throughput`."""
+        """See :class:`marin.recipe.cost.Throughput`."""
         if work.known:
             return self.measured.seconds(step, work, assumed)
         took = self.by_step.get(step, ())

@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import Any
 
 from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
-from marin.history.verdicts import effective, of_this_log
 from marin.record import events as kinds
 from marin.record.root import Root, catch_up
+from marin.record.verdicts import effective, of_this_log
 
 _VERSION = 3
 _WAIT = 60.0

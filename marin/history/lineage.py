@@ -16,7 +16,7 @@ from marin.history import runs
 from marin.history.catalog import Catalog, Made
 from marin.record import events as kinds
 
-PREVIOUS = "state"
+STATE = "state"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Ancestry:
             else:
                 unknown[str(name)] = str(digest)
         if made.step == "train" and (before := self._continued(event)) is not None:
-            found[PREVIOUS] = before
+            found[STATE] = before
         return found, unknown
 
     def _continued(self, event: Event) -> Ancestor | None:

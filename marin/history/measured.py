@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from marin.errors import MarinError
-from marin.execution.cost import START_SECONDS, Work, work_of
 from marin.history.runs import History
 from marin.provenance.environment import available_cores, processor
+from marin.recipe.cost import START_SECONDS, Work, work_of
 from marin.recipe.schema import from_plain
 from marin.record import events
 
@@ -37,7 +37,7 @@ class Measurement:
 
 @dataclass
 class Measured:
-    """:class:`marin.execution.cost.Throughput` by what the ledger holds."""
+    """:class:`marin.recipe.cost.Throughput` by what the ledger holds."""
 
     by_step: dict[str, list[Measurement]] = field(default_factory=dict)
 

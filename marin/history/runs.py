@@ -15,7 +15,6 @@ from msgspec import structs
 
 from ledger import Event
 from marin.errors import MissingEvidence, UsageError
-from marin.history.verdicts import effective
 from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
@@ -33,6 +32,7 @@ from marin.record.events import (
     TrainSegment,
     TrainStarted,
 )
+from marin.record.verdicts import effective
 
 LATEST = "latest"
 Indexed = tuple[int, Event]

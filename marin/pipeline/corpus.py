@@ -21,7 +21,7 @@ from marin.data.documents import PARTS, TRAIN, VALIDATION, Document, SplitCount,
 from marin.data.local import SourceFile, matched, read_file, read_pairs
 from marin.data.remote import mirrored_glob, obtain
 from marin.data.text import lines, split_text
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
 from marin.recipe import schema as recipes
 from marin.recipe.schema import FilesDataset, GrammarDataset, MixtureDataset, Recipe, SingleDataset, UrlDataset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Execution, Recipe
@@ -30,6 +30,7 @@ EVALUATE = StepDefinition(
     code=(
         "marin/process/arithmetic.py",
         "marin/data/mixture.py",
+        "marin/data/tokenizer.py",
         "marin/recipe/schema.py",
         "marin/pipeline/evaluate.py",
         "marin/training/runtime/compilation.py",

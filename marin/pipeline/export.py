@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Execution, Recipe
@@ -27,21 +27,13 @@ EXPORT = StepDefinition(
     config=config,
     code=(
         "marin/process/arithmetic.py",
-        "marin/data/mixture.py",
+        "marin/data/tokenizer.py",
         "marin/recipe/schema.py",
         "marin/pipeline/export.py",
-        "marin/training/runtime/compilation.py",
-        "marin/tensors/reading.py",
-        "marin/tensors/token_caches.py",
-        "marin/training/data.py",
-        "marin/evaluation/evaluate.py",
         "marin/training/export.py",
-        "marin/training/runtime/hosts.py",
         "marin/training/model.py",
         "marin/training/products.py",
         "marin/training/state.py",
-        "marin/training/tokens/loss_mask.py",
-        "marin/training/tokens/cache.py",
     ),
     run=run,
     devices="one",

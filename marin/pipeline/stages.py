@@ -12,5 +12,8 @@ from marin.pipeline.export import EXPORT
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
+from marin.record.events import DEFAULT_PIPELINE
 
-PIPELINE = Plan("default", (CORPUS, TOKENIZER, TOKENS, TRAIN, EVALUATE, EXPORT))
+PIPELINE = Plan(DEFAULT_PIPELINE, (CORPUS, TOKENIZER, TOKENS, TRAIN, EVALUATE, EXPORT))
+DATA_STEPS = ("corpus", "tokenizer", "tokens")
+"""Those that make what a model learns from."""

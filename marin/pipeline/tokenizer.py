@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-END_OF_TEXT = "<|endoftext|>"
 _BATCH = 256
 
 

@@ -5,7 +5,7 @@ Light to import; the work is in :mod:`marin.training.tokens.cache`, which loads 
 
 from __future__ import annotations
 
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
 
@@ -28,7 +28,6 @@ TOKENS = StepDefinition(
     config=config,
     code=(
         "marin/pipeline/tokens.py",
-        "marin/pipeline/tokenizer.py",
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/cache.py",
         "marin/data",

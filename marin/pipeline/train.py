@@ -7,7 +7,7 @@ in force.
 from __future__ import annotations
 
 from marin.errors import UsageError
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
@@ -53,6 +53,7 @@ TRAIN = StepDefinition(
     code=(
         "marin/process/arithmetic.py",
         "marin/data/mixture.py",
+        "marin/data/tokenizer.py",
         "marin/recipe/schema.py",
         "marin/recipe/seeds.py",
         "marin/record/fingerprint.py",

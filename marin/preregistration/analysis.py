@@ -22,10 +22,10 @@ from itertools import pairwise
 from typing import Literal
 
 from marin.errors import MissingEvidence, UsageError
-from marin.execution.cost import work_of
 from marin.history.runs import Fact, History, RunView, load, started_runs
 from marin.preregistration.registration import arm_digest, as_alternative, by_arm, registrations
 from marin.preregistration.statistics import Comparison, Summary, compare, summary, with_holm
+from marin.recipe.cost import work_of
 from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, StepFailed
 

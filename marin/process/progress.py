@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from marin.text import visible
+from marin.process.text import visible
 
 Report = Callable[[int, str], None]
 """Called with how much is done and a short note."""

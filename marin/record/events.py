@@ -76,6 +76,10 @@ class Continues(Body, frozen=True):
     checkpoint: Digest
 
 
+DEFAULT_PIPELINE = "default"
+"""The plan that dvc.yaml has: raw text to an exported model."""
+
+
 class RunStarted(Body, frozen=True, omit_defaults=True):
     """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
     ``continues``: this run is a phase.
@@ -288,7 +292,7 @@ class MetricsRecorded(Body, frozen=True):
 
 class TrackingLogged(Body, frozen=True):
     """Something that a user logged through MLflow's own interface. ``run`` is MLflow's run id (empty where the
-    operation speaks of none), ``operation`` and ``values`` are described in ``marin/tracking/projection/logged.py``."""
+    operation speaks of none), ``operation`` and ``values`` are described in ``marin/history/projection/logged.py``."""
 
     run: str
     operation: str

@@ -49,11 +49,11 @@ from ledger import (
     open_storage,
     public_keys,
 )
-from marin.history.verdicts import of_this_log
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted, schema_checks
 from marin.record.pins import Pins, default_pins
 from marin.record.trust import Keys, default_trust
+from marin.record.verdicts import of_this_log
 from marin.record.writer import RootWriter, connect
 
 log = logging.getLogger(__name__)

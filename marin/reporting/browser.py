@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from marin.errors import UsageError
+from marin.history.projection.reading import all_records, run_record
+from marin.history.projection.record import RunRecord
 from marin.record.root import Root
 from marin.reporting.graph import graph_of
 from marin.reporting.lineage import graph_page, lineage_page
 from marin.reporting.markup import element
-from marin.reporting.reading import all_records, run_record
 from marin.reporting.run import code
 from marin.reporting.samples import read_samples
-from marin.tracking.projection.record import RunRecord
 
 RUNS_SAMPLED = 3
 """Of an experiment, so many of the newest runs are shown with samples of their data."""

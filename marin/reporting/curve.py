@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from marin.text import visible
+from marin.process.text import visible
 
 INK, LINE, MARK = "#24292f", "#0969da", "#cf222e"
 WIDTH_INCHES, HEIGHT_INCHES, DPI = 8.0, 4.5, 100

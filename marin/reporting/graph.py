@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from marin.history.verdicts import overall
-from marin.tracking.projection.record import RunRecord, StepRecord
+from marin.history.projection.record import RunRecord, StepRecord
+from marin.record.verdicts import overall
 
 SWEEPS = 6
 

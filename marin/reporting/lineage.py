@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ledger import NotFound
-from marin.history.verdicts import overall
+from marin.history.projection.record import RunRecord
+from marin.record.verdicts import overall
 from marin.reporting.graph import LineageGraph, Node, graph_of, layers
 from marin.reporting.markup import Child, Html, element, page
 from marin.reporting.run import STYLE, code, verdict
 from marin.reporting.samples import Samples, SeenSequence, SeenStep, read_samples
-from marin.tracking.projection.record import RunRecord
 
 __all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
 

@@ -12,7 +12,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from marin.text import visible
+from marin.process.text import visible
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]*$")
 _VOID = frozenset({"meta", "img", "br", "hr", "link", "path", "line", "rect", "circle", "input"})

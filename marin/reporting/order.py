@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
+from marin.history.projection.record import RunRecord
 from marin.reporting.markup import Child, Html, element, page
 from marin.reporting.run import STYLE, code, table
-from marin.tracking.projection.record import RunRecord
 
 
 def order_digest(record: RunRecord) -> str:

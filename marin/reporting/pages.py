@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from marin.errors import MissingEvidence
+from marin.history.projection.reading import run_record
+from marin.history.projection.record import RunRecord
 from marin.record.root import Root
-from marin.reporting.reading import run_record
 from marin.reporting.run import run_page
-from marin.tracking.projection.record import RunRecord
 
 
 def draw(root: Root, run: str, name: str) -> bytes:
-    """The page ``name`` (see :func:`marin.tracking.projection.fold.pages_of`) of the ledger's run with this id."""
+    """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id."""
     record, origin = run_record(root, run), root.verifier.name
     match name:
         case "loss.png":

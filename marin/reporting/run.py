@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
+from marin.history.projection.fold import flatten
+from marin.history.projection.record import RunRecord, StepRecord
 from marin.reporting.markup import Child, Html, element, page
-from marin.tracking.projection.fold import flatten
-from marin.tracking.projection.record import RunRecord, StepRecord
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1f2328;--soft:#59636e;--line:#d1d9e0;--ground:#fff;--card:#f6f8fa;

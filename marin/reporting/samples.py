@@ -19,9 +19,9 @@ from typing import Any
 
 from ledger import LedgerError, Store
 from marin.data.tokenizer import parse_tokenizer
+from marin.history.projection.record import RunRecord
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.order import batches
-from marin.tracking.projection.record import RunRecord
 
 DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
 PARTS = "train"

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 from marin.errors import MissingEvidence
 from marin.history import runs
-from marin.history.verdicts import NAMES
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
+from marin.record.verdicts import NAMES
 from marin.reporting.verification import page
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict

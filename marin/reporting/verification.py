@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ledger import parse_time
 from marin.history.runs import RunView
-from marin.history.verdicts import NAMES
+from marin.record.verdicts import NAMES
 from marin.reporting.markup import Child, Html, element
 from marin.reporting.markup import page as document
 from marin.reporting.run import STYLE, code, verdict

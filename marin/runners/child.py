@@ -15,8 +15,8 @@ import threading
 from typing import BinaryIO
 
 from marin.process.collector import collect_less_often
+from marin.process.text import log_as_worker
 from marin.runners.jobs import answer, resolve
-from marin.text import log_as_worker
 
 
 def main(descriptor: int) -> None:

@@ -18,7 +18,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Literal, Protocol
@@ -115,26 +114,6 @@ class JobRunner(Protocol):
             UsageError: the function is not one that a fresh process can find by name.
             Unavailable: the job needs more than there is in all.
         """
-
-
-def open_jobs(
-    runner: RunnerName, *, address: str | None = None, cpus: float | None = None, gpus: int = 0, root: str | None = None
-) -> AbstractContextManager[JobRunner]:
-    """A runner of jobs for the length of a ``with`` block; leaving it cancels what is still under way and leaves no
-    process behind. ``cpus`` bounds what ``local`` and a Ray of one's own hand out (default: the cores of this process),
-    ``gpus`` what ``local`` does; ``address`` (``host:port``) names a Ray cluster that exists. What jobs append to ``root`` (a
-    location) goes through its one writer on this machine, so that other machines need no signing key.
-
-    Raises:
-        Unavailable: there is no such engine.
-    """
-    if runner == "local":
-        from marin.runners.process import LocalJobs
-
-        return LocalJobs(cpus=cpus, gpus=gpus)
-    from marin.runners.ray_jobs import RayJobs
-
-    return RayJobs(address=address, cpus=cpus, root=root)
 
 
 # A function by name, and an answer as bytes: what goes to and fro between processes.

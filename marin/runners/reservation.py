@@ -4,7 +4,7 @@ profile and the command line. The same for every door (stage, train, run), so a 
 
 from __future__ import annotations
 
-from marin.pipeline.step import StepDefinition
+from marin.execution.step import StepDefinition
 from marin.provenance.environment import available_cores, available_gpus
 from marin.recipe.schema import Execution, Recipe
 from marin.runners.jobs import Resources

@@ -20,18 +20,18 @@ import msgspec
 
 from ledger import LedgerError, Store, Unavailable
 from marin.execution.phases import checkout
+from marin.execution.step import PREVIOUS, StepResult, Task
+from marin.execution.tracker import following
 from marin.history.runs import stream_of
-from marin.pipeline.step import PREVIOUS, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.process.collector import collect_less_often
+from marin.process.text import log_as_worker
 from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
 from marin.record.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.software import software
 from marin.runners.writer import SpooledJournal, WriterConnection
-from marin.text import log_as_worker
-from marin.tracking.tracker import following
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class WorkerSetup(msgspec.Struct, frozen=True):
 
 
 class WorkerResult(msgspec.Struct, frozen=True):
-    """What the leader made: a :class:`marin.pipeline.step.StepResult`, and its folder as a stored tree."""
+    """What the leader made: a :class:`marin.execution.step.StepResult`, and its folder as a stored tree."""
 
     kind: str
     digest: str | None

@@ -24,8 +24,9 @@ import msgspec
 
 from ledger import Unavailable
 from marin.errors import Interrupted, Paused, UsageError
+from marin.execution import tracker
+from marin.execution.step import StepResult, Task
 from marin.history.runs import stream_of
-from marin.pipeline.step import StepResult, Task
 from marin.process import arithmetic
 from marin.process.interruption import Remembered
 from marin.process.progress import bar
@@ -38,7 +39,6 @@ from marin.runners.jobs import error_of
 from marin.runners.software import software
 from marin.runners.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
 from marin.runners.writer import start_writer, writer_name
-from marin.tracking import tracker
 
 log = logging.getLogger(__name__)
 

@@ -169,7 +169,7 @@ def _gone(where: str, error: Exception) -> Unavailable:
 
 
 class SpooledJournal:
-    """:class:`marin.pipeline.step.Journal` of a worker: every fact is on this machine's disk before it is sent.
+    """:class:`marin.execution.step.Journal` of a worker: every fact is on this machine's disk before it is sent.
 
     ``folder`` belongs to the run on this machine and ``own`` to this process; what others left there is sent first.
     """

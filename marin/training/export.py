@@ -15,11 +15,12 @@ from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
-from marin.evaluation.evaluate import END_OF_TEXT, restore
-from marin.pipeline.step import StepResult, Task
+from marin.data.tokenizer import END_OF_TEXT
+from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Recipe
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.model import model_config, vocabulary_size
+from marin.training.state import restore
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from ledger import Artifact, is_state, put_state
 from marin.errors import Interrupted, Paused
-from marin.pipeline.step import PREVIOUS, StepResult, Task
+from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
 from marin.recipe.seeds import seeds_of

@@ -28,8 +28,9 @@ from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import LedgerError, StateManifest, Tampered, TensorInfo, describe_state, read_state
+from marin.execution.step import Task
 from marin.recipe.schema import Recipe
-from marin.training.model import model_config, optimizer
+from marin.training.model import model_config, optimizer, vocabulary_size
 
 # Levanter warns of every None that equinox leaves where a module has no tensor: hundreds of lines that mean nothing.
 logging.getLogger("levanter.tensorstore_serialization").setLevel(logging.ERROR)
@@ -217,3 +218,12 @@ def differing(expected: StateManifest, found: StateManifest) -> list[TensorInfo]
     """Tensors of ``found`` whose digest is not that of ``expected``, in order of execution as far as paths tell."""
     known = {tensor.path: tensor.digest for tensor in expected.tensors}
     return [tensor for tensor in found.tensors if known.get(tensor.path) != tensor.digest]
+
+
+def restore(task: Task) -> tuple[LmHeadModel, str]:
+    """The trained model of the ``train`` input, proven against its manifest, and the digest of its state."""
+    folder = task.inputs["train"]
+    expected = StateManifest.parse((folder / "state.json").read_bytes()).digest
+    vocab = vocabulary_size(task.inputs["tokenizer"])
+    state, _ = load(folder / "checkpoint", task.recipe, vocab, expected, where="output of step train")
+    return state.model, expected

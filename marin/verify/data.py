@@ -18,10 +18,10 @@ import msgspec
 from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
 from marin.data.documents import TRAIN, VALIDATION, read_texts
 from marin.data.reach import EVERYTHING, Reach
+from marin.execution.step import StepResult
 from marin.history.runs import StepView
 from marin.pipeline.corpus import DESCRIPTION
-from marin.pipeline.stages import PIPELINE
-from marin.pipeline.step import StepResult
+from marin.pipeline.stages import DATA_STEPS, PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
 from marin.recipe.schema import Execution, FilesDataset, Recipe, from_plain
@@ -33,7 +33,6 @@ from marin.verify.rehearsal import Rehearsal
 from marin.verify.segments.replay import runner
 from marin.verify.verdict import Outcome, Verdict, outcome_of
 
-DATA_STEPS = ("corpus", "tokenizer", "tokens")
 SPLITS = {"train": TRAIN, "validation": VALIDATION}
 LEAST_SHARD = 1 << 16
 """Bytes of text below which a shard is not worth handing over."""

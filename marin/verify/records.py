@@ -20,8 +20,9 @@ import msgspec.inspect
 
 from ledger import LedgerError, canonical_digest
 from marin.execution.plan import Plan, identity_of, step_config
+from marin.execution.step import StepDefinition
 from marin.history.runs import Indexed, RunView, StepView
-from marin.pipeline.step import StepDefinition
+from marin.pipeline.stages import DATA_STEPS
 from marin.preregistration.registration import registers
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
@@ -31,8 +32,6 @@ from marin.record.outputs import KINDS
 from marin.verify.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.standing import GRAD_NORM, disagreements, superseded
 
-DATA_STEPS = ("corpus", "tokenizer", "tokens")
-"""What an experiment may pin: the verdict `data` then says so, and is not PASS."""
 MEASURED = "system/"
 """How the names of measurements of the machine begin."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger import Store
 from marin.data.reach import EVERYTHING, Reach, reaching
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import Body
 

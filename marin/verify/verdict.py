@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
-from marin.history.verdicts import NAMES
+from marin.record.verdicts import NAMES
 from marin.verify.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.explanation import Explanation

@@ -19,8 +19,7 @@ from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
 from marin.history.runs import RunView, resolve, stream_of
-from marin.history.verdicts import NAMES, effective, of_this_log
-from marin.pipeline.stages import PIPELINE
+from marin.pipeline.stages import DATA_STEPS, PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
@@ -29,10 +28,11 @@ from marin.record.events import REPLAY_COMPLETED, Continues, ReplayCompleted, re
 from marin.record.evidence import NOBODY, Sources
 from marin.record.pins import Pins, Seen
 from marin.record.root import Root
+from marin.record.verdicts import NAMES, effective, of_this_log
 from marin.verify import claims
 from marin.verify.artifacts import judge_artifacts
 from marin.verify.case import Case
-from marin.verify.data import DATA_STEPS, judge_data
+from marin.verify.data import judge_data
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.ledger import judge_events, judge_ledger
 from marin.verify.model import MODEL_STEPS, judge_model

@@ -27,12 +27,12 @@ from typing import Any
 import pytest
 
 from ledger import Draft
+from marin.history.projection.fold import Fold
 from marin.record import events as types
 from marin.record.meter import Meter, recorded
 from marin.record.root import Root
 from marin.reporting.graph import graph_of
 from marin.reporting.lineage import graph_page
-from marin.tracking.projection.fold import Fold
 
 START_SECONDS = 120.0
 MANY = 50_000

@@ -144,8 +144,8 @@ def test_what_the_ledger_recorded_is_not_written(stores, judge):
     from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
 
+    from marin.history.projection.fold import Fold
     from marin.tracking.mlflow.recorder import projection_of
-    from marin.tracking.projection.fold import Fold
 
     judged = judge("MLflow's client", metadata.version("mlflow"))
     _, ours, _, root, folder = stores

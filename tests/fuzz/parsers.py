@@ -58,10 +58,10 @@ from marin.cli.ledger import parse_object
 from marin.cli.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
-from marin.execution.cost import load_prices
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.environment import parse_cpuinfo
+from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.pins import Pin, read_pin
@@ -350,7 +350,7 @@ def parsers() -> list[Parser]:
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],
-          ("marin.execution.cost.load_prices",), 2000),
+          ("marin.recipe.cost.load_prices",), 2000),
         P("pointer", on_file(read_pointer), pointers,
           ("marin.execution.pointer.read_pointer",)),
         P("documents", on_file(lambda path: list(read_documents(path))), documents,

@@ -13,7 +13,7 @@ import pytest
 
 from ledger import Draft, LedgerError, Log, LogReader, Malformed, PosixStorage, check, create_key
 from ledger.audit import fsck
-from ledger.budgets import BUDGETS
+from ledger.format.budgets import BUDGETS
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.storage import https
 from ledger.storage.https import HttpsStorage, Unreachable

@@ -15,8 +15,8 @@ from ledger import Draft
 from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.runs import RunView, load_all
-from marin.pipeline.step import StepDefinition, StepResult, Task
 from marin.recipe.schema import from_mapping
 from marin.record import events
 from marin.record.root import Root, open_root

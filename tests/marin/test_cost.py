@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.errors import UsageError
-from marin.execution import cost
 from marin.history.measured import Measured, Measurement
+from marin.recipe import cost
 from marin.recipe.schema import FilesDataset, Model, Recipe, Trainer
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ import yaml
 
 from marin.cli.stage import STAGES
 from marin.execution.plan import step_config
+from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
-from marin.pipeline.step import StepDefinition
 from marin.recipe.schema import Mixture, Phase, Recipe
 
 PROJECT = Path(__file__).resolve().parents[2]

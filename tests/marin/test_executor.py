@@ -13,8 +13,8 @@ import pytest
 from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Unavailable, create_key, parse_digest
 from marin.errors import Interrupted, MissingEvidence, StepFailed
 from marin.execution.pointer import read_pointer
+from marin.execution.step import StepResult, Task
 from marin.history.runs import RunView, load, load_all
-from marin.pipeline.step import StepResult, Task
 from marin.record.root import open_root
 
 ALL = ("words", "upper", "count")

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ledger import Event
-from marin.execution.cost import work_of
 from marin.history import measured
 from marin.history.measured import measurements
 from marin.provenance.environment import available_cores, processor
+from marin.recipe.cost import work_of
 from marin.recipe.schema import Recipe, Trainer, recorded
 from marin.record import events
 

@@ -10,10 +10,10 @@ import pytest
 from ledger import Draft, Event
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
-from marin.history.verdicts import NAMES, overall
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
 from marin.record.events import Body, Output
+from marin.record.verdicts import NAMES, overall
 
 D = "sha256:" + "d" * 64
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.text import OneLine, visible, visible_json
+from marin.process.text import OneLine, visible, visible_json
 
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of the Unicode database, an oracle that visible() does not ask."""

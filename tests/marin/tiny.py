@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from ledger import LedgerError, describe_state
 from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe.schema import Recipe, from_mapping
 from marin.record.root import open_root
 

@@ -13,9 +13,9 @@ import urllib.parse
 from mlflow.tracking.context.abstract_context import RunContextProvider
 
 from ledger import LedgerError
+from marin.history.projection.identity import mlflow_id
 from marin.process.running import RUN_VARIABLE, STEP_VARIABLE
 from marin.record.root import open_root
-from marin.tracking.projection.identity import mlflow_id
 
 OVER_THE_LEDGER = ("marin", "http", "https")
 """Schemes of tracking addresses behind which the parent run can be known."""

@@ -19,10 +19,10 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, NOT_IMPLEMENTED, PERMISSION_DENIED
 
 from ledger import Draft, LedgerError
+from marin.history.projection.logged import described, refusal, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
-from marin.tracking.projection.logged import described, refusal, stream_of
-from marin.tracking.projection.projection import MlflowProjection
+from marin.tracking.mlflow.projection import MlflowProjection
 
 WRITES = (
     "add_",

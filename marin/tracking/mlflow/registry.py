@@ -18,9 +18,9 @@ from mlflow.utils.validation import (
     _validate_model_name,
 )
 
+from marin.history.projection.logged import AliasValues, RegisteredValues
+from marin.tracking.mlflow.database import ARTIFACT_ROOT, database_uri
 from marin.tracking.mlflow.recorder import Recorder, refusing, root_at
-from marin.tracking.projection.database import ARTIFACT_ROOT, database_uri
-from marin.tracking.projection.logged import AliasValues, RegisteredValues
 
 MODEL_TAG = "marin.mlflow.model"
 

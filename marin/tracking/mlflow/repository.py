@@ -26,11 +26,11 @@ from mlflow.protos.databricks_pb2 import DATA_LOSS, INVALID_PARAMETER_VALUE, PER
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 from ledger import Draft, LedgerError, NotFound, Store
+from marin.history.projection.logged import ArtifactValues, described, refusal, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
 from marin.reporting.pages import draw
 from marin.tracking.mlflow.shelf import Shelf, Shelves
-from marin.tracking.projection.logged import ArtifactValues, described, refusal, stream_of
 
 Parts = tuple[str, ...]
 

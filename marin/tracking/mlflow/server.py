@@ -91,10 +91,10 @@ def serve(listener: socket.socket, *, announce: Callable[[str], None]) -> None:
     from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR, REGISTRY_STORE_URI_ENV_VAR
     from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
 
+    from marin.tracking.mlflow.database import ARTIFACT_ROOT, SCHEME
     from marin.tracking.mlflow.registry import LedgerRegistryStore
     from marin.tracking.mlflow.repository import MarinArtifactRepository
     from marin.tracking.mlflow.store import LedgerTrackingStore
-    from marin.tracking.projection.database import ARTIFACT_ROOT, SCHEME
 
     uri = f"{SCHEME}://"  # the root that prepare() put into the environment
     os.environ |= {

@@ -1,7 +1,7 @@
 """MLflow's tracking store over the ledger: ``mlflow.set_tracking_uri("marin://")``, and what `marin ui` serves.
 
 Reading is MLflow's own store on the projection's database. Writing makes events (see
-:mod:`marin.tracking.projection.logged`). MLflow finds the class by its entry point ``mlflow.tracking_store``.
+:mod:`marin.history.projection.logged`). MLflow finds the class by its entry point ``mlflow.tracking_store``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from mlflow.utils.validation import (
     _validate_run_id,
 )
 
-from marin.tracking.mlflow.recorder import Recorder, refusing, root_at, user_of
-from marin.tracking.projection.database import ARTIFACT_ROOT, database_uri
-from marin.tracking.projection.logged import (
+from marin.history.projection.logged import (
     DatasetValues,
     DataValues,
     ExperimentValues,
@@ -43,6 +41,8 @@ from marin.tracking.projection.logged import (
     RunValues,
     StateValues,
 )
+from marin.tracking.mlflow.database import ARTIFACT_ROOT, database_uri
+from marin.tracking.mlflow.recorder import Recorder, refusing, root_at, user_of
 
 METRICS_PER_EVENT = 300
 LETTERS_PER_EVENT = 30_000

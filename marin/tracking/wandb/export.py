@@ -12,11 +12,11 @@ from pathlib import Path
 import wandb
 
 from marin.errors import MarinError
+from marin.history.projection.reading import run_record
+from marin.history.projection.record import RunRecord
 from marin.history.runs import stream_of
 from marin.record import events
 from marin.record.root import Root
-from marin.reporting.reading import run_record
-from marin.tracking.projection.record import RunRecord
 from marin.tracking.wandb.file import STEP, told
 from marin.tracking.wandb.run import checkpoint_of, measured_in, offline, opened, reference, rows_of, training_of, word
 

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from marin.pipeline.step import Journal
+from marin.execution.step import Journal
+from marin.history.projection.reading import run_record
 from marin.record.events import (
     CHECKPOINT_SAVED,
     METRICS_RECORDED,
@@ -23,7 +24,6 @@ from marin.record.events import (
     TrainSegment,
 )
 from marin.record.root import Root
-from marin.reporting.reading import run_record
 from marin.tracking.wandb.file import STEP, told
 from marin.tracking.wandb.run import checkpoint_of, offline, opened, rows_of, training_of
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class LiveJournal:
-    """:class:`marin.pipeline.step.Journal` around another one. Whatever W&B does, the training goes on."""
+    """:class:`marin.execution.step.Journal` around another one. Whatever W&B does, the training goes on."""
 
     def __init__(self, journal: Journal, root: Root, run: str) -> None:
         self._journal, self._root, self._run = journal, root, run

@@ -18,11 +18,11 @@ from typing import Any
 import wandb
 
 from marin.errors import MarinError
+from marin.history.projection.fold import LOSS, TOKENS, flatten
+from marin.history.projection.record import RunRecord
 from marin.record import events
 from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
 from marin.record.root import Root
-from marin.tracking.projection.fold import LOSS, TOKENS, flatten
-from marin.tracking.projection.record import RunRecord
 from marin.tracking.wandb.file import STEP, TRAINING
 
 OFFLINE = {

@@ -30,10 +30,9 @@ from tokenizers import Tokenizer
 
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
-from marin.data.tokenizer import parse_tokenizer
+from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError
-from marin.pipeline.step import StepResult, Task
-from marin.pipeline.tokenizer import END_OF_TEXT
+from marin.execution.step import StepResult, Task
 from marin.process.progress import bar
 from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
 from marin.training.tokens import loss_mask

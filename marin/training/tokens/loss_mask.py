@@ -20,8 +20,8 @@ from tokenizers import Tokenizer
 
 from marin.data.chat import Span
 from marin.data.documents import read_documents
+from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
-from marin.pipeline.tokenizer import END_OF_TEXT
 from marin.tensors.token_caches import MASK_FILE
 
 if TYPE_CHECKING:

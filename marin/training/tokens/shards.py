@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ledger import TensorHasher, state_digest
-from marin.pipeline.tokenizer import END_OF_TEXT
+from marin.data.tokenizer import END_OF_TEXT
 from marin.record.events import Output
 
 _DOCUMENTS = 256

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from marin.history.runs import RunView
+from marin.pipeline.stages import DATA_STEPS
 from marin.record.events import TrainSegment
 from marin.verify.segments.compare import differences
 from marin.verify.segments.ordering import by_execution
 
 Question = Literal["recipe", "code", "environment", "data", "program", "step", "tensor"]
 QUESTIONS: tuple[Question, ...] = ("recipe", "code", "environment", "data", "program", "step", "tensor")
-DATA_STEPS = ("corpus", "tokenizer", "tokens")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from marin.provenance import diagnosis, environment
-from marin.provenance.diagnosis import Health, compare_versions, pinned
+from marin.verify.diagnosis import Health, compare_versions, pinned
 
 Marin = Any
 

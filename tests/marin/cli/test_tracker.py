@@ -12,8 +12,8 @@ import pytest
 
 from marin.cli.tracker import choose
 from marin.errors import UsageError
+from marin.execution import tracker
 from marin.record.events import TRAIN_STARTED, TrainStarted
-from marin.tracking import tracker
 
 
 @pytest.fixture(autouse=True)

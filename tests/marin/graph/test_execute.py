@@ -11,9 +11,9 @@ import pytest
 from marin.graph.execute import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.process import landlock
-from marin.provenance.diagnosis import Health, diagnose
 from marin.record import events
 from marin.record.root import Root
+from marin.verify.diagnosis import Health, diagnose
 from tests.marin.graph.conftest import HEAD, Write
 
 Execute = Callable[..., Outcome]

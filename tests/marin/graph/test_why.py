@@ -7,13 +7,13 @@ from datetime import date
 
 import pytest
 
-from marin.execution.cost import Device, Prices
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.why import Answer, explain
 from marin.history.measured import Measured
+from marin.recipe.cost import Device, Prices
 from marin.record.root import Root
 from tests.marin.graph.conftest import Write
 

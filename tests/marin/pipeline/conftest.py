@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger import MemoryStorage, Store
-from marin.pipeline.step import StepDefinition, StepResult, Task
+from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe.schema import Recipe
 from marin.record.events import Body
 

@@ -15,8 +15,8 @@ import yaml
 from ledger import named_digests
 from marin.errors import DataError
 from marin.execution.plan import step_config
+from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS, source_digests
-from marin.pipeline.step import StepResult
 from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, UrlDataset, from_mapping
 
 RunStep = Callable[..., tuple[Path, StepResult]]

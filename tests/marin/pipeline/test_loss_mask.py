@@ -12,8 +12,8 @@ from tokenizers import Tokenizer as Library
 
 from ledger import state_digest, tensor_digest
 from marin.errors import DataError
+from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
-from marin.pipeline.step import StepResult
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Recipe, Tokenizer, digest, plain

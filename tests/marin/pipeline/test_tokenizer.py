@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer as Library
 
 from marin.errors import DataError
+from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
-from marin.pipeline.step import StepResult
 from marin.pipeline.tokenizer import END_OF_TEXT, TOKENIZER
 from marin.recipe.schema import GrammarDataset, Recipe, Tokenizer
 
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from ledger import MemoryStorage, Store
 from marin.recipe.schema import Recipe, Tokenizer
-from marin.pipeline.step import Task
+from marin.execution.step import Task
 from marin.pipeline.tokenizer import TOKENIZER
 corpus, out = map(Path, sys.argv[1:])
 TOKENIZER.run(Task(run="r", recipe=Recipe(tokenizer=Tokenizer(vocab_size=700)), inputs={"corpus": corpus}, out=out, work=out,

@@ -10,11 +10,11 @@ import pytest
 
 from marin.errors import UsageError
 from marin.history.runs import Fact
-from marin.preregistration import report
 from marin.preregistration.analysis import Findings, Result, analyse, conclusion
 from marin.preregistration.registration import CostCap, Metric, Registration, arm_digest, checked, registered
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.record.events import ExperimentRegistered
+from marin.reporting import preregistration as report
 
 LOSS = "evaluate.loss"
 ARMS = {"small": Recipe(), "rate": Recipe(optimizer=Optimizer(learning_rate=0.01))}

@@ -17,7 +17,8 @@ import pytest
 
 from ledger import Unavailable
 from marin.errors import UsageError
-from marin.runners.jobs import Job, Resources, open_jobs, reference
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job, Resources, reference
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -67,7 +68,8 @@ from ledger import Unavailable
 from marin.errors import DataError, StepFailed
 from marin.runners.cluster import descendants
 from marin.record.root import create_root
-from marin.runners.jobs import Job, Resources, open_jobs
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job, Resources
 runner, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 report, seen = {}, []
 
@@ -217,7 +219,8 @@ def reference_target(payload: bytes) -> bytes:
 def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(WORK, encoding="utf-8")
     program = (
-        "import sys, work\nfrom marin.runners.jobs import Job, open_jobs\nwith open_jobs('local', cpus=1) as jobs:\n"
+        "import sys, work\nfrom marin.runners.engines import open_jobs\nfrom marin.runners.jobs import Job\n"
+        "with open_jobs('local', cpus=1) as jobs:\n"
         "    jobs.submit(Job('hang', work.hang, sys.argv[1].encode())).result()\n"
     )
     mark = tmp_path / "pid"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.tracking.projection import database
+from marin.tracking.mlflow import database
 
 
 @pytest.fixture(scope="session")

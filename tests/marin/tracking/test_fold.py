@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.history.verdicts import NAMES, overall
-from marin.record import events as types
-from marin.tracking.projection.fold import LOSS, TOKENS, Fold, flatten, text
-from marin.tracking.projection.intents import (
+from marin.history.projection.fold import LOSS, TOKENS, Fold, flatten, text
+from marin.history.projection.intents import (
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -27,6 +25,8 @@ from marin.tracking.projection.intents import (
     Status,
     Tags,
 )
+from marin.record import events as types
+from marin.record.verdicts import NAMES, overall
 
 from .story import (
     ORIGIN,

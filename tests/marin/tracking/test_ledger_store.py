@@ -16,13 +16,13 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from ledger import Draft
+from marin.history.projection.fold import Fold
+from marin.history.projection.logged import AliasValues, LogValues, StateValues, described, stream_of
 from marin.process.running import running
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root
 from marin.tracking.mlflow import recorder
-from marin.tracking.projection.fold import Fold
-from marin.tracking.projection.logged import AliasValues, LogValues, StateValues, described, stream_of
-from marin.tracking.projection.projection import MlflowProjection
+from marin.tracking.mlflow.projection import MlflowProjection
 
 from .dump import client, dump
 from .roots import make_artifacts, make_root, record

@@ -18,6 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marin.history.projection.fold import Fold
+from marin.history.projection.record import RunRecord
+from marin.process.text import visible
 from marin.record import events as types
 from marin.reporting.curve import loss_curve
 from marin.reporting.graph import graph_of, layers
@@ -27,9 +30,6 @@ from marin.reporting.order import order_digest, order_page
 from marin.reporting.run import run_page
 from marin.reporting.samples import _texts
 from marin.reporting.verdicts import report_of
-from marin.text import visible
-from marin.tracking.projection.fold import Fold
-from marin.tracking.projection.record import RunRecord
 
 from .roots import HOSTILE, make_artifacts, make_root
 from .story import INPUTS, ORIGIN, STEPS, Log, begin_step, digest, output, replay, start, whole_run

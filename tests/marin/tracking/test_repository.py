@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
+from marin.history.projection.fold import Fold
 from marin.record.root import open_root
+from marin.tracking.mlflow.projection import MlflowProjection
 from marin.tracking.mlflow.repository import MarinArtifactRepository
 from marin.tracking.mlflow.shelf import Shelves
-from marin.tracking.projection.fold import Fold
-from marin.tracking.projection.projection import MlflowProjection
-from marin.tracking.projection.sink import artifact_uri
+from marin.tracking.mlflow.sink import artifact_uri
 
 from .dump import client
 from .roots import make_artifacts, make_root, record

@@ -6,7 +6,7 @@ import pytest
 
 from ledger import LedgerError, NotFound, StorageFailed, Tampered, Unavailable
 from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported, UsageError
-from marin.history.verdicts import NAMES
+from marin.record.verdicts import NAMES
 from marin.verify.verdict import Report, TrainingSummary, Verdict, judged
 
 

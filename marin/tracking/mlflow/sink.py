@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from marin.errors import MarinError
-from marin.tracking.projection.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
-from marin.tracking.projection.identity import mlflow_id
-from marin.tracking.projection.intents import (
+from marin.history.projection.identity import mlflow_id
+from marin.history.projection.intents import (
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -37,6 +36,7 @@ from marin.tracking.projection.intents import (
     TagsGone,
     shown,
 )
+from marin.tracking.mlflow.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
 
 CURSOR_TAG = "marin.cursor"
 ENOUGH = 200_000

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from ledger import Event
+from marin.history.projection.fold import Fold
+from marin.history.projection.record import RunRecord
 from marin.history.runs import resolve, stream_of
 from marin.record import events as types
 from marin.record.root import Root
-from marin.tracking.projection.fold import Fold
-from marin.tracking.projection.record import RunRecord
 
 
 def run_record(root: Root, name: str) -> RunRecord:

@@ -27,11 +27,11 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger import Event, LedgerError, Locked
+from marin.history.projection.fold import Fold
+from marin.history.projection.record import milliseconds
+from marin.tracking.mlflow.database import damaged, dispose
 from marin.tracking.mlflow.shelf import Shelves
-from marin.tracking.projection.database import damaged, dispose
-from marin.tracking.projection.fold import Fold
-from marin.tracking.projection.record import milliseconds
-from marin.tracking.projection.sink import Sink
+from marin.tracking.mlflow.sink import Sink
 
 VERSION = 4
 """Of what the fold makes of events. A database of another version is folded anew."""
@@ -128,7 +128,7 @@ class MlflowProjection:
                 lock.release()
 
     def contradicts(self, run: str, values: msgspec.Struct) -> str:
-        """As :meth:`marin.tracking.projection.logged.LoggedFold.contradicts`, by what was folded so far."""
+        """As :meth:`marin.history.projection.logged.LoggedFold.contradicts`, by what was folded so far."""
         with self._turn:
             return "" if self._fold is None else self._fold.logged.contradicts(run, values)
 

@@ -32,8 +32,7 @@ from typing import Any
 import msgspec
 
 from ledger import Event
-from marin.record.events import HexFloat, Json, TrackingLogged
-from marin.tracking.projection.intents import (
+from marin.history.projection.intents import (
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -49,6 +48,7 @@ from marin.tracking.projection.intents import (
     Tags,
     TagsGone,
 )
+from marin.record.events import HexFloat, Json, TrackingLogged
 
 ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 Named = dict[str, str]

@@ -21,12 +21,8 @@ from msgspec import structs
 
 from ledger import Event
 from marin.errors import MarinError
-from marin.history.verdicts import effective, of_this_log
-from marin.pipeline.stages import PIPELINE
-from marin.record import events as types
-from marin.record.outputs import bytes_of
-from marin.tracking.projection.identity import mlflow_id
-from marin.tracking.projection.intents import (
+from marin.history.projection.identity import mlflow_id
+from marin.history.projection.intents import (
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -41,8 +37,11 @@ from marin.tracking.projection.intents import (
     Status,
     Tags,
 )
-from marin.tracking.projection.logged import LoggedFold
-from marin.tracking.projection.record import RunRecord, StepRecord, milliseconds
+from marin.history.projection.logged import LoggedFold
+from marin.history.projection.record import RunRecord, StepRecord, milliseconds
+from marin.record import events as types
+from marin.record.outputs import bytes_of
+from marin.record.verdicts import effective, of_this_log
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
@@ -216,7 +215,7 @@ class Fold:
             "marin.event": str(told.index),
             "marin.root": self.origin,
             "marin.verified": "never",
-            "mlflow.source.name": "dvc.yaml" if body.pipeline == PIPELINE.name else body.pipeline,
+            "mlflow.source.name": "dvc.yaml" if body.pipeline == types.DEFAULT_PIPELINE else body.pipeline,
             "mlflow.source.type": "PROJECT",
             "mlflow.note.content": self._note(experiment, body.run),
         }

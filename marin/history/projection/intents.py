@@ -2,7 +2,7 @@
 
 Each is idempotent: applying one twice leaves what applying it once left. So a projection that was killed in the middle
 of a round simply does the round again. ``run`` is always an MLflow run id (see
-:mod:`marin.tracking.projection.identity`).
+:mod:`marin.history.projection.identity`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from marin.text import visible
+from marin.process.text import visible
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ Intent = (
 
 
 def shown(intent: Intent) -> Intent:
-    """The intent with all its text visible (:mod:`marin.text`), as a page may show it: newlines and tabs stay. Paths of
+    """The intent with all its text visible (:mod:`marin.process.text`), as a page may show it: newlines and tabs stay. Paths of
     a shelf stay as they are, because they are looked up again."""
     if isinstance(intent, Shelve):
         return intent

@@ -1,0 +1,85 @@
+"""Which tracker follows a run besides the ledger: none, or an installed one (``tracker=wandb``, or MARIN_TRACKER=wandb).
+
+A tracker is an entry point of the group ``marin.trackers``: a class without arguments that is a :class:`Tracker`. So
+whoever executes steps knows none of them, in no process. MLflow needs none of this: it is a projection that is always
+there. Which tracker follows decides no bit, so the choice is in no recipe and in no identity: it is a variable of the
+environment, which stages and workers inherit. Whatever happens to the tracker is said on stderr and takes nothing from
+the run, which the ledger has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from marin.errors import UsageError
+from marin.execution.step import Journal
+from marin.record.root import Root
+
+VARIABLE = "MARIN_TRACKER"
+GROUP = "marin.trackers"
+NONE = "none"
+
+
+class Tracker(Protocol):
+    """What follows a run. Neither of the two raises anything of its library's: the run goes on without it."""
+
+    def following(self, journal: Journal, root: Root, run: str) -> AbstractContextManager[Journal]:
+        """A journal for the training of ``run`` that tells the tracker what became durable in ``journal``."""
+
+    def completed(self, root: Root, run: str) -> None:
+        """The run has all its outputs: the tracker gets what it does not have yet."""
+
+
+def chosen(named: str | None = None) -> str:
+    """The tracker that ``named`` or else the environment names.
+
+    Raises:
+        UsageError: there is no such tracker.
+    """
+    tracker = named or os.environ.get(VARIABLE) or NONE
+    if tracker != NONE and tracker not in (known := entry_points(group=GROUP).names):
+        raise UsageError(
+            "no such tracker",
+            where="tracker" if named else VARIABLE,
+            expected=" or ".join([NONE, *sorted(known)]),
+            found=tracker,
+            cure="MLflow shows every run without one: marin ui",
+        )
+    return tracker
+
+
+def environment() -> dict[str, str]:
+    """The variable that carries the choice to processes on other machines; nothing where there is no tracker."""
+    tracker = chosen()
+    return {} if tracker == NONE else {VARIABLE: tracker}
+
+
+@contextmanager
+def following(journal: Journal, root: Root, run: str, step: str) -> Iterator[Journal]:
+    """The journal that a step gets: for a training that a tracker follows, one that tells it what became durable."""
+    tracker = _tracker() if step == "train" else None
+    if tracker is None:
+        yield journal
+        return
+    with tracker.following(journal, root, run) as live:
+        yield live
+
+
+def completed(root: Root, run: str) -> None:
+    """A run has all its outputs: the tracker gets what it does not have yet."""
+    tracker = _tracker()
+    if tracker is not None:
+        tracker.completed(root, run)
+
+
+def _tracker() -> Tracker | None:
+    name = chosen()
+    if name == NONE:
+        return None
+    (point,) = entry_points(group=GROUP, name=name)
+    loaded: Tracker = point.load()()
+    return loaded

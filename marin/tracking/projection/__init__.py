@@ -1,1 +1,0 @@
-"""The ledger folded into MLflow's database."""

@@ -1,0 +1,39 @@
+"""W&B as a tracker that follows a run (:class:`marin.execution.tracker.Tracker`).
+
+wandb takes a second to import: only a run that it follows waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from marin.execution.step import Journal
+from marin.record.root import Root
+
+log = logging.getLogger(__name__)
+
+
+class WandbTracker:
+    """The entry point ``wandb``."""
+
+    @contextmanager
+    def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
+        """See :class:`marin.execution.tracker.Tracker`."""
+        from marin.tracking.wandb.live import LiveJournal
+
+        live = LiveJournal(journal, root, run)
+        try:
+            yield live
+        finally:
+            live.close()
+
+    def completed(self, root: Root, run: str) -> None:
+        """See :class:`marin.execution.tracker.Tracker`."""
+        from marin.tracking.wandb.export import export_wandb
+
+        try:
+            log.info("for `wandb sync`: %s", export_wandb(root, run, root.local / "projections"))
+        except Exception as error:  # a library's own, and the run is recorded already
+            log.warning("not written for W&B: %s", error)

@@ -215,7 +215,7 @@ _ROOMS = {
     "log.reader": "LogReader",
     "service.server": "GroupCommit LogService",
     "storage.ownership": "check_own",
-    "budgets": "BUDGETS exceeded",
+    "format.budgets": "BUDGETS exceeded",
     "storage.brokered": "BROKER_VARIABLE serving",
     "storage.plain": "open_plain",
     "storage": "MemoryStorage PosixStorage Storage open_storage",

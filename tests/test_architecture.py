@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,154 @@ def breaches_of_confinement(imports: list[Import]) -> list[str]:
 
 def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> None:
     assert breaches_of_direction(all_imports()) == []
+
+
+FLOORS = (
+    "cli",
+    "tracking",
+    "reporting",
+    "export",
+    "verify",
+    "graph",
+    "pipeline",
+    "runners",
+    "evaluation",
+    "training",
+    "execution",
+    "preregistration",
+    "history",
+    "data",
+    "record",
+    "process",
+    "recipe",
+    "provenance",
+    "tensors",
+    "errors",
+)
+"""The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
+
+ON_DEMAND = {
+    "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",
+    "marin/pipeline/export.py": "jax begins under the arithmetic contract",
+    "marin/pipeline/tokens.py": "Levanter, where the step is executed",
+    "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
+    "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
+    "marin/reporting/pages.py": "each page's own libraries",
+    "marin/runners/train_worker.py": "jax begins under the arithmetic contract",
+    "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
+    "marin/tracking/mlflow/server.py": "MLflow's settings are read while it is imported: they come first",
+    "marin/tracking/wandb/live.py": "Levanter, once the training has begun",
+    "marin/tracking/wandb/tracker.py": "wandb takes a second that only its runs wait for",
+    "marin/training/batch_inspection.py": "jax begins under the arithmetic contract",
+    "marin/verify/data.py": "Levanter, where tokens are made again",
+    "marin/verify/model.py": "jax begins under the arithmetic contract",
+    "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",
+    "marin/verify/training.py": "jax begins under the arithmetic contract",
+    "marin/verify/verification.py": "jax, where a verdict needs it",
+}
+"""Files outside of the command line that import a room inside a function, and why. None does for a circle."""
+
+
+@dataclass(frozen=True)
+class Entering:
+    """One file enters another: modules by their dotted names, ``inside`` a function or not."""
+
+    source: str
+    target: str
+    inside: bool
+
+    def floors(self) -> tuple[str, str]:
+        return self.source.split(".")[1], self.target.split(".")[1]
+
+
+def enterings_of(source: str, module: str, modules: set[str]) -> Iterator[Entering]:
+    """What the file of ``module`` imports of ``modules``, by absolute names as all files here do."""
+
+    def walk(node: ast.AST, inside: bool) -> Iterator[Entering]:
+        for child in ast.iter_child_nodes(node):
+            named: list[str] = []
+            if isinstance(child, ast.Import):
+                named = [alias.name for alias in child.names]
+            elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
+                whole = [f"{child.module}.{alias.name}" for alias in child.names]
+                named = [name if name in modules else child.module for name in whole]
+            yield from (Entering(module, name, inside) for name in named if name in modules)
+            yield from walk(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    yield from walk(ast.parse(source), False)
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+
+
+def enterings() -> list[Entering]:
+    sources = {
+        module_of(file.relative_to(PROJECT).as_posix()): file.read_text("utf-8")
+        for file in FILES
+        if file.is_relative_to(PROJECT / "marin")
+    }
+    modules = set(sources) - {"marin"}
+    return [found for module in modules for found in enterings_of(sources[module], module, modules)]
+
+
+def climbing(found: list[Entering]) -> list[str]:
+    """Imports of a room that stands above, or beside, the one that imports it."""
+    height = {room: number for number, room in enumerate(reversed(FLOORS))}
+    return sorted(
+        f"{entering.source} enters {entering.target}"
+        for entering in found
+        for here, there in [entering.floors()]
+        if here != there and height[here] <= height[there]
+    )
+
+
+def circles(found: list[Entering]) -> list[str]:
+    """Modules that import each other, over however many others."""
+    reached: dict[str, set[str]] = {}
+    for entering in found:
+        reached.setdefault(entering.source, set()).add(entering.target)
+    order = TopologicalSorter({source: targets - {source} for source, targets in reached.items()})
+    try:
+        order.prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_room_has_its_floor_and_nothing_lies_loose() -> None:
+    rooms = {path.name.removesuffix(".py") for path in (PROJECT / "marin").iterdir() if not path.name.startswith("__")}
+    assert rooms == set(FLOORS)
+    loose = {path.name for path in (PROJECT / "ledger").glob("*.py")}
+    assert loose == {"__init__.py", "errors.py", "testing.py"}
+
+
+def test_no_room_enters_one_above_it() -> None:
+    assert climbing(enterings()) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles(enterings()) == []
+
+
+def test_imports_inside_of_functions_are_known_and_needed() -> None:
+    inside = {
+        f"{entering.source.replace('.', '/')}.py"
+        for entering in enterings()
+        if entering.inside and entering.floors()[0] != "cli"
+    }
+    assert inside == set(ON_DEMAND)
+
+
+def test_a_climb_and_a_circle_would_be_found() -> None:
+    modules = {"marin.record.root", "marin.history.runs", "marin.history.catalog"}
+    up = list(enterings_of("def f():\n    from marin.history import runs\n", "marin.record.root", modules))
+    assert up == [Entering("marin.record.root", "marin.history.runs", inside=True)]
+    assert climbing(up) == ["marin.record.root enters marin.history.runs"]
+    down = list(enterings_of("from marin.record.root import Root", "marin.history.runs", modules))
+    assert climbing(down) == []
+    assert circles(down) == []
+    assert set(circles(up + down)) == {"marin.record.root", "marin.history.runs"}
 
 
 def test_heavy_libraries_are_imported_in_one_place_each() -> None:

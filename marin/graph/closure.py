@@ -4,7 +4,7 @@ Two grains. In the file that defines the function only what it reaches counts: i
 uses and what these use, and statements that are no definitions, unless all they change are names that it does not use.
 So an experiment file may gain a step, also in a loop, without making all its functions new. Of every other file of the
 project that is imported on the way, at its top or inside a function, all bytes count, and so do the files that it
-imports, and the ``__init__`` of each package above.
+imports, the ``__init__`` of each package above, and the page templates beside it.
 
 Packages from outside are one number: the digest of the lock. What cannot be seen in a syntax tree (a module named by
 a text, a file that is read) is not code here: make it an input or a configuration.
@@ -76,7 +76,8 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         if module in seen:
             continue
         seen.add(module)
-        parts[_shown(module)] = _digest(module)
+        for path in (module, *sorted((module.parent / "templates").glob("*"))):
+            parts[_shown(path)] = _digest(path)
         modules |= _Source.read(module).imports()
     return Closure(parts)
 

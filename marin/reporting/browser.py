@@ -10,8 +10,6 @@ from marin.history.projection.record import RunRecord
 from marin.record.root import Root
 from marin.reporting.graph import graph_of
 from marin.reporting.lineage import graph_page, lineage_page
-from marin.reporting.markup import element
-from marin.reporting.run import code
 from marin.reporting.samples import read_samples
 
 RUNS_SAMPLED = 3
@@ -51,7 +49,7 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
     by_run = {record.run: record for record in records if any(node.run == record.run for node in graph.nodes.values())}
     shown = list(by_run.values())[-RUNS_SAMPLED:]
     samples = {record.run: read_samples(record, store, steps=train_steps or []) for record in shown}
-    return graph_page(title, graph, by_run, samples, element("p", f"{len(by_run)} runs of the ledger ", code(origin)))
+    return graph_page(title, graph, by_run, samples, about=f"{len(by_run)} runs of the ", origin=origin)
 
 
 def _run(root: Root, name: str) -> RunRecord | None:

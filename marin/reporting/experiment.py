@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import html
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from marin.graph.guard import unconfined
 from marin.process.cache import cache_folder
+from marin.reporting.template import render
 
 Cell = str | int | float
 
@@ -53,7 +53,7 @@ class Report:
         (folder / "table.csv").write_text(self._csv(), encoding="utf-8")
         (folder / "plot.png").write_bytes(picture)
         (folder / "report.md").write_text(self._markdown(), encoding="utf-8")
-        (folder / "report.html").write_text(self._html(picture), encoding="utf-8")
+        (folder / "report.html").write_bytes(self._html(picture))
 
     def _csv(self) -> str:
         text = io.StringIO()
@@ -79,25 +79,10 @@ class Report:
         ]
         return "\n".join(lines)
 
-    def _html(self, picture: bytes) -> str:
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
-        body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in self.rows)
-        findings = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.findings)
-        image = base64.b64encode(picture).decode()
-        return (
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
-            f"<style>{_STYLE}</style><h1>{html.escape(self.title)}</h1><p>{html.escape(self.question)}</p>"
-            f"<ul>{findings}</ul><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f'<p><img alt="{html.escape(self.plot.title, quote=True)}: {html.escape(self.plot.y_label, quote=True)} by '
-            f'{html.escape(self.plot.x_label, quote=True)}" src="data:image/png;base64,{image}"></p></html>\n'
-        )
+    def _html(self, picture: bytes) -> bytes:
+        return render("experiment.html.j2", report=self, picture=base64.b64encode(picture).decode())
 
 
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#24292f}"
-    "table{border-collapse:collapse}th,td{padding:.25rem .75rem;border-bottom:1px solid #d0d7de;text-align:left}"
-    "td.number{text-align:right;font-variant-numeric:tabular-nums}img{max-width:100%}"
-)
 COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -148,8 +133,3 @@ def _means(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def _short(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
-
-
-def _cell(cell: Cell) -> str:
-    kind = "" if isinstance(cell, str) else ' class="number"'
-    return f"<td{kind}>{html.escape(_short(cell))}</td>"

@@ -10,7 +10,8 @@ paper and to a screen reader: every node is a link to its panel.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,9 +21,8 @@ from ledger import NotFound
 from marin.history.projection.record import RunRecord
 from marin.record.verdicts import overall
 from marin.reporting.graph import LineageGraph, Node, graph_of, layers
-from marin.reporting.markup import Child, Html, element, page
-from marin.reporting.run import STYLE, code, verdict
-from marin.reporting.samples import Samples, SeenSequence, SeenStep, read_samples
+from marin.reporting.samples import Samples, read_samples
+from marin.reporting.template import render
 
 __all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
 
@@ -30,76 +30,53 @@ COLUMN, ROW, WIDTH, HEIGHT, MARGIN, LIFT = 216, 66, 168, 48, 14, 34
 SHORT = 24
 """A layer with so many nodes is never broken into columns."""
 
-LINEAGE_STYLE = """
-.graph{overflow:auto;max-height:75vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
-.graph:focus-visible{outline-offset:-2px}.graph svg{max-width:none;display:block}
-.graph.alive{overflow:hidden;max-height:none;cursor:grab}.graph.alive:active{cursor:grabbing}
-.graph.alive svg{width:100%;height:100%}
-.tiny text,.moving .edge{display:none}.tiny .edge{stroke-width:1;vector-effect:non-scaling-stroke}
-.tiny .node rect{stroke-width:2;vector-effect:non-scaling-stroke}
-.node rect{fill:var(--card);stroke:var(--line);stroke-width:1.5}.node.step rect{rx:4}.node.artifact rect{rx:22}
-.node text{fill:var(--ink);font:13px system-ui,sans-serif}.node .digest{fill:var(--soft);font:11px ui-monospace,monospace}
-.node:focus-visible{outline:none}.node:focus-visible rect,.node:hover rect,.node.hit rect{stroke:#0969da;stroke-width:3}
-.edge{stroke:var(--soft);fill:none;stroke-opacity:.55}.edge.near{stroke-opacity:1;stroke-width:2}.edge.far{stroke-opacity:.15}
-.node.far rect{fill-opacity:.15;stroke-opacity:.15}.node.far text{fill-opacity:.25}
-.node.good rect{stroke:var(--good)}.node.bad rect{stroke:var(--bad)}.node.mid rect{stroke:var(--mid)}
-section{content-visibility:auto;contain-intrinsic-size:auto 18rem}section h2{margin-top:1.2rem}
-section:target{outline:2px solid #0969da;outline-offset:6px;border-radius:4px}
-.token{background:var(--card);border-radius:3px;box-shadow:inset 0 0 0 1px var(--line);white-space:pre-wrap}
-.token:nth-child(even){background:none}
-.tools{display:flex;gap:.5rem;flex-wrap:wrap;align-items:center}.tools[hidden]{display:none}
-.tools input,.tools button{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;
-padding:.25rem .6rem}.tools input{min-width:min(18rem,100%)}
-@media(max-width:600px){body{padding:.7rem}.graph{max-height:60vh}th,td{padding-right:.4rem}}
-"""
-
 
 def lineage_page(record: RunRecord, origin: str, samples: Samples) -> bytes:
     """The page of a run, as bytes that are the same for the same events and artifacts."""
-    checked = overall(record.replays[-1][3].verdicts) if record.replays else None
     return graph_page(
         f"Lineage of run {record.run}",
         graph_of([record]),
         {record.run: record},
         {record.run: samples},
-        element(
-            "p",
-            f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ledger ",
-            code(origin),
-        ),
-        element("p", "Verified: ", verdict(checked) if checked else "never"),
+        about=f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ",
+        origin=origin,
+        verified=overall(record.replays[-1][3].verdicts) if record.replays else "never",
     )
 
 
 def graph_page(
-    title: str, graph: LineageGraph, records: Mapping[str, RunRecord], samples: Mapping[str, Samples], *head: Child
+    title: str,
+    graph: LineageGraph,
+    records: Mapping[str, RunRecord],
+    samples: Mapping[str, Samples],
+    *,
+    about: str = "",
+    origin: str = "",
+    verified: str = "",
 ) -> bytes:
-    """A page for any part of the graph. ``samples`` are shown at the data of the runs that they are of."""
+    """A page for any part of the graph. ``samples`` are shown at the data of the runs that they are of. ``about`` ends
+    with the ledger ``origin``, and ``verified`` is a verdict or never; what is empty is left out."""
     rows = layers(graph)
     numbers = {key: f"n{number}" for number, key in enumerate(key for row in rows for key in row)}
     beside: dict[str, tuple[list[str], list[str]]] = {key: ([], []) for key in numbers}
     for source, target in graph.edges:
         beside[source][1].append(target)
         beside[target][0].append(source)
-    return page(
-        title,
-        STYLE + LINEAGE_STYLE,
-        element(
-            "main",
-            element("h1", title),
-            head,
-            element(
-                "p",
-                f"{sum(node.kind == 'step' for node in graph.nodes.values())} steps (corners), "
-                f"{sum(node.kind == 'artifact' for node in graph.nodes.values())} artifacts (round); arrow keys "
-                "walk the graph, Enter opens a node's panel; drag moves it, Ctrl and wheel or two fingers scale it.",
-                class_="soft",
-            ),
-            _tools(),
-            element("div", _drawn(graph, rows, numbers), class_="graph", tabindex=0, role="region", aria_label="graph"),
-            [_panel(graph, key, numbers, beside[key], records, samples) for key in numbers],
-        ),
+    width, height, edges, boxes = _drawn(graph, rows, numbers)
+    return render(
+        "lineage.html.j2",
         scripts=[_library(), files("marin.reporting").joinpath("browser.js").read_text("utf-8")],
+        title=title,
+        about=about,
+        origin=origin,
+        verified=verified,
+        steps=sum(node.kind == "step" for node in graph.nodes.values()),
+        artifacts=sum(node.kind == "artifact" for node in graph.nodes.values()),
+        width=width,
+        height=height,
+        edges=edges,
+        boxes=boxes,
+        panels=[_panel(graph, key, numbers, beside[key], records, samples) for key in numbers],
     )
 
 
@@ -121,22 +98,32 @@ def _library() -> str:
         ) from error
 
 
-def _tools() -> Html:
-    buttons = [
-        element("button", label, type="button", value=value, aria_label=name)
-        for label, value, name in (("+", "1.25", "larger"), ("−", "0.8", "smaller"), ("all", "all", "show everything"))
-    ]
-    return element(
-        "div",
-        element("input", type="search", placeholder="find a step, digest, run…", aria_label="find"),
-        buttons,
-        element("output", class_="soft"),
-        class_="tools",
-        hidden=True,
-    )
+@dataclass(frozen=True)
+class Edge:
+    """A line from one node to another, as an SVG path."""
+
+    path: str
+    source: str
+    target: str
 
 
-def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[str, str]) -> Html:
+@dataclass(frozen=True)
+class Box:
+    """A node and its place; ``layer`` is its distance from the raw data."""
+
+    id: str
+    node: Node
+    x: int
+    y: int
+    layer: int
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def _drawn(
+    graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[str, str]
+) -> tuple[int, int, list[Edge], list[Box]]:
+    """Width and height of the drawing, and what is in it."""
     layer = {key: x for x, row in enumerate(rows) for key in row}
     columns = _columns(rows)
     tallest = max(map(len, columns), default=0)
@@ -149,15 +136,11 @@ def _drawn(graph: LineageGraph, rows: Sequence[Sequence[str]], numbers: Mapping[
         for y, key in enumerate(keys)
     }
     width, height = len(columns) * COLUMN - COLUMN + WIDTH + 2 * MARGIN, tallest * ROW - ROW + HEIGHT + head + MARGIN
-    edges = [_edge(place[source], place[target], numbers[source], numbers[target]) for source, target in graph.edges]
-    nodes = [_node(graph.nodes[key], *place[key], number, layer[key]) for key, number in numbers.items()]
-    return element(
-        "svg",
-        element("g", edges, nodes, class_="view"),
-        width=max(width, 1),
-        height=max(height, 1),
-        viewBox=f"0 0 {max(width, 1)} {max(height, 1)}",
-    )
+    edges = [
+        Edge(_path(place[source], place[target]), numbers[source], numbers[target]) for source, target in graph.edges
+    ]
+    boxes = [Box(number, graph.nodes[key], *place[key], layer[key]) for key, number in numbers.items()]
+    return max(width, 1), max(height, 1), edges, boxes
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
@@ -172,33 +155,26 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return found
 
 
-def _edge(source: tuple[int, int], target: tuple[int, int], from_: str, to: str) -> Html:
+def _path(source: tuple[int, int], target: tuple[int, int]) -> str:
     x, y, u, v = source[0] + WIDTH, source[1] + HEIGHT // 2, target[0], target[1] + HEIGHT // 2
     bend = max(24, (u - x) // 4)
     # What passes a column rises over the nodes in it.
     lift = LIFT * min(max(0, (target[0] - source[0]) // COLUMN - 1), 4) * 4 // 3
-    return element(
-        "path",
-        d=f"M{x} {y}C{x + bend} {y - lift} {u - bend} {v - lift} {u} {v}",
-        class_="edge",
-        data_from=from_,
-        data_to=to,
-    )
+    return f"M{x} {y}C{x + bend} {y - lift} {u - bend} {v - lift} {u} {v}"
 
 
-def _node(node: Node, x: int, y: int, number: str, layer: int) -> Html:
-    name = node.name if len(node.name) <= 22 else node.name[:21] + "…"
-    return element(
-        "a",
-        element("rect", x=x, y=y, width=WIDTH, height=HEIGHT, rx=6),
-        element("text", name, x=x + 12, y=y + 20),
-        element("text", node.detail, x=x + 12, y=y + 37, class_="digest"),
-        href=f"#{number}",
-        class_=f"node {node.kind} {node.colour}",
-        data_id=number,
-        data_layer=layer,
-        aria_label=f"{node.kind} {node.name}, {node.detail}",
-    )
+@dataclass(frozen=True)
+class Panel:
+    """What is known of a node. Links are (id, name) of other panels; ``search`` is what the filter looks at."""
+
+    id: str
+    node: Node
+    facts: Sequence[tuple[str, str]]
+    made_of: Sequence[tuple[str, str]]
+    used_by: Sequence[tuple[str, str]]
+    search: str
+    record: RunRecord | None
+    samples: Samples
 
 
 def _panel(
@@ -208,112 +184,16 @@ def _panel(
     beside: tuple[list[str], list[str]],
     records: Mapping[str, RunRecord],
     samples: Mapping[str, Samples],
-) -> Html:
+) -> Panel:
     node = graph.nodes[key]
-    rows = [(name, _value(name, value)) for name, value in node.facts if value]
-    rows += [
-        (name, _links(graph, numbers, keys)) for name, keys in zip(("made of", "used by"), beside, strict=True) if keys
-    ]
-    body = element(
-        "tbody", [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in rows]
-    )
-    searched = " ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600]
-    record = records.get(node.run)
-    return element(
-        "section",
-        element("h2", f"{node.kind} {node.name}"),
-        element("table", body),
-        list(_shown(node, record, samples.get(node.run, Samples()))) if record is not None else None,
+    made_of, used_by = ([(numbers[other], graph.nodes[other].name) for other in side] for side in beside)
+    return Panel(
         id=numbers[key],
-        data_search=searched,
-    )
-
-
-def _links(graph: LineageGraph, numbers: Mapping[str, str], keys: Sequence[str]) -> Child:
-    return element(
-        "span", [element("span", element("a", graph.nodes[key].name, href=f"#{numbers[key]}"), "  ") for key in keys]
-    )
-
-
-def _value(name: str, value: str) -> Child:
-    if name in ("content", "stored as", "identity"):
-        return code(value)
-    if name == "run verified" and value != "never":
-        return verdict(value)
-    return value
-
-
-def _shown(node: Node, record: RunRecord, samples: Samples) -> Iterator[Child]:
-    match node.kind, node.step:
-        case "artifact", "corpus":
-            if samples.documents:
-                yield element("p", "First documents", class_="soft")
-                for place, text in enumerate(samples.documents):
-                    if len(set(samples.parts)) > 1:
-                        yield element("p", f"of the part {samples.parts[place]}", class_="soft")
-                    yield element("pre", text)
-            elif samples.missing:
-                yield element("p", samples.missing, class_="soft")
-        case "artifact", "tokens":
-            if samples.tokens:
-                yield element("p", "The same text, cut into tokens", class_="soft")
-                yield from map(_pieces, samples.tokens)
-            elif samples.missing:
-                yield element("p", samples.missing, class_="soft")
-        case "step", "train":
-            yield from map(_seen, samples.seen)
-            if samples.seen_missing:
-                yield element("p", f"What train steps saw is not shown: {samples.seen_missing}", class_="soft")
-            yield _states(record)
-
-
-def _pieces(pieces: Sequence[str]) -> Html:
-    return element("pre", [element("span", piece, class_="token") for piece in pieces])
-
-
-def _seen(step: SeenStep) -> Html:
-    same = step.found == step.recorded
-    return element(
-        "details",
-        element("summary", f"What train step {step.step} saw ({step.batch_size} sequences)"),
-        element(
-            "p",
-            "Batch ",
-            code(step.recorded),
-            ", found again: ",
-            verdict("PASS") if same else verdict("FAIL"),
-            "" if same else element("span", " ", code(step.found)),
-        ),
-        [_sequence(sequence) for sequence in step.sequences],
-    )
-
-
-def _sequence(sequence: SeenSequence) -> Html:
-    first, last = sequence.first, sequence.last
-    between = f"document {first}" if first == last else f"documents {first} to {last}"
-    of = f" of the part {sequence.part}" if sequence.part else ""
-    return element(
-        "div",
-        element("p", f"Sequence {sequence.index}, of {between}{of}", class_="soft"),
-        _pieces(sequence.pieces),
-        element(
-            "details",
-            element("summary", "The documents themselves"),
-            [element("pre", text) for text in sequence.documents],
-        )
-        if sequence.documents
-        else None,
-    )
-
-
-def _states(record: RunRecord) -> Html | None:
-    """The chain of states: each segment begins with the state that the one before left."""
-    if not record.segments:
-        return None
-    last = record.segments[-1]
-    items = [*((part.start, part.start_state) for part in record.segments), (last.end, last.end_state)]
-    return element(
-        "details",
-        element("summary", f"States ({len(items)})"),
-        element("ol", [element("li", f"before train step {step}: ", code(state)) for step, state in items]),
+        node=node,
+        facts=[(name, value) for name, value in node.facts if value],
+        made_of=made_of,
+        used_by=used_by,
+        search=" ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600],
+        record=records.get(node.run),
+        samples=samples.get(node.run, Samples()),
     )

@@ -7,11 +7,10 @@ The digests are those that training recorded. Order and batches follow from reci
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from marin.history.projection.record import RunRecord
-from marin.reporting.markup import Child, Html, element, page
-from marin.reporting.run import STYLE, code, table
+from marin.reporting.template import render
 
 
 def order_digest(record: RunRecord) -> str:
@@ -29,23 +28,19 @@ def order_page(record: RunRecord, origin: str) -> bytes:
     """The page as bytes that are the same for the same events."""
     tokens = record.steps.get("tokens")
     known = dict(batches(record))
-    return page(
-        f"data order of run {record.run}",
-        STYLE,
-        element(
-            "main",
-            element("h1", f"Data order of run {record.run}"),
-            element("p", f"{record.pipeline}, ledger ", code(origin)),
-            table(
-                ("", ""), list(_facts(record, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0))
-            ),
-            element("p", "A batch's digest covers the numbers of its sequences in the token stream and its token ids."),
-            [_segment(known, part.start, part.end) for part in record.segments],
-        ),
+    return render(
+        "order.html.j2",
+        record=record,
+        origin=origin,
+        facts=list(_facts(record, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),
+        segments=[
+            (part.start, part.end, [(step, known[step]) for step in range(part.start, part.end) if step in known])
+            for part in record.segments
+        ],
     )
 
 
-def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[Child, ...]]:
+def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]:
     trainer, model = record.recipe.get("trainer", {}), record.recipe.get("model", {})
     batch, length = trainer.get("batch_size"), model.get("seq_len")
     yield "train steps recorded", steps
@@ -57,14 +52,6 @@ def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[Child, 
             yield "passes over the data", f"{steps * batch / (tokens // length):.3f}"
     yield "seed of the order", str(record.recipe.get("seed", ""))
     yield "order", "a new Feistel permutation of all sequences for each pass, keyed by the seed"
-    yield "all batches", code(order_digest(record))
+    yield "all batches", order_digest(record)
     if (made := record.steps.get("tokens")) is not None and made.output is not None:
-        yield "token cache", code(made.output.digest)
-
-
-def _segment(known: Mapping[int, str], start: int, end: int) -> Html:
-    return element(
-        "details",
-        element("summary", f"Train steps {start} to {end - 1}"),
-        table(("train step", "batch"), [(step, code(known[step])) for step in range(start, end) if step in known]),
-    )
+        yield "token cache", made.output.digest

@@ -14,16 +14,8 @@ from typing import Any
 
 from marin.preregistration.analysis import Findings, conclusion, spent
 from marin.preregistration.statistics import Comparison, Summary
-from marin.reporting.markup import Html, element, page
-from marin.reporting.run import STYLE, code
+from marin.reporting.template import render
 
-REPORT_STYLE = (
-    STYLE
-    + """
-dl div{display:grid;grid-template-columns:7rem 1fr;gap:0 1rem}dt{color:var(--soft)}dd{margin:0}
-img{background:#fff;border-radius:4px}
-"""
-)
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
 COMPARISONS = ("metric", "arm", "against", "difference", "95% interval", "pairs", "r", "test", "p", "p (Holm)")
 
@@ -189,53 +181,28 @@ def plot(findings: Findings) -> bytes:
 def html(findings: Findings, image: bytes) -> bytes:
     """One self-contained page."""
     body = findings.registration.body
-    picture = "data:image/svg+xml;base64," + base64.b64encode(image).decode()
     described = "; ".join(
         f"{row[1]}: mean {row[3]}, sd {row[4]}, n {row[2]}"
         for row in arm_rows(findings)
         if row[0] == body.primary["name"]
     )
-    return page(
-        f"experiment {body.experiment}",
-        REPORT_STYLE,
-        element(
-            "main",
-            element("h1", f"Experiment {body.experiment}"),
-            element("p", element("strong", conclusion(findings))),
-            element(
-                "dl",
-                [element("div", element("dt", name), element("dd", value)) for name, value in heading(findings)[1:-1]],
-            ),
-            element("h2", "Arms"),
-            _table(ARMS, arm_rows(findings)),
-            element("p", element("img", src=picture, alt=f"{body.primary['name']} by arm: {described}")),
-            element("h2", "Comparisons"),
-            _table(COMPARISONS, comparison_rows([*findings.primary, *findings.secondary])),
-            element("h2", "Deviations from the registration"),
-            _list(findings.deviations),
-            element("h2", "Notes"),
-            _list(_notes(findings)),
-            element("h2", "Runs"),
-            _table(("run", "arm", "seed", "state", "executed"), _runs(findings)),
-            element("p", "Registration ", code(body.registration), f" at event {findings.registration.index}."),
-        ),
+    return render(
+        "registered.html.j2",
+        name=body.experiment,
+        conclusion=conclusion(findings),
+        heading=heading(findings)[1:-1],
+        arm_titles=ARMS,
+        arms=arm_rows(findings),
+        picture=base64.b64encode(image).decode(),
+        described=f"{body.primary['name']} by arm: {described}",
+        comparison_titles=COMPARISONS,
+        comparisons=comparison_rows([*findings.primary, *findings.secondary]),
+        deviations=findings.deviations,
+        notes=_notes(findings),
+        runs=_runs(findings),
+        registration=body.registration,
+        event=findings.registration.index,
     )
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    return element(
-        "div",
-        element(
-            "table",
-            element("thead", element("tr", [element("th", name, scope="col") for name in columns])),
-            element("tbody", [element("tr", [element("td", cell) for cell in row]) for row in rows]),
-        ),
-        class_="wide",
-    )
-
-
-def _list(lines: Sequence[str]) -> Html:
-    return element("ul", [element("li", line) for line in lines]) if lines else element("p", "None.")
 
 
 def files(findings: Findings) -> Iterator[tuple[str, bytes]]:

@@ -111,6 +111,17 @@ def test_a_module_of_the_package_counts_with_all_it_imports() -> None:
     assert not any(part.startswith(("ledger/", "marin/graph/", "/")) for part in parts)
 
 
+def _draws(context: object) -> object:
+    from marin.reporting.experiment import Report
+
+    return Report
+
+
+def test_the_templates_of_a_page_count_with_the_code_that_draws_it() -> None:
+    parts = set(closure_of(_draws).parts)
+    assert parts >= {"marin/reporting/experiment.py", "marin/reporting/templates/experiment.html.j2"}
+
+
 def test_what_no_other_process_could_find_is_refused() -> None:
     captured = 3
 

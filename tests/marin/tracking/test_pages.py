@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
 from marin.history.projection.fold import Fold
 from marin.history.projection.record import RunRecord
@@ -25,10 +26,10 @@ from marin.record import events as types
 from marin.reporting.curve import loss_curve
 from marin.reporting.graph import graph_of, layers
 from marin.reporting.lineage import Samples, graph_page, lineage_page, read_samples
-from marin.reporting.markup import element
 from marin.reporting.order import order_digest, order_page
 from marin.reporting.run import run_page
 from marin.reporting.samples import _texts
+from marin.reporting.template import TEMPLATES, templates
 from marin.reporting.verdicts import report_of
 
 from .roots import HOSTILE, make_artifacts, make_root
@@ -112,9 +113,19 @@ def test_hostile_names_tags_and_errors_stay_text(text: str):
 @given(st.text(max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_any_text_comes_back_as_what_can_be_seen_of_it(text: str):
-    seen = Seen(element("p", element("b", text, title=text)).markup.encode())
+    page = templates().from_string('<p title="{{ text }}"><b>{{ text }}</b></p>').render(text=text)
+    seen = Seen(page.encode())
     assert seen.elements == ["p", "b"]
     assert seen.text == visible(text, keep="\n\t")
+    assert seen.attributes == [("title", visible(text, keep="\n\t"))]
+
+
+def test_no_template_takes_text_for_markup_or_misses_a_value():
+    for path in TEMPLATES.glob("*.j2"):
+        assert not re.search(r"\|\s*safe|Markup|autoescape", path.read_text("utf-8")), path.name
+        templates().get_template(path.name)
+    with pytest.raises(UndefinedError):
+        templates().get_template("order.html.j2").render(origin="x")
 
 
 @pytest.fixture

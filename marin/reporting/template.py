@@ -1,0 +1,68 @@
+"""Pages from the templates beside this file, by Jinja2.
+
+What pages show comes from documents, file names and configurations that anybody may have written. So every value is
+escaped (`autoescape`), and before that passes `marin.process.text.visible`; a name that a template does not get is an error
+(`StrictUndefined`). Only this file makes markup out of text, and only of our own scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from marin.process.text import visible
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def render(template: str, /, *, scripts: Sequence[str] = (), **values: object) -> bytes:
+    """The page of ``template``: one document that loads nothing. ``scripts`` are our own text or an installed
+    library's, never data; no others may run in it.
+
+    Raises:
+        jinja2.UndefinedError: the template names a value that it was not given.
+    """
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    if scripts:
+        assert not any("</" in script or "\r" in script for script in scripts)
+        policy += f"; script-src {' '.join(map(_named, scripts))}"
+    own = {"policy": Markup(policy), "scripts": [Markup(script) for script in scripts]}  # noqa: S704 (never data)
+    page = templates().get_template(template).render(values, **own)
+    return page.encode()
+
+
+@cache
+def templates() -> Environment:
+    """The environment in which every template is read."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["moment"] = _moment
+    return environment
+
+
+def _seen(value: object) -> object:
+    """What is written of a value: text of others with everything unseen in escapes, numbers and markup as they are."""
+    if isinstance(value, Markup | int | float):
+        return value
+    return visible(str(value), keep="\n\t")
+
+
+def _moment(time: str) -> str:
+    return f"{time[:19].replace('T', ' ')} UTC"
+
+
+def _named(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -163,16 +163,16 @@ ON_DEMAND = {
     "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
     "marin/reporting/pages.py": "each page's own libraries",
-    "marin/runners/train_worker.py": "jax begins under the arithmetic contract",
+    "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
     "marin/tracking/mlflow/server.py": "MLflow's settings are read while it is imported: they come first",
     "marin/tracking/wandb/live.py": "Levanter, once the training has begun",
     "marin/tracking/wandb/tracker.py": "wandb takes a second that only its runs wait for",
     "marin/training/batch_inspection.py": "jax begins under the arithmetic contract",
-    "marin/verify/data.py": "Levanter, where tokens are made again",
-    "marin/verify/model.py": "jax begins under the arithmetic contract",
+    "marin/verify/judges/data.py": "Levanter, where tokens are made again",
+    "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",
-    "marin/verify/training.py": "jax begins under the arithmetic contract",
+    "marin/verify/judges/training.py": "jax begins under the arithmetic contract",
     "marin/verify/verification.py": "jax, where a verdict needs it",
 }
 """Files outside of the command line that import a room inside a function, and why. None does for a circle."""
@@ -352,14 +352,14 @@ PRINTS = {
     "marin/process/text.py": "logging",
     "marin/cli/main.py": "flush, and silence when the reader left",
     "marin/cli/reference.py": "docs/commands.md, our own words",
-    "marin/cli/log.py": "flush and the question whether it is a terminal",
-    "marin/cli/service.py": "flush",
-    "marin/cli/witness.py": "flush",
+    "marin/cli/looking/log.py": "flush and the question whether it is a terminal",
+    "marin/cli/ledger/service.py": "flush",
+    "marin/cli/ledger/witness.py": "flush",
     "marin/graph/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",
     "marin/process/hugepages.py": "flush",
     "marin/runners/process.py": "hands its own stderr to a child",
-    "marin/runners/cluster.py": "sends Ray's words to stderr",
+    "marin/runners/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
     "marin/training/tokens/inspection.py": "answers its parent in JSON",
@@ -398,8 +398,8 @@ def test_foreign_text_leaves_through_one_room() -> None:
 
 def test_a_raw_print_would_be_found() -> None:
     source = "import click, sys\nclick.echo(commit)\nprint(name)\nsys.stdout.write(text)\n"
-    assert [line.split()[0] for line in breaches_of_printing(source, "marin/cli/ls.py")] == [
-        "marin/cli/ls.py:2",
-        "marin/cli/ls.py:3",
-        "marin/cli/ls.py:4",
+    assert [line.split()[0] for line in breaches_of_printing(source, "marin/cli/looking/ls.py")] == [
+        "marin/cli/looking/ls.py:2",
+        "marin/cli/looking/ls.py:3",
+        "marin/cli/looking/ls.py:4",
     ]

@@ -46,29 +46,35 @@ COMMANDS: dict[str, Lazy] = {
     "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
     "stage": Lazy(
-        "marin.cli.stage", "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export."
+        "marin.cli.running.stage",
+        "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.",
     ),
-    "run": Lazy("marin.cli.run", "Execute the steps of an experiment file whose results the ledger does not have."),
-    "train": Lazy("marin.cli.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."),
+    "run": Lazy(
+        "marin.cli.running.run", "Execute the steps of an experiment file whose results the ledger does not have."
+    ),
+    "train": Lazy(
+        "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
+    ),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
     "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),
-    "diff": Lazy("marin.cli.diff", "Name the first difference of two runs, in the order of causes."),
-    "ls": Lazy("marin.cli.ls", "List runs, artifacts or experiments."),
-    "show": Lazy("marin.cli.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
+    "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
+    "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),
+    "show": Lazy("marin.cli.looking.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
     "lineage": Lazy(
-        "marin.cli.lineage", "Show what something was made of, back to the raw data: a tree of steps and digests."
+        "marin.cli.looking.lineage",
+        "Show what something was made of, back to the raw data: a tree of steps and digests.",
     ),
     "experiment": Lazy(
-        "marin.cli.experiment", "Preregister experiments, and hold their runs against what was registered."
+        "marin.cli.running.experiment", "Preregister experiments, and hold their runs against what was registered."
     ),
-    "log": Lazy("marin.cli.log", "Print events in the order of the log."),
-    "ledger": Lazy("marin.cli.ledger", "Work on the log itself: append, check, prove."),
-    "store": Lazy("marin.cli.store", "Work on the artifact store: put, get, push, pull, verify, collect."),
+    "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
+    "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
+    "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "export": Lazy(
         "marin.cli.export", "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto."
     ),
-    "sync": Lazy("marin.cli.sync", "Bring MLflow's projection up to date with the ledger."),
-    "ui": Lazy("marin.cli.ui", "Open MLflow's own UI over the ledger."),
+    "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
+    "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
 }
 

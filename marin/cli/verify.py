@@ -16,7 +16,7 @@ from marin.cli.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.recipe.schema import Execution
 from marin.record.verdicts import NAMES
-from marin.verify.claims import grouped
+from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Report
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def verify(
     from marin.record.evidence import sources
     from marin.record.pins import Pins, default_pins
     from marin.record.root import open_root
-    from marin.runners.cluster import one_ray
+    from marin.runners.ray.cluster import one_ray
     from marin.verify import sealed
     from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
     from marin.verify.segments.sampling import Scope

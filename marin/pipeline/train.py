@@ -37,7 +37,7 @@ def run(task: Task) -> StepResult:
             cure="draw one with marin.seeds.settled: the bits depend on it",
         )
     if task.execution.runner == "ray":
-        from marin.runners.training import train_on_ray
+        from marin.runners.ray.training import train_on_ray
 
         return train_on_ray(task)
     apply(task.recipe.arithmetic, task.execution)

@@ -10,7 +10,7 @@ from ledger import parse_time
 from marin.history.runs import RunView
 from marin.record.verdicts import NAMES
 from marin.reporting.template import render
-from marin.verify.claims import grouped
+from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Report
 
 WIDTH, HEIGHT, MARGIN = 800, 240, 4

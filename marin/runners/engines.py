@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from marin.runners.jobs import JobRunner, RunnerName
 from marin.runners.process import LocalJobs
-from marin.runners.ray_jobs import RayJobs
+from marin.runners.ray.jobs import RayJobs
 
 
 def open_jobs(

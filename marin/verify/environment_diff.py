@@ -18,7 +18,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest, provenance
 from marin.record.events import StepStarted
-from marin.verify.record import RunRecord, facts
+from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.segments import compare
 from marin.verify.verdict import Verdict
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.record.verdicts import NAMES
-from marin.verify.claims import Claim
+from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.explanation import Explanation
 from marin.verify.segments.sampling import Mode

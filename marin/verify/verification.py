@@ -29,20 +29,20 @@ from marin.record.evidence import NOBODY, Sources
 from marin.record.pins import Pins, Seen
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, effective, of_this_log
-from marin.verify import claims
-from marin.verify.artifacts import judge_artifacts
 from marin.verify.case import Case
-from marin.verify.data import judge_data
+from marin.verify.derivation import claims
+from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.environment_diff import environment_diff, excused
-from marin.verify.ledger import judge_events, judge_ledger
-from marin.verify.model import MODEL_STEPS, judge_model
+from marin.verify.judges.artifacts import judge_artifacts
+from marin.verify.judges.data import judge_data
+from marin.verify.judges.ledger import judge_events, judge_ledger
+from marin.verify.judges.model import MODEL_STEPS, judge_model
+from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
 from marin.verify.proven import Proofs
-from marin.verify.record import pinned_steps, read_record
 from marin.verify.segments.explanation import Explanation, Setting
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.segments.screening import Screening
-from marin.verify.training import Trained, judge_training, not_trained
 from marin.verify.verdict import NOT_RUN, Report, TrainingSummary, Verdict, judged, outcome_of
 
 logger = logging.getLogger(__name__)

@@ -23,14 +23,14 @@ from ledger import Event, LedgerError
 from marin.history.runs import Indexed, RunView, run_ids, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
-from marin.verify.artifacts import judge_artifacts
 from marin.verify.case import Case
-from marin.verify.claims import derive
-from marin.verify.data import compare_step, other_sources
-from marin.verify.record import RunRecord, read_record
-from marin.verify.records import CLAIMED, contradictions, unexplained
+from marin.verify.derivation.claims import derive
+from marin.verify.derivation.record import RunRecord, read_record
+from marin.verify.derivation.records import CLAIMED, contradictions, unexplained
+from marin.verify.judges.artifacts import judge_artifacts
+from marin.verify.judges.data import compare_step, other_sources
+from marin.verify.judges.training import broken_record
 from marin.verify.segments import compare
-from marin.verify.training import broken_record
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -54,8 +54,8 @@ from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
 from ledger.witness.timestamp import load_authorities, verify_stamp
 from ledger.witness.witness import WitnessRequest
-from marin.cli.ledger import parse_object
-from marin.cli.witness import parse_vkey
+from marin.cli.ledger.group import parse_object
+from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
 from marin.execution.pointer import read_pointer
@@ -292,7 +292,7 @@ def parsers() -> list[Parser]:
                                   lambda c: str(c).encode("utf-8", "surrogateescape")),
           given(note.partition(b"\n\n")[0] + b"\n"), ("format.checkpoint.LogCheckpoint.parse",)),
         P("vkey", text(VerifierKey.parse), given(vkey), ("format.note.VerifierKey.parse",)),
-        P("vkey on the command line", text(parse_vkey), given(vkey), ("marin.cli.witness.parse_vkey",)),
+        P("vkey on the command line", text(parse_vkey), given(vkey), ("marin.cli.ledger.witness.parse_vkey",)),
         P("tile of hashes and entries", same(unpack_entries, pack_entries),
           lambda: [pack_entries(entries()), pack_entries([b""] * 9), *golden("log/tile/entries/*/*")()],
           ("format.bundle.unpack_entries",)),
@@ -357,7 +357,7 @@ def parsers() -> list[Parser]:
           ("marin.data.documents.read_documents",)),
         P("texts", on_file(lambda path: list(read_texts(path))), documents, ("marin.data.documents.read_texts",)),
         P("event on the command line", lambda data: parse_object(data, where="x"), given(b'{"a":[1,2.5,null]}'),
-          ("marin.cli.ledger.parse_object",)),
+          ("marin.cli.ledger.group.parse_object",)),
         P("quoted metric", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
         P("cpuinfo", text(lambda t: parse_cpuinfo(t, "x86_64")), given(b"model name\t: A\nflags\t: sse avx\n"),
           ("marin.provenance.environment.parse_cpuinfo",)),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from marin.cli.stage import STAGES
+from marin.cli.running.stage import STAGES
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE

@@ -31,7 +31,7 @@ from marin.record.events import Output, TrainSegment
 from marin.record.fingerprint import step_fingerprint
 from marin.tensors.checkpoints import checkpoint_state
 from marin.tensors.token_caches import cache_content
-from marin.verify.fingerprints import unfounded
+from marin.verify.derivation.fingerprints import unfounded
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def runner(workers: int, each: Resources | None = None) -> Runner:
         from marin.runners.local import LocalRunner
 
         return LocalRunner()
-    from marin.runners.ray import RayRunner
+    from marin.runners.ray.pool import RayRunner
 
     return RayRunner(workers, each=each or Resources())
 

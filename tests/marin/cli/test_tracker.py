@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from marin.cli.tracker import choose
+from marin.cli.running.tracker import choose
 from marin.errors import UsageError
 from marin.execution import tracker
 from marin.record.events import TRAIN_STARTED, TrainStarted

@@ -66,7 +66,7 @@ from concurrent.futures import CancelledError
 import work
 from ledger import Unavailable
 from marin.errors import DataError, StepFailed
-from marin.runners.cluster import descendants
+from marin.runners.ray.cluster import descendants
 from marin.record.root import create_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job, Resources

@@ -8,7 +8,7 @@ import pytest
 
 from ledger import Unavailable
 from marin.runners.jobs import Resources
-from marin.runners.ray_resources import check, options
+from marin.runners.ray.resources import check, options
 
 SLICE = Resources(1, memory=2**30, tpus=4, accelerator_type="TPU-V6E", topology="4x4")
 

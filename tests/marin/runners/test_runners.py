@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ledger import Unavailable
-from marin.runners import cluster
-from marin.runners.cluster import connected, one_ray
 from marin.runners.local import LocalRunner
+from marin.runners.ray import cluster
+from marin.runners.ray.cluster import connected, one_ray
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -43,8 +43,8 @@ RUN = """
 import contextlib, json, os, pathlib, sys
 import work
 from ledger import Unavailable
-from marin.runners.ray import RayRunner
-from marin.runners.cluster import descendants
+from marin.runners.ray.pool import RayRunner
+from marin.runners.ray.cluster import descendants
 deaths = sys.argv[2:]
 tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
 results, failure, addresses = [], None, set()

@@ -19,10 +19,10 @@ from marin.history.runs import Indexed, load, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe, from_mapping
 from marin.record.root import Root, create_root
-from marin.verify.claims import derive, settled
+from marin.verify.derivation.claims import derive, settled
+from marin.verify.derivation.record import RunRecord, read_record
+from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.environment_diff import EnvironmentDiff, excused
-from marin.verify.record import RunRecord, read_record
-from marin.verify.records import contradictions, unexplained
 from marin.verify.verdict import Verdict
 
 

@@ -31,9 +31,9 @@ from marin.record.events import (
     TrainStarted,
 )
 from marin.record.outputs import by_content
-from marin.verify.record import RunRecord, facts
-from marin.verify.records import MEASURED, unexplained
-from marin.verify.standing import unjudged
+from marin.verify.derivation.record import RunRecord, facts
+from marin.verify.derivation.records import MEASURED, unexplained
+from marin.verify.derivation.standing import unjudged
 
 Basis = Literal["signature", "hash", "execution", "claimed"]
 Status = Literal["established", "contradicted", "open", "claimed"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from marin.history.runs import Indexed, RunView
 from marin.record import events as kinds
-from marin.verify.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
+from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
 
 GRAD_NORM = "train/grad_norm"
 """The one measured series that evidence covers: the fingerprint of each train step."""

@@ -6,7 +6,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.verify.case import Case
-from marin.verify.data import compare_output
+from marin.verify.judges.data import compare_output
 from marin.verify.verdict import Verdict
 
 MODEL_STEPS = ("evaluate", "export")

@@ -11,7 +11,7 @@ import click
 
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, print_table, say
-from marin.cli.tracker import choose
+from marin.cli.running.tracker import choose
 from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _table(found: Sequence[Forecast]) -> None:
 
 
 def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: bool) -> None:
-    from marin.cli.summary import headline
+    from marin.cli.looking.summary import headline
 
     if as_json:
         for item in outcomes:

@@ -26,8 +26,8 @@ from marin.record import events
 from marin.record.events import Body
 from marin.record.root import Root, open_root
 from marin.record.writer import LOCK_SECONDS
-from marin.runners.cluster import NAMESPACE
 from marin.runners.jobs import error_of, parts_of
+from marin.runners.ray.cluster import NAMESPACE
 
 ANSWER_SECONDS = LOCK_SECONDS + 60.0
 """How long a worker waits for one acknowledgement before it sends again: longer than the actor may wait for the

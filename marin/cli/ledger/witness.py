@@ -22,8 +22,8 @@ from ledger import (
     create_key,
     load_signer,
 )
+from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
 from marin.cli.output import print_fields, print_json, say
-from marin.cli.service import ASK_WITNESSES, asked_to_stop
 from marin.errors import UsageError
 from marin.record.root import open_root
 from marin.record.witnesses import Asked, add_witness, ask_all, load_policy

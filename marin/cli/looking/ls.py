@@ -40,7 +40,7 @@ def ls(what: str, limit: int, as_json: bool) -> None:
     """
     root = open_root()
     if what == "experiments":
-        from marin.cli.experiment import print_experiments
+        from marin.cli.running.experiment import print_experiments
 
         print_experiments(root, as_json=as_json)
         return

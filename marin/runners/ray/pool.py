@@ -1,4 +1,4 @@
-"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.runners.cluster` has the
+"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.runners.ray.cluster` has the
 Ray)."""
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 from ledger import Unavailable
 from marin.process.collector import collect_less_often
 from marin.runners import Start
-from marin.runners.cluster import connected
 from marin.runners.jobs import Resources, error_of, parts_of
-from marin.runners.ray_resources import check, options
-from marin.runners.software import software
+from marin.runners.ray.cluster import connected
+from marin.runners.ray.resources import check, options
+from marin.runners.ray.software import software
 
 ONE_CORE = Resources()
 RESTARTS = 2

@@ -33,12 +33,12 @@ from marin.process.progress import bar
 from marin.recipe.schema import Execution, Recipe, plain
 from marin.record.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
 from marin.record.root import open_root
-from marin.runners.cluster import connected, environment, logs_of
-from marin.runners.deaths import described
 from marin.runners.jobs import error_of
-from marin.runners.software import software
-from marin.runners.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
-from marin.runners.writer import start_writer, writer_name
+from marin.runners.ray.cluster import connected, environment, logs_of
+from marin.runners.ray.deaths import described
+from marin.runners.ray.software import software
+from marin.runners.ray.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
+from marin.runners.ray.writer import start_writer, writer_name
 
 log = logging.getLogger(__name__)
 

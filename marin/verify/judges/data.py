@@ -28,7 +28,7 @@ from marin.recipe.schema import Execution, FilesDataset, Recipe, from_plain
 from marin.record.events import Json, Output, StepStarted
 from marin.runners import Work
 from marin.verify.case import Case
-from marin.verify.record import RunRecord, facts
+from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.segments.replay import runner
 from marin.verify.verdict import Outcome, Verdict, outcome_of

@@ -25,7 +25,7 @@ from ledger import (
     unpin,
 )
 from marin.cli.output import describe_finding, human_size, print_bytes, print_json, print_table, say
-from marin.cli.transfer import pull, push, remote_store
+from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.execution.workspace import sweep_abandoned
 from marin.history.referrers import needs_of

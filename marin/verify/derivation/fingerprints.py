@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from marin.record.events import MetricsRecorded, TrainSegment
 from marin.record.fingerprint import step_fingerprint
-from marin.verify.record import RunRecord, facts
-from marin.verify.standing import GRAD_NORM, superseded
+from marin.verify.derivation.record import RunRecord, facts
+from marin.verify.derivation.standing import GRAD_NORM, superseded
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from marin.process.progress import bar
 from marin.record import outputs
 from marin.record.events import CheckpointSaved, Output
 from marin.verify.case import Case
-from marin.verify.fingerprints import recorded_norms, unfounded
+from marin.verify.derivation.fingerprints import recorded_norms, unfounded
 from marin.verify.verdict import Verdict
 
 

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 import click
 
 from ledger import Draft, LogCheckpoint, LogProof, Receipt, Refused, Spool, digest_bytes, make_proof, verify_proof
-from marin.cli.anchor import anchor
-from marin.cli.key import key
+from marin.cli.ledger.anchor import anchor
+from marin.cli.ledger.key import key
+from marin.cli.ledger.service import publish, serve
+from marin.cli.ledger.witness import parse_vkey, witness
 from marin.cli.output import describe_finding, print_bytes, print_json, say
-from marin.cli.service import publish, serve
 from marin.cli.trust import CLAIMED, git_option, policy_option
-from marin.cli.witness import parse_vkey, witness
 from marin.errors import UsageError
 from marin.process.files import write_whole
 from marin.record.audit import audit_log, is_foreign

@@ -17,13 +17,13 @@ from typing import Any, Self
 from ledger import Unavailable
 from marin.provenance.environment import available_cores
 from marin.record.root import append_through, open_root
-from marin.runners.cluster import ADDRESS_VARIABLE, connected, import_ray
-from marin.runners.deaths import described
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
 from marin.runners.process import LocalJobs
-from marin.runners.ray_resources import check, options
-from marin.runners.software import software
-from marin.runners.writer import SpooledAppender, start_writer
+from marin.runners.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
+from marin.runners.ray.deaths import described
+from marin.runners.ray.resources import check, options
+from marin.runners.ray.software import software
+from marin.runners.ray.writer import SpooledAppender, start_writer
 
 
 class RayJobs:

@@ -8,11 +8,18 @@ import click
 import msgspec
 
 from ledger import NotFound
-from marin.cli.find import print_results_of_graph, run_of_pointer, show_digest, show_number, show_pointer, show_step
-from marin.cli.log import describe
-from marin.cli.ls import summarize, verdict
+from marin.cli.looking.find import (
+    print_results_of_graph,
+    run_of_pointer,
+    show_digest,
+    show_number,
+    show_pointer,
+    show_step,
+)
+from marin.cli.looking.log import describe
+from marin.cli.looking.ls import summarize, verdict
+from marin.cli.looking.summary import print_summary
 from marin.cli.output import human_size, print_fields, print_json, print_table, say
-from marin.cli.summary import print_summary
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog

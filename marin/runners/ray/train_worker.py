@@ -30,8 +30,8 @@ from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
 from marin.record.root import open_root
 from marin.runners.jobs import parts_of
-from marin.runners.software import software
-from marin.runners.writer import SpooledJournal, WriterConnection
+from marin.runners.ray.software import software
+from marin.runners.ray.writer import SpooledJournal, WriterConnection
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import click
 
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
-from marin.cli.tracker import choose
+from marin.cli.running.tracker import choose
 
 if TYPE_CHECKING:
     from marin.recipe.schema import Execution

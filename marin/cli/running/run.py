@@ -65,7 +65,7 @@ def run(
       marin run experiments/exp001_grammar_scaling.py
       marin run experiments/exp001_grammar_scaling.py --only 'train/nano-.*'
     """
-    from marin.cli.tracker import choose
+    from marin.cli.running.tracker import choose
     from marin.errors import Diverged, StepFailed
     from marin.graph.execute import Options, execute_graph
     from marin.graph.files import load_graph

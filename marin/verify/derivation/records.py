@@ -29,8 +29,8 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import Output
 from marin.record.outputs import KINDS
-from marin.verify.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
-from marin.verify.standing import GRAD_NORM, disagreements, superseded
+from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
+from marin.verify.derivation.standing import GRAD_NORM, disagreements, superseded
 
 MEASURED = "system/"
 """How the names of measurements of the machine begin."""

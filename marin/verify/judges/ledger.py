@@ -8,7 +8,7 @@ from ledger import Event, LogCheckpoint, LogReader, check
 from marin.pipeline.stages import PIPELINE
 from marin.record.evidence import ANCHORED, Sources, gather
 from marin.verify.case import Case
-from marin.verify.records import contradictions, unexplained
+from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.verdict import Verdict
 
 CLAIMED = "claimed by this log:"

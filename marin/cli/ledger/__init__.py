@@ -1,0 +1,1 @@
+"""`marin ledger`: the log itself, its keys, its services, its witnesses and anchors."""

@@ -1,0 +1,1 @@
+"""Commands that look at what was recorded: lists, one thing, differences, lineage, the log, MLflow's pages."""

@@ -1,0 +1,1 @@
+"""Commands that execute steps: one stage, a recipe's whole pipeline, an experiment file, preregistered experiments."""

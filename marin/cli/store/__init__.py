@@ -1,0 +1,1 @@
+"""`marin store`: the artifacts, here and on remotes."""

@@ -86,6 +86,9 @@ class Parser:
     covers: tuple[str, ...] = field(default=())
     most: int = 1 << 20
     """Bytes of a hostile input. Less for YAML, whose reader is slow under a watch of its memory."""
+    deepest: int = 10_000
+    """Lists in lists of a hostile input. PyYAML's time grows by the square of them; 500 are more than its reader, which
+    calls itself for each, comes through."""
 
     @property
     def kept(self) -> list[bytes]:
@@ -348,9 +351,9 @@ def parsers() -> list[Parser]:
         P("ledger of a token cache", on_file(cache_content, "./shard_ledger.json"),
           given(b'{"total_num_rows": 3, "is_finished": true}')),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
-          ("marin.recipe.params.load_params",), 2000),
+          ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],
-          ("marin.recipe.cost.load_prices",), 2000),
+          ("marin.recipe.cost.load_prices",), 2000, 500),
         P("pointer", on_file(read_pointer), pointers,
           ("marin.execution.pointer.read_pointer",)),
         P("documents", on_file(lambda path: list(read_documents(path))), documents,

@@ -101,7 +101,7 @@ def test_changed_inputs_give_a_value_or_our_own_error(name: str):
 def test_claimed_lengths_and_depths_take_no_memory(name: str):
     parser = TABLE[name]
     first = parser.seeds()[0]
-    hostile = [b"[" * 10_000, b'{"a":' * 20_000, b"9" * 40_000, b"\xff" * 200_000, b"\n" * 40_000, b"+" * 40_000,
+    hostile = [b"[" * parser.deepest, b'{"a":' * 20_000, b"9" * 40_000, b"\xff" * 200_000, b"\n" * 40_000, b"+" * 40_000,
                (first * 500)[:300_000], "— a ".encode() * 10_000, b"x000/" * 10_000]  # fmt: skip
     hostile += [first[:at] + b"\xff" * 8 + first[at + 8 :] for at in range(0, 32, 4)]
     for whole in hostile:

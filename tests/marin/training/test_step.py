@@ -54,9 +54,14 @@ def oracle(
         epsilon=config.epsilon,
         max_grad_norm=config.max_grad_norm,
     ).build(recipe.trainer.num_steps)
-    updates, _ = chain.update(grads, chain.init(arrays), arrays)
-    after = optax.apply_updates(arrays, updates)
-    return float(loss), float(optax.global_norm(grads)), [np.asarray(x) for x in jax.tree.leaves(after)]
+
+    @jax.jit
+    def updated(grads: Any, arrays: Any) -> tuple[jax.Array, Any]:
+        updates, _ = chain.update(grads, chain.init(arrays), arrays)
+        return optax.global_norm(grads), optax.apply_updates(arrays, updates)
+
+    norm, after = updated(grads, arrays)
+    return float(loss), float(norm), [np.asarray(x) for x in jax.tree.leaves(after)]
 
 
 Stepped = tuple[TrainStep, SlicedState, StepOutcome]

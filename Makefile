@@ -1,7 +1,7 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
-# make faults   every system call of an append failing; sixteen processes killed for a minute (minutes);
+# make faults   every system call of an append failing; sixteen processes killed for a minute; whole fault tables (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make survival: training on Ray while parts of it are killed (minutes);
@@ -78,7 +78,7 @@ foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
 
 faults: environment
-	$(PYTEST) -m faults tests/fault tests/ledger tests/marin/graph tests/marin/test_completion.py
+	$(PYTEST) -m "faults or table" --whole-tables
 
 fuzz: environment
 	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q -n $(TEST_JOBS) tests/fuzz

@@ -1,4 +1,5 @@
-"""Fixtures for all tests: buckets and a published folder on the loopback interface (tests/services).
+"""Fixtures for all tests: buckets and a published folder on the loopback interface, and the tenth of large tables that
+a change is tested with (tests/services).
 
 Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.
 """
@@ -6,8 +7,21 @@ Signals have their usual meaning here, also where the suite was started in the b
 import signal
 
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
+from tables import pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_report_header, tenth
 
-__all__ = ["bucket", "gcs", "gcs_service", "mirror", "s3", "s3_service"]
+__all__ = [
+    "bucket",
+    "gcs",
+    "gcs_service",
+    "mirror",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_report_header",
+    "s3",
+    "s3_service",
+    "tenth",
+]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

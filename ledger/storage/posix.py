@@ -355,7 +355,8 @@ class PosixStorage:
 
     def _check_excludes(self, path: Path) -> None:
         """A lock that is held must keep another descriptor out: some network file systems only pretend."""
-        other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with _explained("lock", path.name):
+            other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

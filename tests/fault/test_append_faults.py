@@ -95,8 +95,8 @@ def test_the_table_covers_every_kind_of_write():
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
 @pytest.mark.parametrize("start", BEGUN)
 @pytest.mark.parametrize("publish_seconds", [0.0, 3600.0], ids=["publishing each", "publishing at the end"])
-def test_one_fault_at_every_write(publish_seconds, start, fault):
-    for write in range(WRITES[publish_seconds, start]):
+def test_one_fault_at_every_write(tenth, publish_seconds, start, fault):
+    for write in tenth(range(WRITES[publish_seconds, start])):
         storage = fresh(start)
         storage.fail_at(write, fault)
         receipts = work(storage, publish_seconds, start)
@@ -105,8 +105,8 @@ def test_one_fault_at_every_write(publish_seconds, start, fault):
 
 @pytest.mark.parametrize("first", list(Fault), ids=lambda fault: fault.value)
 @pytest.mark.parametrize("second", [Fault.TORN, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
-def test_a_second_fault_during_recovery(first, second):
-    for write in range(WRITES[0.0, 0]):
+def test_a_second_fault_during_recovery(tenth, first, second):
+    for write in tenth(range(WRITES[0.0, 0])):
         for later in (1, 2, 3):
             storage = fresh(0)
             storage.fail_at(write, first)
@@ -117,9 +117,9 @@ def test_a_second_fault_during_recovery(first, second):
 
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
 @pytest.mark.parametrize("start", BEGUN)
-def test_readers_see_a_whole_log_at_every_fault(start, fault):
+def test_readers_see_a_whole_log_at_every_fault(tenth, start, fault):
     """Before anybody opens it again: a reader and the audit find a log that is whole, only perhaps shorter."""
-    for write in range(WRITES[0.0, start]):
+    for write in tenth(range(WRITES[0.0, start])):
         storage = fresh(start)
         storage.fail_at(write, fault)
         acknowledged = start

@@ -100,6 +100,7 @@ PUSHES += [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("service", "fault", "thing"), PUSHES)
 def test_push(request: pytest.FixtureRequest, local: Store, tree: str, service: str, fault: Fault, thing: str) -> None:
     bucket: Bucket = request.getfixturevalue(service)
@@ -131,6 +132,7 @@ PULLS = [("gcs", fault, thing) for fault in (Fault.STATUS, Fault.CUT, Fault.WRON
 PULLS += [("gcs", Fault.HANG, "large blob"), ("s3", Fault.CUT, "large blob"), ("s3", Fault.WRONG, "small blob")]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("service", "fault", "thing"), PULLS)
 def test_pull(
     request: pytest.FixtureRequest, local: Store, tree: str, tmp_path: Path, service: str, fault: Fault, thing: str
@@ -198,6 +200,7 @@ def many(local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return local.put_tree(tmp_path / "many").digest
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("area", [PACKFILES, PACKFILE_LIST])
 @pytest.mark.parametrize("fault", [Fault.STATUS, Fault.STATUS_AFTER])
 def test_push_in_packfiles(bucket: Bucket, local: Store, many: str, fault: Fault, area: str) -> None:
@@ -229,6 +232,7 @@ STRIKES = [("gcs", fault, at) for fault in (Fault.STATUS, Fault.CUT, Fault.WRONG
 STRIKES += [("s3", Fault.CUT, 0), ("s3", Fault.WRONG, 2)]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("service", "fault", "skip"), STRIKES)
 def test_pull_from_packfiles(
     request: pytest.FixtureRequest, local: Store, many: str, tmp_path: Path, service: str, fault: Fault, skip: int

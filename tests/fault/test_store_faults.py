@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tables import Tenth
 
 from ledger import (
     PART_SIZE,
@@ -69,15 +70,17 @@ def check_whole(store: Store) -> None:
             assert store.verify(digest) == []
 
 
-def watch(limit: int, strike: Callable[[], None], *, below: Path | None = None) -> None:
-    """Call `strike` at every event from the `limit`-th on that changes the disk (below a folder)."""
+def watch(limit: int, strike: Callable[[], None], *, below: Path | None = None) -> list[int]:
+    """Call `strike` at every event from the `limit`-th on that changes the disk (below a folder). What it returns holds
+    how many there were."""
     count = [0]
     events = MUTATING - FREEING if strike is disk_full else MUTATING
+    opens = os.O_CREAT if strike is disk_full else os.O_WRONLY | os.O_RDWR | os.O_CREAT  # what is there can be opened
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            changes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            changes = isinstance(flags, int) and flags & opens
         else:
             path = arguments[0] if arguments else ""
             changes = event in events
@@ -87,6 +90,19 @@ def watch(limit: int, strike: Callable[[], None], *, below: Path | None = None) 
                 strike()
 
     sys.addaudithook(hook)
+    return count
+
+
+def steps_of(work: Callable[[], object], strike: Callable[[], None], told: Path) -> int:
+    """How many steps there are to strike."""
+
+    def counted() -> None:
+        count = watch(10**9, strike)
+        work()
+        told.write_text(str(count[0]))
+
+    assert in_child(counted) == DONE
+    return int(told.read_text())
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -175,22 +191,22 @@ def _pull(folder: Path, store: Store) -> None:
         "collect packed",
     ],
 )
-def test_every_step_on_disk(folder: Path, tmp_path: Path, job: str, strike: Callable[[], None]) -> None:
+def test_every_step_on_disk(folder: Path, tmp_path: Path, tenth: Tenth, job: str, strike: Callable[[], None]) -> None:
     root = tmp_path / "root"
     work = jobs(folder)[job]
-    for step in range(400):
+    total = steps_of(lambda: work(Store(PosixStorage(root))), strike, tmp_path / "total")
+    assert total > 1
+    for count, step in enumerate(tenth(range(total))):
+        new = count % 3 == 0  # start over from nothing now and then, so that first steps are met on a new disk too
+        if new:
+            _clear(root, tmp_path / "out")
         status = in_child(lambda: (watch(step, strike), work(Store(PosixStorage(root)))))  # noqa: B023
         store = Store(PosixStorage(root))
         check_whole(store)
         assert not (tmp_path / "out").exists() or store.verify(store.put_tree(tmp_path / "out").digest) == []
-        if status == DONE:
-            break
-        assert status == (KILLED if strike is killed else ERROR)
-        if step % 3 == 0:  # start over from nothing now and then, so that first steps are met on a new disk too
-            _clear(root, tmp_path / "out")
-    else:
-        raise AssertionError("the job never ended")
-    assert step > 1
+        # On a disk that is not new there is less to do; and threads do not always come to the same number of steps.
+        through = status == DONE and (not new or step > 0.7 * total)
+        assert through or status == (KILLED if strike is killed else ERROR), (step, total)
     work(Store(PosixStorage(root)))
     check_whole(Store(PosixStorage(root)))
     with PosixStorage(root).lock("store/gc.lock", "test"):

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tables import Tenth
 
 from marin.history.runs import load_all
 from marin.record.root import open_root
@@ -48,9 +49,11 @@ def pointers(project: Path) -> dict[str, bytes]:
     }
 
 
-def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType, project: Path, tmp_path: Path) -> None:
-    """The last stage of the plan, because it also completes the run. Every point would take minutes: each seventh is
-    a kill, and each of the last ones, where the result is recorded and the files are written."""
+def test_killed_before_any_change_to_the_disk_and_called_again(
+    tiny: ModuleType, project: Path, tmp_path: Path, tenth: Tenth
+) -> None:
+    """The last stage of the plan, because it also completes the run. Always at each of the last points, where the
+    result is recorded and the files are written."""
     for name in ("words", "upper"):
         tiny.run(name, project)
     whole = tmp_path / "whole"
@@ -59,7 +62,7 @@ def test_killed_before_any_change_to_the_disk_and_called_again(tiny: ModuleType,
     done, changes, action = undisturbed.stdout.split()
     assert (done, action) == ("done", "executed"), undisturbed.stderr
     expected, total = pointers(whole), int(changes)
-    points = sorted({*range(1, total + 1, 7), *range(max(1, total - 7), total + 1)})
+    points = sorted({*tenth(range(1, total + 1)), *range(max(1, total - 7), total + 1)})
     for point in points:
         folder = tmp_path / f"killed-{point}"
         shutil.copytree(project, folder)

@@ -42,9 +42,9 @@ def become(asked: dict[str, Any], contract: dict[str, str]) -> None:
     for number, path in enumerate(asked["told"], 1):
         with open(path, "wb") as file:
             os.dup2(file.fileno(), number)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
     sys.argv = ["-c", *asked["arguments"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

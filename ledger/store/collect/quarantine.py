@@ -12,10 +12,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 
 from ledger.errors import NotFound
+from ledger.storage.failure import storage_failed
 from ledger.storage.port import Storage
 from ledger.store.layout import PACKFILES, QUARANTINE, STORE
 
@@ -45,13 +45,17 @@ class Quarantine:
             return False
         for batch in sorted(self._folder.iterdir(), reverse=True):
             aside = batch / name.removeprefix(STORE)
-            with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
+            try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(aside, target)
                 os.unlink(aside)
                 os.utime(target)
-                _log.info("%s was in quarantine and is back", name)
-                return True
+            except (FileNotFoundError, NotADirectoryError, FileExistsError):
+                continue
+            except OSError as error:  # a full disk, say
+                raise storage_failed("could not bring a file back from quarantine", name, error) from error
+            _log.info("%s was in quarantine and is back", name)
+            return True
         return self._storage.exists(name)
 
     def packfiles(self) -> Iterator[tuple[str, str]]:

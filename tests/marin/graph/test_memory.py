@@ -62,6 +62,7 @@ def kept(root: Root, graph: Graph) -> tuple[int, int]:
     return now, peak
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("shape", SHAPES)
 def test_execution_adds_nothing_for_a_step_that_is_done(
     graph: Callable[..., Graph], tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch, shape: str

@@ -154,16 +154,6 @@ def fitted(line: str) -> str:
     return line[: width - 1] + "…"
 
 
-def human_size(count: int) -> str:
-    """A number of bytes for people: 1.9 MB."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{int(value)} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
 def describe_finding(finding: Finding) -> dict[str, str]:
     """A finding as JSON shows it."""
     return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}

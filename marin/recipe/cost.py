@@ -27,11 +27,12 @@ from msgspec import Meta, Struct
 from marin.errors import UsageError
 from marin.recipe.params import MOST_BYTES
 from marin.recipe.schema import GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
+from marin.recipe.units import HOUR, human_size, human_time
 
 HERE = "here"
 """The device of the price table that means: this machine, by what was measured on it."""
 
-FLOAT32, INT32, HOUR = 4, 4, 3600.0
+FLOAT32, INT32 = 4, 4
 TRAINING_PASSES = 3
 """A backward pass costs two forward passes."""
 BYTES_PER_TOKEN = 4.0
@@ -357,32 +358,12 @@ def totals(estimates: Iterable[Estimate]) -> Estimate:
 
 def in_words(estimate: Estimate) -> Mapping[str, str]:
     """An estimate as people read it: FLOPs, memory, bytes, time, price."""
-    from_seconds = "" if estimate.seconds is None else duration(estimate.seconds)
+    from_seconds = "" if estimate.seconds is None else human_time(estimate.seconds)
     price = "" if estimate.price is None else f"{estimate.price:.2f} {estimate.currency}"
     return {
         "flops": f"{estimate.flops:.2e}" if estimate.flops else "",
-        "memory": size(estimate.memory_bytes),
-        "bytes": size(estimate.bytes),
+        "memory": human_size(estimate.memory_bytes) if estimate.memory_bytes else "",
+        "bytes": human_size(estimate.bytes) if estimate.bytes else "",
         "time": from_seconds,
         "price": price,
     }
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people read them: 45 s, 12 min, 3.4 h, 2.1 d."""
-    for limit, unit, name in ((90.0, 1.0, "s"), (5400.0, 60.0, "min"), (172_800.0, HOUR, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}" if name != "h" else f"{seconds / unit:.1f} {name}"
-    return f"{seconds / 86_400:.1f} d"
-
-
-def size(count: float) -> str:
-    """Bytes as people read them: 1.9 MB; "" for none."""
-    if not count:
-        return ""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"

@@ -16,6 +16,7 @@ from marin.errors import UsageError
 from marin.history.measured import Measured, Measurement
 from marin.recipe import cost
 from marin.recipe.schema import FilesDataset, Model, Recipe, Trainer
+from marin.recipe.units import human_size, human_time
 
 PROJECT = Path(__file__).resolve().parents[2]
 PRICES = cost.load_prices(PROJECT / "conf" / "prices.yaml")
@@ -229,5 +230,5 @@ def test_mistakes_in_the_table_and_in_names(tmp_path: Path) -> None:
 
 
 def test_words() -> None:
-    assert [cost.duration(s) for s in (5, 89, 600, 7200, 360_000)] == ["5 s", "89 s", "10 min", "2.0 h", "4.2 d"]
-    assert [cost.size(n) for n in (0, 5, 1500, 2.5e6, 3e12)] == ["", "5 B", "1.5 kB", "2.5 MB", "3.0 TB"]
+    assert [human_time(s) for s in (5, 89, 600, 7200, 360_000)] == ["5 s", "89 s", "10 min", "2.0 h", "4.2 d"]
+    assert [human_size(n) for n in (0, 5, 1500, 2.5e6, 3e12)] == ["0 B", "5 B", "1.5 kB", "2.5 MB", "3.0 TB"]

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ledger import LedgerError, NotFound, parse_digest
-from marin.cli.output import human_size, print_fields, print_json, print_table, say
+from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
@@ -14,6 +14,7 @@ from marin.history import runs
 from marin.history.catalog import Catalog, Made, open_catalog
 from marin.history.metric_query import Answer, answer, parse
 from marin.history.nondeterminism import MARK, unsteady
+from marin.recipe.units import human_size
 from marin.record.root import Root
 
 SHOWN = 20

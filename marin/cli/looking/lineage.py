@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import Projection
-from marin.cli.output import Branch, human_size, print_json, print_tree, say
+from marin.cli.output import Branch, print_json, print_tree, say
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.history.lineage import Ancestor, Ancestry
+from marin.recipe.units import human_size
 from marin.record.root import open_root
 
 if TYPE_CHECKING:

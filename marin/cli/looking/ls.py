@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import click
 
-from marin.cli.output import human_size, print_json, print_table, say
+from marin.cli.output import print_json, print_table, say
 from marin.history import runs
 from marin.history.catalog import Catalog, Run, open_catalog
 from marin.history.nondeterminism import MARK, unsteady
+from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described
 

@@ -232,7 +232,8 @@ def _cost(history: History, registration: Registration) -> list[str]:
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.recipe.composition import PRICES, conf_folder
-    from marin.recipe.cost import duration, estimate, load_prices, totals, work_of
+    from marin.recipe.cost import estimate, load_prices, totals, work_of
+    from marin.recipe.units import human_time
 
     measured, cap = measurements(history), registration.cost_cap
     prices = load_prices(conf_folder() / PRICES)
@@ -243,7 +244,7 @@ def _cost(history: History, registration: Registration) -> list[str]:
     )
     count = len(registration.seeds)
     seconds, price = (one.seconds or 0.0) * count, (one.price or 0.0) * count
-    said = [f"about {duration(seconds)} on {cap.device}, {one.flops * count:.2g} FLOPs, {price:.2f} {one.currency}"]
+    said = [f"about {human_time(seconds)} on {cap.device}, {one.flops * count:.2g} FLOPs, {price:.2f} {one.currency}"]
     over = [
         name
         for name, limit, value in (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.execution import no_diff, takes_execution
-from marin.cli.output import human_size, print_json, print_table, say
+from marin.cli.output import print_json, print_table, say
+from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
     from marin.graph.execute import Outcome

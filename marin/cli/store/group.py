@@ -24,11 +24,12 @@ from ledger import (
     scrub_store,
     unpin,
 )
-from marin.cli.output import describe_finding, human_size, print_bytes, print_json, print_table, say
+from marin.cli.output import describe_finding, print_bytes, print_json, print_table, say
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.execution.workspace import sweep_abandoned
 from marin.history.referrers import needs_of
+from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
 from marin.record.root import open_root

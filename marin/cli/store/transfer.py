@@ -11,11 +11,12 @@ import click
 
 from ledger import Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
-from marin.cli.output import agree, describe_finding, human_size, print_json, say
+from marin.cli.output import agree, describe_finding, print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
 from marin.process.progress import byte_bar
 from marin.provenance.code import changed_files
+from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 
 WHAT = "[WHAT]..."

@@ -1,0 +1,163 @@
+"""requirements.in says what the product imports or runs, and nothing else: each line is used, each import has a line.
+
+Names of other packages that are private there may change without notice. All of them that this project uses stand here,
+with the reason; one that is new, gone, or no longer there fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+OURS = ("ledger", "marin", "experiments")
+
+NOT_IMPORTED = {
+    "datasets": "Levanter reads texts through it",
+    "dvc": "the program: dvc.yaml",
+    "dvc-gs": "gs:// as a remote of DVC",
+    "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
+    "jaxlib": "the compiler of jax, part of a run's identity",
+    "marin-finelog": "Levanter's own family",
+    "marin-finestore": "Levanter's own family",
+    "marin-fray": "Levanter's own family",
+    "marin-iris": "Levanter's own family",
+    "marin-iris-native": "Levanter's own family",
+    "marin-rigging": "Levanter's own family",
+    "marin-zephyr": "Levanter's own family",
+    "mpld3": "carries d3, which the data browser inlines: a file of the package is read",
+    "pyopenssl": "model-signing imports it without saying so",
+    "transformers": "Levanter's models and tokenizers import it; the tests read exports with it",
+    "uv": "the program: .ci/environment",
+}
+NOT_REQUIRED = {
+    "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
+    "markupsafe": "comes with jinja2, whose escaping it is",
+    "omegaconf": "comes with hydra-core, whose configurations it holds",
+    "sqlalchemy": "comes with mlflow, whose database it is",
+    "uvicorn": "comes with mlflow, whose server it runs",
+}
+"""What is imported and comes with something that is required."""
+
+PRIVATE = {
+    "hashlib._Hash": "a type without a public name, for annotations",
+    "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
+    "jax._src.source_info_util": "the source line of an operation (verify/jax)",
+    "levanter.data._prp.Permutation": "the order of the data is Levanter's own",
+    "mlflow.server.handlers._model_registry_store_registry": "marin:// in MLflow's server",
+    "mlflow.server.handlers._tracking_store_registry": "marin:// in MLflow's server",
+    "mlflow.store.artifact.artifact_repository_registry._artifact_repository_registry": "marin:// in MLflow's server",
+    "mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore._check_experiment_is_active": "MLflow's own refusals",
+    "mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore._get_or_create_engine": "one connection is closed",
+    "mlflow.utils.name_utils._generate_random_name": "names of runs as MLflow draws them",
+    "mlflow.utils.validation._validate_batch_log_data": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_batch_log_limits": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_experiment_name": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_logged_model_name": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_model_alias_name": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_model_alias_name_reserved": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_model_name": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_param_keys_unique": "MLflow's own refusals",
+    "mlflow.utils.validation._validate_run_id": "MLflow's own refusals",
+    "ray._private.worker._global_node": "where the processes of a Ray of one's own write",
+}
+ONLY_TYPED = {"hashlib._Hash"}
+"""Names that a type checker knows and no program has."""
+
+
+@cache
+def trees() -> list[ast.Module]:
+    files = [path for name in OURS for path in sorted((PROJECT / name).rglob("*.py"))]
+    return [ast.parse(path.read_text("utf-8")) for path in files]
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """Module and name of every import of something that is not ours; no name for a whole module."""
+    for tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, "") for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                yield from ((node.module, alias.name) for alias in node.names)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
+    lines = (PROJECT / "requirements.in").read_text("utf-8").splitlines()
+    required = {found[0].lower() for line in lines if (found := re.match(r"[A-Za-z][\w.-]*", line))}
+    packages = packages_distributions()
+    modules = {module.partition(".")[0] for module, _ in imports()} - {*OURS, *sys.stdlib_module_names}
+    imported = {
+        distribution.lower().replace("_", "-") for module in modules for distribution in packages.get(module, [module])
+    }
+    assert required - imported == NOT_IMPORTED.keys()
+    unsaid = {
+        module
+        for module in modules
+        if not required & {name.lower().replace("_", "-") for name in packages.get(module, [module])}
+    }
+    assert unsaid == NOT_REQUIRED.keys(), "put it into requirements.in, or say what it comes with"
+
+
+def test_private_names_of_other_packages_are_those_listed() -> None:
+    own = {
+        name
+        for tree in trees()
+        for node in ast.walk(tree)
+        for name in (
+            getattr(node, "name", None),
+            getattr(node, "arg", None),
+            node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None,
+            node.attr if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) else None,
+        )
+        if isinstance(name, str)
+    }
+    used = {
+        f"{module}.{name}".rstrip(".")
+        for module, name in imports()
+        if module.partition(".")[0] not in (*OURS, "__future__") and any(map(is_private, (*module.split("."), name)))
+    }
+    attributes = {
+        node.attr
+        for tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own
+    }
+    assert {name for name in used if not any(listed.startswith(name) for listed in PRIVATE)} == set()
+    listed = {part for name in PRIVATE for part in name.split(".") if is_private(part)}
+    assert attributes <= listed
+    assert listed <= attributes | {part for name in used for part in name.split(".")}, "one is used no more"
+
+
+@pytest.mark.parametrize("name", sorted(PRIVATE.keys() - ONLY_TYPED))
+def test_private_names_of_other_packages_are_there(name: str) -> None:
+    """By their source files: nothing is imported for it."""
+    top, *parts = name.split(".")
+    found = find_spec(top)
+    assert found is not None and found.origin is not None
+    place = Path(found.origin).parent
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    file = place / f"{parts.pop(0)}.py" if parts and (place / f"{parts[0]}.py").is_file() else place / "__init__.py"
+    body = ast.parse(file.read_text("utf-8")).body
+    for part in parts:
+        (body,) = [list(getattr(node, "body", [])) for node in body if part in names_of(node)][:1]
+
+
+def names_of(statement: ast.stmt) -> set[str]:
+    """The names that a statement defines or binds."""
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}

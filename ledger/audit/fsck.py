@@ -12,7 +12,7 @@ events as entries, also: canonical form, ids that occur once, streams without ga
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
@@ -34,7 +34,7 @@ from ledger.format.layout import (
     tile_path,
 )
 from ledger.format.note import VerifierKey, parse_note
-from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
+from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
 from ledger.log.trust import audit_keys
@@ -53,13 +53,15 @@ def check(
     entries_are_events: bool = True,
     workers: int = 1,
     of_type: Mapping[str, list[tuple[int, Event]]] | None = None,
+    continues: LogCheckpoint | None = None,
 ) -> list[Finding]:
     """What is wrong with the log below `log`; an empty list when it is whole.
 
     Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes everything in
     the store again. `entries_are_events=False` audits the log of any other software. `workers` above 1 lets that many
     processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
-    Events of the types in `of_type` are put into its lists, so that a log need not be read twice.
+    Events of the types in `of_type` are put into its lists, so that a log need not be read twice. `continues`: what else
+    was read of the log before; what is audited must begin with it, whatever a storage shows to whoever reads it again.
     """
     findings: list[Finding] = []
     given = verifiers
@@ -67,7 +69,8 @@ def check(
         verifiers, findings = audit_keys(storage, verifiers)
     changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in KEY_TYPES}
     wanted = {**changes, **(of_type or {})}
-    audit = _Audit(storage, verifiers, log, EventAudit(storage, wanted) if entries_are_events else None, workers)
+    events = EventAudit(storage, wanted) if entries_are_events else None
+    audit = _Audit(storage, verifiers, log, events, workers, continues)
     findings += audit.run()
     if log == LOG and entries_are_events and not findings:
         try:
@@ -107,6 +110,22 @@ class _EdgeTile:
     blame_below: list[Finding]
 
 
+class _Beginning:
+    """The leaves of an audited log, as far as those of an older checkpoint go."""
+
+    def __init__(self, older: LogCheckpoint) -> None:
+        self.older = older
+        self._frontier = Frontier()
+
+    def add(self, leaves: Iterable[bytes]) -> None:
+        self._frontier.extend(itertools.islice(leaves, self.older.size - self._frontier.size))
+
+    def root(self) -> str:
+        """The root of these leaves; in words, where the log is shorter."""
+        size = self._frontier.size
+        return self._frontier.root().hex() if size == self.older.size else f"{size} entries"
+
+
 class _TooMuch(Exception):
     """A log that asks for more than the budgets give (`ledger.format.budgets`)."""
 
@@ -117,8 +136,15 @@ class _TooMuch(Exception):
 
 class _Audit:
     def __init__(
-        self, storage: Storage, verifiers: Sequence[VerifierKey], log: str, events: EventAudit | None, workers: int
+        self,
+        storage: Storage,
+        verifiers: Sequence[VerifierKey],
+        log: str,
+        events: EventAudit | None,
+        workers: int,
+        continues: LogCheckpoint | None,
     ) -> None:
+        self._beginning = None if continues is None else _Beginning(continues)
         self._storage = storage
         self._verifiers = verifiers
         self._log = log
@@ -160,6 +186,11 @@ class _Audit:
             self._find("a file that belongs to no tile of this log", self._path(tile), found=f"width {tile.width}")
         if self._events is not None:
             self._findings += self._events.finish(self._entry_at)
+        if self._beginning is not None and not self._findings:
+            expected, found = self._beginning.older.root.hex(), self._beginning.root()
+            if found != expected:
+                what = "the root shows another log than the one that was read before"
+                self._find(what, checkpoint_path(self._log), f"{expected} at size {self._beginning.older.size}", found)
         return self._findings
 
     # Checkpoint and files
@@ -211,6 +242,8 @@ class _Audit:
         for bundle, found in examine_bundles(bundles, wanted, workers, read):
             tile = bundle.tile
             examined = None if found is None else self._accept(bundle, found)
+            if examined is not None and self._beginning is not None:
+                self._beginning.add(split_hashes(examined.leaves)[: tile.width])
             if self._events is not None:
                 if examined is None or examined.facts is None:
                     self._events.skip(tile.width)
@@ -384,6 +417,8 @@ class _Audit:
                     self._events.add(examine(at, [entry], self._events.wanted))
                     self._later.append(entry)
                 entries.append(entry)
+                if self._beginning is not None:
+                    self._beginning.add([leaf_hash(entry)])
                 if edge is not None:
                     complete += edge.append(leaf_hash(entry))
             if edge is not None and (signed.size, signed.root) != (edge.size, edge.frontier().root()):

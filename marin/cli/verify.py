@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -212,23 +213,24 @@ def verify(
     chosen = [Setting.parse(text, devices) for text in settings]
     trusted, allowed = [VerifierKey.parse(key) for key in vkey], sealed.Allowed.parse(allow)
     told = sealed.seal()
-    foreign = told is not None or sealed.is_foreign()
+    mine = None if told is not None else sealed.opened_own(trusted)
+    foreign = mine is None
     if foreign and told is None and not allowed.unconfined:
         refuse_outside(address, at_commit)
         limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
-        mine = None if no_record else own_root(open_root(), record_in)
+        recorded_in = None if no_record else own_root(open_root(), False, record_in)
         front = ["-q"] if ctx.find_root().params.get("quiet") else ["-v"] * ctx.find_root().params.get("verbose", 0)
         arguments = forwarded(ctx, ("html",))
         named = [str(Path(path).resolve()) for path in (policy, ca, *git) if path is not None]
         allowed = replace(allowed, named=tuple(named))
-        ctx.exit(sealed.verify(arguments, run=run, front=front, allowed=allowed, own=mine, html=html, limits=limits))
+        ctx.exit(sealed.verify(arguments, run=run, front=front, allowed=allowed, own=recorded_in, html=html, limits=limits))
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if told is not None:
         held, own = sealed.enter(told)
         root, remarks = sealed.untouched(open_root()), held.lines()
     else:
-        root = open_root()
-        own = None if no_record else own_root(root, record_in)
+        root = mine or open_root()
+        own = None if no_record else own_root(root, mine is not None, record_in)
     try:
         options = Options(
             execution=Execution(
@@ -299,21 +301,19 @@ def refuse_outside(address: str | None, at_commit: object) -> None:
             )
 
 
-def own_root(verified: Root, given: str | None) -> Root | None:
-    """The root that gets what is found: the one that is named, the verified one if its key is here, or the local
-    one."""
+def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
+    """The root that gets what is found: the one that is named, the verified one if it is ``mine``, or the local one."""
     from marin.record.root import DEFAULT_ROOT, open_root
 
     if given is not None:
         return open_root(given)
-    for root in (verified, DEFAULT_ROOT):
-        try:
-            opened = open_root(root) if isinstance(root, str) else root
-            if "://" not in opened.location or isinstance(root, str):
-                opened.signer()
-                return opened
-        except LedgerError:
-            continue
+    if mine and "://" not in verified.location:
+        return verified
+    with suppress(LedgerError):
+        here = open_root(DEFAULT_ROOT)
+        if mine or here.absolute != verified.absolute:  # somebody else's log gets nothing, whatever key it names
+            here.signer()
+            return here
     return None
 
 

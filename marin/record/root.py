@@ -91,6 +91,12 @@ class Root:
         path = self.projection_path()
         return Store(self.storage, seen=None if path is None else path.with_name("store-stat.sqlite"))
 
+    def store_to_read(self) -> Store:
+        """The artifacts for reading alone: what is checked out is a file of its own, which nobody changes through the
+        store."""
+        writable = self.storage.writable
+        return Store(open_storage(self.absolute, readonly=True) if writable else self.storage)
+
     def keys(self, trusted: Sequence[VerifierKey] = ()) -> Keys:
         """The keys under which this log is read, and whose word they are: those that were given, or this user's own or
         trusted ones for the origin, or what the root itself names."""
@@ -102,9 +108,11 @@ class Root:
             return Keys(tuple(known), "trusted")
         return Keys((self.verifier, *self.companions), "claimed")
 
-    def is_own(self) -> bool:
-        """Whether the key that signs this log is this user's: then what stands in it, he said."""
-        return self.verifier in self.own_keys()
+    def is_own(self, trusted: Sequence[VerifierKey] = ()) -> bool:
+        """Whether the keys under which this log is read are this user's: then what stands in it, he said. The root names
+        his key, and no other one was given: a root that names his, read under a key of somebody else's, is that one's."""
+        mine = self.own_keys()
+        return self.verifier in mine and set(trusted) <= set(mine)
 
     def own_keys(self) -> tuple[VerifierKey, ...]:
         """This user's keys under the name of this log; none where he has no file of that name."""
@@ -199,7 +207,12 @@ class Root:
         """
         reader = self.reader(trusted)
         path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
-        return LedgerHistory(reader, path, own=self.is_own())
+        return LedgerHistory(reader, path, own=self.is_own(trusted))
+
+    def history_as_read(self, reader: LogReader, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
+        """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to whoever
+        opens it again. The reader moves to the newest state, which continues the one that it had."""
+        return LedgerHistory(reader, None, own=self.is_own(trusted))
 
     def views(self) -> Path:
         """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log. What a

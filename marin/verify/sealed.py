@@ -123,13 +123,16 @@ def seal() -> Seal | None:
     return None if text is None else msgspec.json.decode(text, type=Seal)
 
 
-def is_foreign(location: str | None = None) -> bool:
-    """Whether the key of this root's log is not this user's. A root that cannot be opened is nobody's."""
+def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
+    """The root, if its log is this user's: his signing key is the one that it names, and no other one was given to read
+    it under. None where it is somebody else's; one that cannot be opened is nobody's. Whoever goes on with it goes on with
+    what is returned: opened again, it may name another key."""
     try:
-        open_root(location).signer()
+        root = open_root()
+        root.signer()
     except LedgerError:
-        return True
-    return False
+        return None
+    return root if root.is_own(trusted) else None
 
 
 # -- the child ----------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from ledger import Draft, LedgerError, VerifierKey, check, parse_time
+from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
@@ -27,7 +28,8 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record.events import REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
 from marin.record.evidence import NOBODY, Sources
 from marin.record.pins import Pins, Seen
-from marin.record.root import Root
+from marin.record.root import LedgerHistory, Root
+from marin.record.trust import Keys
 from marin.record.verdicts import NAMES, effective, of_this_log
 from marin.verify.case import Case
 from marin.verify.derivation import claims
@@ -78,6 +80,28 @@ class Options:
     reach: Reach = EVERYTHING
 
 
+class LogAsRead(NamedTuple):
+    """The log of a verification: read once, so that everything is judged from the very same one, whatever the root shows
+    to whoever opens it again. ``seen``: how it agrees with what was seen of it before, where that is asked."""
+
+    keys: Keys
+    reader: LogReader
+    history: LedgerHistory
+    seen: Seen | None
+
+    @classmethod
+    def of(cls, root: Root, options: Options) -> LogAsRead:
+        """Read it, as it is now."""
+        keys, reader = root.keys(options.trusted), root.reader(options.trusted)
+        if options.pins is not None:  # whatever is judged, and before anything is read
+            options.pins.compare(reader, root.storage, root.absolute, named=keys.mine)
+        history = root.history_as_read(reader, options.trusted)
+        seen = None
+        if options.pins is not None:  # it may have grown meanwhile: what is judged is what is remembered
+            seen = options.pins.compare(reader, root.storage, root.absolute, named=keys.mine)
+        return cls(keys, reader, history, seen)
+
+
 class Verification:
     """One verification of one run; :meth:`report` gives the verdicts asked for.
 
@@ -86,14 +110,18 @@ class Verification:
         MissingEvidence: the log lacks the beginning of the run, or of one that it took a step from.
     """
 
-    def __init__(self, root: Root, name: str, options: Options, *, until: Continues | None = None) -> None:
+    def __init__(
+        self,
+        root: Root,
+        name: str,
+        options: Options,
+        *,
+        until: Continues | None = None,
+        read: LogAsRead | None = None,
+    ) -> None:
         self.root, self.options, self.until = root, options, until
-        self.keys = root.keys(options.trusted)
-        self.reader = root.reader(options.trusted)
-        self.seen: Seen | None = None
-        if options.pins is not None and until is None:  # whatever is judged, and before anything is read
-            self.seen = options.pins.compare(self.reader, root.storage, root.absolute, named=self.keys.mine)
-        self.history = root.history(options.trusted, fresh=True)
+        self.read = read or LogAsRead.of(root, options)
+        self.keys, self.reader, self.history, self.seen = self.read
         self.record_of_run = read_record(self.history, resolve(self.history, name))
         self.run: RunView = self.record_of_run.run
         if until is not None:
@@ -114,7 +142,7 @@ class Verification:
         """Judge. Verdicts that were not asked for are NOT_RUN."""
         with TemporaryDirectory(prefix="marin-verify-") as folder:
             own = self._report(only, Path(folder))
-        if self.seen is not None and self.options.remember:  # what was signed was signed, whatever the verdict
+        if self.seen is not None and self.until is None and self.options.remember:  # what was signed was signed, whatever the verdict
             assert self.options.pins is not None  # they gave it
             self.options.pins.keep(self.seen)
         return self._with_phases_before(own, only)
@@ -141,7 +169,7 @@ class Verification:
             causes.append(f"data: {found.describe()}")
         first = steps or self.scope.steps or (self.run.segments[0].body.start, 0)
         try:
-            explained = explain(self.run, self.root.store(), step, pair, causes, first)
+            explained = explain(self.run, self.root.store_to_read(), step, pair, causes, first)
         except MarinError as error:
             explained = Explanation(
                 step or 0,
@@ -168,7 +196,7 @@ class Verification:
     def _report(self, only: Collection[str], workshop: Path) -> Report:
         case = Case(
             root=self.root,
-            store=self.root.store(),
+            store=self.root.store_to_read(),
             history=self.history,
             keys=self.keys,
             record=self.record_of_run,
@@ -282,7 +310,7 @@ class Verification:
             link = after.started.body.continues
             assert link is not None  # the chain walked it
             options = replace(self.options, since=None, scope=self.scope)
-            earlier = Verification(self.root, before.run, options, until=link)
+            earlier = Verification(self.root, before.run, options, until=link, read=self.read)
             wanted = [name for name in only if name in WALKED]
             report = joined(report, earlier.report(wanted), phases.broken_link(earlier.run, after), link.step)
             after = before

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 from buckets import Bucket
 
-from ledger import Conflict, Draft, LedgerError, Malformed, Refused, Unavailable
+from ledger import Conflict, Draft, LedgerError, Log, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
-from marin.record.root import create_root, key_path, open_root
+from marin.record.root import VKEY, create_root, key_path, open_root
+from marin.verify import sealed
 
 
 def events(location: Path) -> list[int]:
@@ -201,3 +203,41 @@ def test_what_a_root_says_of_files_is_not_believed_when_they_are_put(tmp_path: P
     root.store().put_tree(folder)
     assert not list((root.local / "projections").glob("store-stat*"))
     assert list(root.views().glob("store-stat*"))
+
+
+def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can put the verifier's own public key beside his log: it is read confined all the same."""
+    mine = create_root(str(tmp_path / "mine"), origin="me.example/log")
+    stranger = create_key(tmp_path / "stranger.key", "stranger.example/log")
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "theirs"))
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / VKEY).write_text(f"{mine.verifier}\n")
+    theirs = open_root()
+    Log.create(theirs.storage, stranger)
+    assert theirs.history([stranger.verifier])._own is False
+    assert sealed.opened_own([stranger.verifier]) is None
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "mine"))
+    assert sealed.opened_own() is not None
+    assert sealed.opened_own([mine.verifier]) is not None
+
+
+def test_a_log_that_is_shown_otherwise_the_second_time_is_not_the_one_that_was_read(
+    tmp_path: Path, own_keys: Path
+) -> None:
+    """Two logs that one key signed: an audit of the second says nothing of what was read of the first."""
+    root = create_root(str(tmp_path / "r"))
+    empty = root.reader().checkpoint()
+    root.append([Draft("note/v1", "notes", {"text": "first"})])
+    first = root.reader().checkpoint()
+    assert check(root.storage, [root.verifier], continues=first) == []
+    root.append([Draft("note/v1", "notes", {"text": "later"})])
+    for known in (empty, first):
+        assert check(root.storage, [root.verifier], continues=known) == []
+    shutil.rmtree(tmp_path / "r" / "log")
+    Log.create(root.storage, root.signer())
+    for text in ("other", "and more"):
+        root.append([Draft("note/v1", "notes", {"text": text})])
+        (finding,) = check(root.storage, [root.verifier], continues=first)
+        assert "another log" in str(finding)

@@ -58,6 +58,11 @@ class Blobs:
         self.folder = self._base = None if here is None else f"{here.parent.parent}{os.sep}"
 
     @property
+    def shares(self) -> bool:
+        """Whether a file outside may be one of the store's own under a second name."""
+        return self._storage.writable
+
+    @property
     def keeps_times(self) -> bool:
         """Whether a put that finds its blob there makes it young: on a disk, not in a bucket."""
         return self._base is not None

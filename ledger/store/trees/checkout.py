@@ -3,7 +3,9 @@
 How a file is placed, for `how="auto"` the first that the file system can:
 
     reflink     its own file that shares blocks with the blob until one of them is written
-    hardlink    the blob itself under a second name, read-only; not for executable files, whose mode would differ
+    hardlink    the blob itself under a second name, read-only; not for executable files, whose mode would differ, and
+                not out of a store that was opened for reading only: whoever may write there could change it after it
+                was hashed
     copy        its own file
 
 A folder is built beside its destination under a temporary name and then takes the name at once; what stood
@@ -138,7 +140,7 @@ class _Placer:
         self._blobs, self._how = blobs, how
         self._counts = {"reflinked": 0, "hardlinked": 0, "copied": 0}
         self._reflinks = how in ("auto", "reflink")
-        self._links = how in ("auto", "hardlink")
+        self._links = how in ("auto", "hardlink") and blobs.shares
 
     def another(self) -> _Placer:
         """One for another thread, that knows what this one knows and has counted nothing."""

@@ -173,22 +173,22 @@ def segment(
             found.end_state,
             "the recorded state is not the one that the steps lead to",
         )
-    if recorded_trace is not None and recorded_trace != found.trace:
-        width = 8 * len(tensors)
+    if recorded.trace != digest_bytes(found.trace):  # by the record: a stored trace may be kept back
+        width, stored = 8 * len(tensors), recorded_trace or found.trace
         offset = next(
             (
                 i
                 for i in range(recorded.end - recorded.start)
-                if recorded_trace[i * width : (i + 1) * width] != found.trace[i * width : (i + 1) * width]
+                if stored[i * width : (i + 1) * width] != found.trace[i * width : (i + 1) * width]
             ),
             0,
         )
         return Divergence(
             recorded.start + offset,
             trace_difference(recorded_trace, found.trace, offset, tensors),
-            digest_bytes(recorded_trace),
+            recorded.trace,
             digest_bytes(found.trace),
-            "the stored trace is not the one that the fingerprints cover",
+            "the recorded trace is not the one that the fingerprints cover",
         )
     return None
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger import digest_bytes
 from marin.record.events import TrainSegment
 from marin.verify.segments import compare
 from marin.verify.segments.compare import FoundSegment
@@ -36,7 +37,7 @@ def recorded(start: int, end: int) -> TrainSegment:
         fingerprints=[digest(200 + i) for i in steps],
         start_state=digest(start),
         end_state=digest(end),
-        trace=digest(9),
+        trace=digest_bytes(trace(end - start)),
     )
 
 
@@ -124,6 +125,13 @@ def test_a_broken_chain_is_named(segments: list[TrainSegment], step: int) -> Non
     assert divergence is not None
     assert divergence.step == step
     assert divergence.describe().startswith(f"train step {step}: ")
+
+
+def test_a_recorded_trace_is_compared_also_where_its_bytes_are_kept_back() -> None:
+    segment = changed(recorded(3, 8), trace=digest(9))
+    divergence = compare.segment(segment, found(segment), None, TENSORS)
+    assert divergence is not None
+    assert divergence.expected == digest(9)
 
 
 def test_programs_that_an_older_release_did_not_record_are_no_difference() -> None:

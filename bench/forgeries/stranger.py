@@ -103,7 +103,7 @@ def _asked(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
     )
     with variable("MARIN_KEY", str(mine / "key")), variable("MARIN_PINS", str(pins)):
         try:
-            root = open_root(str(shop.path))
+            root = shop.shown(open_root(str(shop.path)))
             try:
                 report = Verification(root, shop.run, options).report(only)
             except (Malformed, Tampered, Unverified) as error:

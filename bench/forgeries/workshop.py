@@ -75,6 +75,8 @@ class Shop:
             base.location, self.path, copy_function=os.link, ignore=shutil.ignore_patterns("projections", "work")
         )
         self.root = open_root(str(self.path))
+        self.shown: Callable[[Root], Root] = lambda root: root
+        """What of the published root a stranger gets to see."""
         self.events = [
             Entry(e.type, e.stream, copy.deepcopy(dict(e.body)), e.id, e.actor, e.time, index)
             for index, e in base.root.reader().events()

@@ -25,8 +25,9 @@ CLASSES = {
     12: "services",
     13: "contradictions of one's own",
     14: "bytes beside the content",
+    15: "a root that changes",
 }
-"""Honest controls, the twelve of docs/threat-model.md, and two that were found since."""
+"""Honest controls, the twelve of docs/threat-model.md, and those that were found since."""
 
 By = Literal["operator", "publisher"]
 Of = Literal["run", "second", "phase"]

@@ -142,7 +142,8 @@ class Verification:
         """Judge. Verdicts that were not asked for are NOT_RUN."""
         with TemporaryDirectory(prefix="marin-verify-") as folder:
             own = self._report(only, Path(folder))
-        if self.seen is not None and self.until is None and self.options.remember:  # what was signed was signed, whatever the verdict
+        if self.seen is not None and self.until is None and self.options.remember:
+            # What was signed was signed, whatever the verdict.
             assert self.options.pins is not None  # they gave it
             self.options.pins.keep(self.seen)
         return self._with_phases_before(own, only)

@@ -223,7 +223,9 @@ def verify(
         arguments = forwarded(ctx, ("html",))
         named = [str(Path(path).resolve()) for path in (policy, ca, *git) if path is not None]
         allowed = replace(allowed, named=tuple(named))
-        ctx.exit(sealed.verify(arguments, run=run, front=front, allowed=allowed, own=recorded_in, html=html, limits=limits))
+        ctx.exit(
+            sealed.verify(arguments, run=run, front=front, allowed=allowed, own=recorded_in, html=html, limits=limits)
+        )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if told is not None:
         held, own = sealed.enter(told)

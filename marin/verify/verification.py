@@ -111,13 +111,7 @@ class Verification:
     """
 
     def __init__(
-        self,
-        root: Root,
-        name: str,
-        options: Options,
-        *,
-        until: Continues | None = None,
-        read: LogAsRead | None = None,
+        self, root: Root, name: str, options: Options, *, until: Continues | None = None, read: LogAsRead | None = None
     ) -> None:
         self.root, self.options, self.until = root, options, until
         self.read = read or LogAsRead.of(root, options)

@@ -5,4 +5,16 @@ from __future__ import annotations
 from bench.forgeries.kinds import binding, deciding, dodging, evidence, further, moving, phases, surface
 from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
 
-__all__ = ["CLASSES", "KINDS", "Kind", "binding", "deciding", "dodging", "evidence", "further", "moving", "phases", "surface"]
+__all__ = [
+    "CLASSES",
+    "KINDS",
+    "Kind",
+    "binding",
+    "deciding",
+    "dodging",
+    "evidence",
+    "further",
+    "moving",
+    "phases",
+    "surface",
+]

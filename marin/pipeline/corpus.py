@@ -17,14 +17,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data import grammar
-from marin.data.documents import PARTS, TRAIN, VALIDATION, Document, SplitCount, SplitWriter, write_divided
+from marin.data.documents import (
+    PARTS,
+    TRAIN,
+    VALIDATION,
+    Document,
+    SplitCount,
+    SplitWriter,
+    read_documents,
+    write_divided,
+)
 from marin.data.local import SourceFile, matched, read_file, read_pairs
 from marin.data.remote import mirrored_glob, obtain
 from marin.data.text import lines, split_text
+from marin.errors import DataError, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
 from marin.recipe import schema as recipes
-from marin.recipe.schema import FilesDataset, GrammarDataset, MixtureDataset, Recipe, SingleDataset, UrlDataset
+from marin.recipe.schema import (
+    Artifact,
+    ArtifactDataset,
+    FilesDataset,
+    GrammarDataset,
+    MixtureDataset,
+    Recipe,
+    SingleDataset,
+    UrlDataset,
+)
 
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 _REPORT_EVERY = 100
@@ -52,6 +71,8 @@ def source_digests(recipe: Recipe) -> dict[str, str]:
 def _sources(dataset: SingleDataset) -> dict[str, str]:
     if isinstance(dataset, GrammarDataset):
         return {}
+    if isinstance(dataset, ArtifactDataset):
+        return {dataset.artifact.address: dataset.artifact.digest or ""}
     sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
     if isinstance(dataset, UrlDataset):
         return sources | {dataset.url: f"sha256:{dataset.sha256}"}
@@ -76,11 +97,11 @@ def run(task: Task) -> StepResult:
     if isinstance(dataset, MixtureDataset):
         made = _from_parts(dataset, task)
         count = _write_pairs(
-            chain.from_iterable(_pairs(part) for _, part in sorted(dataset.parts.items())), task.out / PAIRS
+            chain.from_iterable(_pairs(part, task) for _, part in sorted(dataset.parts.items())), task.out / PAIRS
         )
     else:
         made = _from_one(dataset, task, task.out)
-        count = _write_pairs(_pairs(dataset), task.out / PAIRS)
+        count = _write_pairs(_pairs(dataset, task), task.out / PAIRS)
     description = {
         "documents": {"train": made.train.documents, "validation": made.validation.documents},
         "kind": dataset.__struct_config__.tag,
@@ -102,15 +123,19 @@ def run(task: Task) -> StepResult:
     )
 
 
-def _pairs(dataset: SingleDataset) -> Iterable[dict[str, str]]:
+def _pairs(dataset: SingleDataset, task: Task) -> Iterable[dict[str, str]]:
     if isinstance(dataset, GrammarDataset):
         return (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+    if isinstance(dataset, ArtifactDataset):
+        return _pairs_of(dataset.artifact, task)
     return read_pairs(_pair_files(dataset))
 
 
 def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
     if isinstance(dataset, GrammarDataset):
         return _from_grammar(dataset, out)
+    if isinstance(dataset, ArtifactDataset):
+        return _from_artifact(dataset, task, out)
     return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, out)
 
 
@@ -150,6 +175,55 @@ def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> Spl
             if index % _REPORT_EVERY == 0:
                 report(writer.count().text_bytes, "")
         return writer.count()
+
+
+def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> _Corpus:
+    """Each document is read and written anew, so that this corpus is one whoever made that artifact."""
+    counts = []
+    with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
+        made = _taken(dataset.artifact, task, Path(folder) / "corpus")
+        for split in (TRAIN, VALIDATION):
+            with (out / split).open("wb") as file:
+                writer = SplitWriter(file)
+                for document in read_documents(_file_of(dataset.artifact, made, split)):
+                    writer.write(document)
+                counts.append(writer.count())
+    if not counts[0].documents:
+        raise DataError(
+            "corpus is empty", where=dataset.artifact.address, expected=f"documents in {TRAIN}", found="none"
+        )
+    return _Corpus(counts[0], counts[1], _sources(dataset))
+
+
+def _pairs_of(artifact: Artifact, task: Task) -> Iterable[dict[str, str]]:
+    with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
+        path = _taken(artifact, task, Path(folder) / "corpus") / PAIRS
+        return list(read_pairs([SourceFile(path, PAIRS)])) if path.is_file() else []
+
+
+def _taken(artifact: Artifact, task: Task, folder: Path) -> Path:
+    if artifact.digest is None:
+        raise UsageError(
+            "a corpus that is not made yet",
+            where=f"dataset.artifact: {artifact.address}",
+            expected="its digest",
+            found="null",
+            cure="run the experiment file that makes it: marin run FILE",
+        )
+    task.store.checkout(artifact.digest, folder)
+    return folder
+
+
+def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        raise DataError(
+            "an artifact is no corpus",
+            where=artifact.address,
+            expected=f"a folder with {TRAIN} and {VALIDATION}",
+            found=f"no {name}",
+            cure="write both into context.out, one document a line: id, text, source, metadata",
+        )
+    return folder / name
 
 
 def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:

@@ -34,7 +34,7 @@ def run(task: Task) -> StepResult:
             where="seed",
             expected="an integer from 0 to 2**63 - 1",
             found="null",
-            cure="draw one with marin.seeds.settled: the bits depend on it",
+            cure="draw one with marin.execution.seeds.settled: the bits depend on it",
         )
     if task.execution.runner == "ray":
         from marin.runners.ray.training import train_on_ray

@@ -26,7 +26,7 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat"})
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact"})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -82,7 +82,28 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     """True: the lines hold conversations (``messages``), of which only what the assistant says is learned."""
 
 
-SingleDataset = GrammarDataset | UrlDataset | FilesDataset
+class Artifact(Section, frozen=True):
+    """What stands where the pipeline would make something of its own: an artifact of the store, by its digest.
+
+    ``address`` is the readable name of the step that has it as its output, in an experiment file. ``maker`` is the
+    name of that step's function, which a verifier may execute again; None: the artifact was made elsewhere and adopted.
+    ``digest`` is None where the artifact is an input of the step instead, and not made yet.
+    """
+
+    address: Annotated[str, Meta(min_length=1, max_length=160)]
+    digest: Digest | None = None
+    maker: str | None = None
+
+
+class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw_only=True):
+    """A corpus that is in the store: a folder with ``train.jsonl`` and ``validation.jsonl`` (and ``minimal_pairs.jsonl``
+    if there are some), in the form in which the step ``corpus`` writes them."""
+
+    name: Name
+    artifact: Artifact
+
+
+SingleDataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset
 
 
 class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_only=True):
@@ -92,12 +113,27 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
     parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
 
 
-Dataset = GrammarDataset | UrlDataset | FilesDataset | MixtureDataset
+Dataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | MixtureDataset
 
 
 def parts(dataset: Dataset) -> dict[str, SingleDataset]:
     """The data sets of a recipe that have a stream of their own, by name."""
     return dict(dataset.parts) if isinstance(dataset, MixtureDataset) else {dataset.name: dataset}
+
+
+def artifacts(recipe: Recipe) -> dict[str, Artifact]:
+    """The artifacts that stand for outputs of the pipeline's steps, by step; those of a mixture's parts by
+    ``corpus:<part>``."""
+    found: dict[str, Artifact] = {}
+    if isinstance(recipe.dataset, ArtifactDataset):
+        found["corpus"] = recipe.dataset.artifact
+    elif isinstance(recipe.dataset, MixtureDataset):
+        found |= {
+            f"corpus:{name}": part.artifact
+            for name, part in sorted(recipe.dataset.parts.items())
+            if isinstance(part, ArtifactDataset)
+        }
+    return found | ({"tokens": recipe.tokens.artifact} if recipe.tokens.artifact is not None else {})
 
 
 class Tokenizer(Section, frozen=True):
@@ -111,6 +147,8 @@ class Tokens(Section, frozen=True):
     """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
 
     append_eos: bool = True
+    artifact: Artifact | None = None
+    """Token caches that are in the store, in place of those that the step ``tokens`` would encode."""
 
 
 class Mixture(Section, frozen=True):
@@ -439,7 +477,7 @@ def _allowed(path: str, data: Mapping[str, Any]) -> str:
     """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
     parent, _, name = path.rpartition(".")
     if path == "dataset.kind":
-        return "one of grammar, url, files, mixture"
+        return "one of grammar, url, files, artifact, mixture"
     struct = _struct_at(parent, data)
     field = (
         next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
@@ -474,6 +512,7 @@ def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
                 "grammar": GrammarDataset,
                 "url": UrlDataset,
                 "files": FilesDataset,
+                "artifact": ArtifactDataset,
                 "mixture": MixtureDataset,
             }
             struct = by_kind.get(kind)

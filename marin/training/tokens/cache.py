@@ -19,9 +19,11 @@ The parts of a mixture are splits of their own, ``train/<part>``.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
-from itertools import batched
+from itertools import batched, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +33,10 @@ from tokenizers import Tokenizer
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
-from marin.errors import DataError
+from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.process.progress import bar
+from marin.recipe.schema import Artifact
 from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
 from marin.training.tokens import loss_mask
 
@@ -56,8 +59,11 @@ def build_caches(task: Task) -> StepResult:
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
-        masked = loss_mask.has_mask(path)
-        written = _write(folder, tokenizer, path, task.recipe.tokens.append_eos, masked=masked)
+        written = (
+            _write(folder, tokenizer, path, task.recipe.tokens.append_eos, masked=loss_mask.has_mask(path))
+            if task.recipe.tokens.artifact is None
+            else _take(task.recipe.tokens.artifact, task, split, folder, tokenizer.get_vocab_size())
+        )
         content = cache_content(folder)
         if (content.tokens, content.documents) != written:
             raise DataError(
@@ -92,6 +98,36 @@ def _write(folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, 
     with beside.open("wb") as mask:
         written = write_cache(folder, loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask))
     beside.rename(folder / MASK_FILE)
+    return written
+
+
+def _take(artifact: Artifact, task: Task, split: str, folder: Path, vocabulary: int) -> tuple[int, int]:
+    """The cache of a split out of one that somebody else made, written anew; its loss mask as it is."""
+    if artifact.digest is None:
+        raise UsageError(
+            "tokens that are not made yet",
+            where=f"tokens.artifact: {artifact.address}",
+            expected="their digest",
+            found="null",
+            cure="run the experiment file that makes them: marin run FILE",
+        )
+    with TemporaryDirectory(dir=task.work, prefix="artifact-") as place:
+        made = Path(place) / "tokens"
+        task.store.checkout(artifact.digest, made)
+        cache_content(made / split)  # plausible, before anything is read whole
+        tokens, offsets = read_tokens(made / split)
+        if tokens.size and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
+            raise DataError(
+                "tokens that the tokenizer does not have",
+                where=f"{artifact.address}: {split}",
+                expected=f"ids from 0 to {vocabulary - 1}",
+                found=f"{int(tokens.min())} to {int(tokens.max())}",
+                cure="make them with the tokenizer that the training gets",
+            )
+        documents = (tokens[start:end] for start, end in pairwise(offsets.tolist()))
+        written = write_cache(folder, documents)
+        if (made / split / MASK_FILE).is_file():
+            shutil.copyfile(made / split / MASK_FILE, folder / MASK_FILE)
     return written
 
 

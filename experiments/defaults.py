@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from marin.errors import UsageError
 from marin.execution.phases import successor
-from marin.execution.step import PREVIOUS
-from marin.graph import Ref, Resources, Step
+from marin.execution.step import ARTIFACT, PREVIOUS
+from marin.graph import Adopted, Ref, Resources, Step
+from marin.graph.identity import step_name
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE
 from marin.pipeline.export import EXPORT
@@ -25,6 +27,8 @@ from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
 from marin.recipe.schema import (
     Arithmetic,
+    Artifact,
+    ArtifactDataset,
     Dataset,
     Evaluation,
     Export,
@@ -48,7 +52,12 @@ def default_corpus(name: str, dataset: Dataset) -> Step:
 def default_tokenize(
     name: str, corpus: Step, *, vocab_size: int = 2048, min_frequency: int = 2, append_eos: bool = True
 ) -> Step:
-    """A byte-level BPE trained on the corpus, and both splits as token caches."""
+    """A byte-level BPE trained on the corpus, and both splits as token caches.
+
+    ``corpus`` may be a step of one's own, or an adopted artifact: a folder with ``train.jsonl`` and
+    ``validation.jsonl`` in the form of the pipeline's corpus.
+    """
+    corpus = _corpus_of(corpus)
     recipe = replace(
         corpus.config,
         tokenizer=Tokenizer(vocab_size=vocab_size, min_frequency=min_frequency),
@@ -70,13 +79,17 @@ def default_train(
     mixture: Mixture | None = None,
     resources: Resources | None = None,
     apart: str = "",
+    tokenizer: Step | None = None,
 ) -> Step:
     """A training, recorded segment by segment. ``mixture`` are the shares of a data set that has parts; ``apart`` makes
-    it an execution of its own although an equal one may be recorded.
+    it an execution of its own although an equal one may be recorded. ``tokens`` may be a step of one's own, or an
+    adopted artifact: token caches ``train`` and ``validation``; then ``tokenizer`` is the pipeline's step that their
+    ids are of (default: the input of that name).
 
     Raises:
         UsageError: sizes that do not fit each other.
     """
+    tokens = _tokens_of(tokens, tokenizer)
     recipe = replace(
         tokens.config,
         model=model,
@@ -191,6 +204,36 @@ def default_continue(
         resources or Resources(cpus=recipe.arithmetic.threads),
         apart=train.apart,
     )
+
+
+def _corpus_of(made: Step) -> Step:
+    """The pipeline's corpus over what a step of one's own made; a corpus of the pipeline as it is."""
+    if made.fn is CORPUS:
+        return made
+    dataset = ArtifactDataset(name=_last(made).replace("/", "-") or made.name, artifact=_artifact(made))
+    return Step(f"{made.name}/documents", CORPUS, Recipe(dataset=dataset), {ARTIFACT: made})
+
+
+def _tokens_of(made: Step, tokenizer: Step | None) -> Step:
+    """The pipeline's tokens over what a step of one's own made; tokens of the pipeline as they are."""
+    if made.fn is TOKENS:
+        return made
+    given = tokenizer or made.inputs.get("tokenizer")
+    if not isinstance(given, Step) or given.fn is not TOKENIZER:
+        raise UsageError(
+            "tokens without the tokenizer that they are of",
+            where=f"step {made.name}",
+            expected="an input tokenizer, or tokenizer=..., that is a step of the pipeline",
+            found="none" if given is None else "something else",
+            cure='write tokenizer=default_tokenize(...).inputs["tokenizer"]',
+        )
+    recipe = replace(given.config, tokens=replace(given.config.tokens, artifact=_artifact(made)))
+    inputs = {"corpus": given.inputs["corpus"], "tokenizer": given}
+    return Step(f"{made.name}/caches", TOKENS, recipe, inputs | {ARTIFACT: made})
+
+
+def _artifact(made: Step) -> Artifact:
+    return Artifact(address=made.name, maker=None if isinstance(made.fn, Adopted) else step_name(made))
 
 
 def _previous(step: Step) -> dict[str, Step | Ref]:

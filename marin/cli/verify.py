@@ -76,6 +76,12 @@ STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
     metavar="S",
     help="With --explain: a setting to compare, twice; devices=N,isa=NAME,flag=--XLA_FLAG=V,threads=N,python=PATH.",
 )
+@click.option(
+    "--experiment",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
+    metavar="FILE",
+    help="Your own experiment file: its step is executed where the run began with what such a step made.",
+)
 @click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key.  [default: yours, `marin trust`]")
 @policy_option
 @ca_option
@@ -138,6 +144,7 @@ def verify(
     screen: bool | None,
     explain: bool,
     settings: Sequence[str],
+    experiment: Path | None,
     vkey: Sequence[str],
     policy: Path | None,
     ca: Path | None,
@@ -222,6 +229,7 @@ def verify(
         front = ["-q"] if ctx.find_root().params.get("quiet") else ["-v"] * ctx.find_root().params.get("verbose", 0)
         arguments = forwarded(ctx, ("html",))
         named = [str(Path(path).resolve()) for path in (policy, ca, *git) if path is not None]
+        named += [str(experiment.parent)] if experiment is not None else []
         allowed = replace(allowed, named=tuple(named))
         ctx.exit(
             sealed.verify(arguments, run=run, front=front, allowed=allowed, own=recorded_in, html=html, limits=limits)
@@ -253,6 +261,7 @@ def verify(
             since=since,
             screen=sample is not None if screen is None else screen,
             reach=allowed.reach() if foreign else EVERYTHING,
+            experiment=experiment,
         )
         verification = Verification(root, run, options)
     except (Malformed, Tampered, Unverified) as error:

@@ -19,6 +19,10 @@ from marin.record.events import Body
 PREVIOUS = "previous"
 """The input under which a train step finds the state that it continues from: a folder with ``checkpoint/`` in it."""
 
+ARTIFACT = "artifact"
+"""The input by which a step of an experiment is given what stands in the recipe by its digest
+(:class:`marin.recipe.schema.Artifact`): it has to be made first, and the step takes it from the store."""
+
 
 class Journal(Protocol):
     """Where a running step reports facts; each call returns when the event is durable."""

@@ -5,6 +5,17 @@ An experiment is a Python file that holds steps as values (:mod:`marin.graph.ste
 the rest (:mod:`marin.graph.execute`).
 """
 
-from marin.graph.step import Context, Input, Ref, Resources, Result, Step, adopt, override_output, unidentified
+from marin.graph.step import Adopted, Context, Input, Ref, Resources, Result, Step, adopt, override_output, unidentified
 
-__all__ = ["Context", "Input", "Ref", "Resources", "Result", "Step", "adopt", "override_output", "unidentified"]
+__all__ = [
+    "Adopted",
+    "Context",
+    "Input",
+    "Ref",
+    "Resources",
+    "Result",
+    "Step",
+    "adopt",
+    "override_output",
+    "unidentified",
+]

@@ -18,23 +18,30 @@ from msgspec.structs import replace
 
 from marin.errors import UsageError
 from marin.execution.plan import Plan
-from marin.execution.step import PREVIOUS, StepDefinition
+from marin.execution.step import ARTIFACT, PREVIOUS, StepDefinition
 from marin.graph.graph import Graph, Node
 from marin.pipeline.stages import PIPELINE
-from marin.recipe.schema import Recipe, digest, plain
+from marin.recipe.schema import ArtifactDataset, Recipe, digest, plain
 
 
 @dataclass(frozen=True)
 class Arm:
     """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the
     training that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning.
-    ``pinned`` are steps whose output is pinned, with their addresses."""
+    ``pinned`` are steps whose output is pinned, with their addresses; ``artifacts`` steps that take what a step of
+    one's own makes, with the address of that."""
 
     plan: Plan
     recipe: Recipe
     previous: str = ""
     kept: str = ""
     pinned: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The addresses that must be settled before the recipe is complete."""
+        return (*([self.previous] if self.previous else []), *self.artifacts.values())
 
 
 def arms_of(graph: Graph) -> Mapping[str, Arm]:
@@ -81,7 +88,12 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
             if stages[address].step.override is not None
             and isinstance(definition := stages[address].step.fn, StepDefinition)
         }
-        arm = Arm(plan, recipe, previous, kept, overridden)
+        taken = {
+            definition.name: stages[address].inputs[ARTIFACT][0]
+            for address in members
+            if ARTIFACT in stages[address].inputs and isinstance(definition := stages[address].step.fn, StepDefinition)
+        }
+        arm = Arm(plan, recipe, previous, kept, overridden, taken)
         for address in members:
             found.setdefault(address, arm)
     return found
@@ -95,10 +107,22 @@ def bound(recipe: Recipe, *, state: str, tokenizer: str) -> Recipe:
     return replace(recipe, phase=replace(phase, state=state, tokenizer=tokenizer))
 
 
+def with_artifacts(recipe: Recipe, digests: Mapping[str, str]) -> Recipe:
+    """The recipe with the artifacts that its steps take (by step), now that they are made."""
+    if isinstance(recipe.dataset, ArtifactDataset) and (made := digests.get("corpus")):
+        dataset = replace(recipe.dataset, artifact=replace(recipe.dataset.artifact, digest=made))
+        recipe = replace(recipe, dataset=dataset)
+    if recipe.tokens.artifact is not None and (made := digests.get("tokens")):
+        recipe = replace(recipe, tokens=replace(recipe.tokens, artifact=replace(recipe.tokens.artifact, digest=made)))
+    return recipe
+
+
 def _feeding(stages: Mapping[str, Node], node: Node) -> list[str]:
     """The steps of the same arm that a step reads."""
     found = []
     for name, (target, path) in node.inputs.items():
+        if name == ARTIFACT and not path:
+            continue
         if target not in stages or path:
             raise UsageError(
                 "a step of the pipeline takes something else",

@@ -18,7 +18,7 @@ from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
 from marin.execution.result_cache import Settling
 from marin.execution.step import StepDefinition
-from marin.graph.arms import Arm, arms_of, bound
+from marin.graph.arms import Arm, arms_of, bound, with_artifacts
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
 from marin.graph.memory import Memory, Wholeness
@@ -98,7 +98,15 @@ class Planner:
         return self.bound(node.step.config, arm)
 
     def bound(self, recipe: Recipe, arm: Arm) -> Recipe:
-        """A recipe of ``arm``, complete once the training that it continues is settled."""
+        """A recipe of ``arm``, complete once what it awaits is settled."""
+        recipe = with_artifacts(
+            recipe,
+            {
+                step: bytes_of(self.settled[address].output)
+                for step, address in arm.artifacts.items()
+                if address in self.settled
+            },
+        )
         if not arm.previous or arm.previous not in self.settled:
             return recipe
         return bound(
@@ -110,7 +118,7 @@ class Planner:
         history = self.root.history()
         found = []
         for arm in {id(arm): arm for arm in self.arms.values()}.values():
-            if arm.previous and arm.previous not in self.settled:
+            if any(address not in self.settled for address in arm.awaited):
                 continue
             names = [step.name for step in arm.plan.steps]
             code = CodeIdentity({name: self.code.steps[name] for name in names}, self.code.lock)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from marin.errors import UsageError
-from marin.execution.step import PREVIOUS, StepDefinition
-from marin.recipe.schema import Recipe
+from marin.execution.step import ARTIFACT, PREVIOUS, StepDefinition
+from marin.recipe.schema import Recipe, artifacts
 
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(/[A-Za-z0-9][A-Za-z0-9_.+-]*)*\Z")
 LONGEST_ADDRESS = 160
@@ -101,7 +101,8 @@ class Step:
             :class:`marin.recipe.schema.Recipe`.
         config: what the function gets: mappings, lists, texts, numbers, dataclasses, recipe sections.
         inputs: outputs of other steps, by the name that the function knows them by. A step of the pipeline in a phase
-            (``config.phase`` without a state) also takes ``previous``: the training that it continues.
+            (``config.phase`` without a state) also takes ``previous``: the training that it continues; one whose recipe
+            names an artifact without its digest takes ``artifact``: the step that makes it.
         apart: a label for an execution of its own. Results that were made elsewhere are no hit then, although they have
             the same identity: to see that two executions give the same bits.
 
@@ -169,7 +170,12 @@ class Step:
                 cure="use default_train and its like from experiments.defaults",
             )
         phase = self.config.phase
-        wanted = {*definition.inputs, *([PREVIOUS] if phase is not None and phase.state is None else [])}
+        artifact = artifacts(self.config).get(definition.name)
+        wanted = {
+            *definition.inputs,
+            *([PREVIOUS] if phase is not None and phase.state is None else []),
+            *([ARTIFACT] if artifact is not None and artifact.digest is None else []),
+        }
         if set(self.inputs) != wanted:
             raise UsageError(
                 "a step of the pipeline has other inputs",

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ledger import LedgerError
 from marin.execution.plan import step_config
-from marin.execution.step import PREVIOUS, StepDefinition
+from marin.execution.step import ARTIFACT, PREVIOUS, StepDefinition
 from marin.graph.closure import closure_of
 from marin.graph.graph import Node
 from marin.graph.identity import config_of, step_name
@@ -210,7 +210,7 @@ class _Earlier:
         step = node.step
         inputs = {}
         for name, (target, _) in node.inputs.items():
-            if target in self.planner.settled and name != PREVIOUS:
+            if target in self.planner.settled and name not in (PREVIOUS, ARTIFACT):
                 inputs[name] = self.planner.settled[target].output.digest
         if isinstance(step.fn, StepDefinition):
             recipe = self.planner.recipe(node) or step.config

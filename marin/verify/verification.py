@@ -63,7 +63,8 @@ class Options:
     verification are taken (unless ``fresh``); None: nothing is kept and nothing taken. ``remember``: move the pin of
     this log. ``sources``: whose word counts beside the log's. ``since``: only segments recorded from here on: see
     :func:`since_index`. ``screen``: look at the recorded states first, without replay. ``reach``: what the recipe's
-    data may lead to.
+    data may lead to. ``experiment``: the verifier's own file, whose steps are executed where the run began with what a
+    step of an experiment made.
     """
 
     execution: Execution
@@ -78,6 +79,7 @@ class Options:
     since: str | None = None
     screen: bool = False
     reach: Reach = EVERYTHING
+    experiment: Path | None = None
 
 
 class LogAsRead(NamedTuple):
@@ -236,7 +238,7 @@ class Verification:
         return {
             "ledger": lambda: self._ledger(case),
             "artifacts": lambda: judge_artifacts(case),
-            "data": lambda: judge_data(case, [name for name in DATA_STEPS if name in pinned_steps(self.run)]),
+            "data": lambda: self._data(case),
             "training": lambda: self._training(case),
             "model": lambda: judge_model(case, self._planned()),
         }
@@ -248,6 +250,10 @@ class Verification:
             if self.until is not None
             else judge_ledger(case, self.reader, self.seen.line if self.seen else "", self.options.sources)
         )
+
+    def _data(self, case: Case) -> Verdict:
+        pinned = pinned_steps(self.run)
+        return judge_data(case, [name for name in DATA_STEPS if name in pinned], self.options.experiment)
 
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:

@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ledger import LedgerError
+from marin.errors import UsageError
 from marin.execution.plan import Plan
 from marin.history.runs import StepView
+from marin.recipe.schema import artifacts
 from marin.record import events as kinds
 from marin.record.events import (
     Continues,
@@ -76,6 +78,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_the_log(record),
         *_of_bytes(record),
         *_of_data(record),
+        *_of_artifacts(record),
         *_of_training(record),
         *_of_the_model(record),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
@@ -202,6 +205,18 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
                 "data",
                 view.index,
             )
+
+
+def _of_artifacts(record: RunRecord) -> Iterator[Claim]:
+    try:
+        taken = artifacts(record.run.recipe)
+    except UsageError:
+        return  # of another version; the verdicts that need it say so
+    for artifact in taken.values():
+        if artifact.maker is None:
+            yield Claim(f"{artifact.address} {artifact.digest} is what was adopted for it", "claimed")
+        else:
+            yield Claim(f"{artifact.address} {artifact.digest} was made by {artifact.maker}", "execution", "data")
 
 
 def _of_training(record: RunRecord) -> Iterator[Claim]:

@@ -24,11 +24,12 @@ from marin.pipeline.corpus import DESCRIPTION
 from marin.pipeline.stages import DATA_STEPS, PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
-from marin.recipe.schema import Execution, FilesDataset, Recipe, from_plain
+from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, from_plain
 from marin.record.events import Json, Output, StepStarted
 from marin.runners import Work
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
+from marin.verify.judges.experiment import adopted_lines, judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.segments.replay import runner
 from marin.verify.verdict import Outcome, Verdict, outcome_of
@@ -75,8 +76,20 @@ class DataAnswer(msgspec.Struct, frozen=True):
     lengths: list[int] = []
 
 
-def judge_data(case: Case, pinned: Sequence[str]) -> Verdict:
-    """Judge the data steps. What an experiment ``pinned`` is taken as it is, and never proven by this."""
+def judge_data(case: Case, pinned: Sequence[str], experiment: Path | None = None) -> Verdict:
+    """Judge the data steps, and what they take from the store (:mod:`marin.verify.experiment`, with the file
+    ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this."""
+    derived = _judge_steps(case, pinned)
+    if derived.outcome == "FAIL":
+        return derived
+    adopted = adopted_lines([item for item in artifacts(case.run.recipe).values() if item.maker is None])
+    made = judge_artifacts_taken(case, experiment)
+    outcome = derived.outcome if made is None or derived.outcome != "PASS" else made.outcome
+    lines = (*derived.lines, *adopted, *(made.lines if made is not None else ()))
+    return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
+
+
+def _judge_steps(case: Case, pinned: Sequence[str]) -> Verdict:
     if case.workers > 1 and not pinned:
         with bar("data", len(DATA_STEPS)) as progress:
             return _by_workers(case, progress)
@@ -206,7 +219,9 @@ def _by_workers(case: Case, report: Report) -> Verdict:
 def _token_jobs(recipe: Recipe, corpus: Path, workers: int) -> list[DataJob]:
     dataset = recipe.dataset
     chat = isinstance(dataset, FilesDataset) and bool(dataset.chat)  # has loss masks beside its tokens
-    if chat or not all((corpus / file).is_file() for file in SPLITS.values()):  # or a mixture: a cache per part
+    if (
+        artifacts(recipe) or chat or not all((corpus / file).is_file() for file in SPLITS.values())
+    ):  # or a mixture: a cache per part
         return [DataJob("tokens")]
     return [job for split, file in SPLITS.items() for job in shards(corpus / file, split, workers)]
 

@@ -1,0 +1,143 @@
+"""Steps of an experiment's own, executed again: what the pipeline of a run takes from the store and did not make.
+
+Which bytes a run began with is in its recipe, by digest; which function made them is only said by the log. The verifier
+names a file of his own (``--experiment FILE``): the step of that address is executed from it, with everything that it
+depends on, in an empty root that goes afterwards, and never anything that was brought. Where its identity (code,
+configuration, inputs, lock) is the recorded one, equal bits establish the artifact, and other bits contradict it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ledger import LedgerError, copy_artifacts, create_key
+from marin.errors import UsageError
+from marin.graph.execute import execute_graph
+from marin.graph.files import load_graph
+from marin.graph.graph import Graph, Node
+from marin.graph.step import Adopted
+from marin.recipe.schema import Artifact, artifacts
+from marin.record import events
+from marin.record.events import StepCompleted
+from marin.record.root import KEY_VARIABLE, create_root, open_root
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job
+from marin.verify.case import Case
+from marin.verify.verdict import Verdict, outcome_of
+
+ORIGIN = "marin.local/verify"
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A step to be executed again: its address in ``file``, and the root whose store has what the file adopts."""
+
+    file: str
+    address: str
+    root: str
+
+
+class Remade(msgspec.Struct, frozen=True):
+    """What came of it: identity and artifact, or why there is none."""
+
+    identity: str = ""
+    artifact: str = ""
+    error: str = ""
+
+
+def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
+    """The verdict on what the recipe takes from the store; None where it takes nothing that a step made."""
+    made = [item for item in artifacts(case.run.recipe).values() if item.maker is not None]
+    if not made:
+        return None
+    verdicts = [_judge(case, item, file) for item in made]
+    worst = next((v for word in ("FAIL", "UNAVAILABLE") for v in verdicts if v.outcome == word), verdicts[0])
+    return Verdict(worst.outcome, tuple(line for verdict in verdicts for line in verdict.lines), worst.executed)
+
+
+def adopted_lines(taken: Sequence[Artifact]) -> tuple[str, ...]:
+    """What is said of artifacts that nobody here is said to have made: their bytes are the raw data."""
+    return tuple(f"{item.address}: {item.digest}, adopted; where it comes from is claimed" for item in taken)
+
+
+def _judge(case: Case, artifact: Artifact, file: Path | None) -> Verdict:
+    what = f"{artifact.address}: {artifact.digest}, made by {artifact.maker}, a step of an experiment"
+    if file is None:
+        return Verdict("UNAVAILABLE", (f"{what}: not executed; `--experiment FILE` executes it",))
+    recorded = _recorded(case, artifact)
+    if not recorded:
+        return Verdict("UNAVAILABLE", (f"{what}: no step of that name and output is recorded in this log",))
+    again = Again(str(file.resolve()), artifact.address, case.root.absolute)
+    found = _execute(again, case.workshop)
+    if found.error:
+        return Verdict("UNAVAILABLE", (f"{what}: not executed: {found.error}",))
+    if found.identity not in recorded:
+        line = f"{what}: {file.name} has another step of that name (identity {found.identity}, recorded {recorded[-1]})"
+        return Verdict("UNAVAILABLE", (f"{line}: other code, configuration, inputs or packages",))
+    if found.artifact != artifact.digest:
+        line = f"{artifact.address}: expected {artifact.digest}, found {found.artifact} by executing {artifact.maker}"
+        return Verdict("FAIL", (line,), executed=True)
+    return Verdict("PASS", (f"{artifact.address}: {artifact.digest}, made again by {artifact.maker} of {file.name}",))
+
+
+def _recorded(case: Case, artifact: Artifact) -> list[str]:
+    """The identities under which the log says that this artifact was made, oldest first."""
+    found = []
+    for index, event in case.history.events(type=events.STEP_COMPLETED):
+        if event.body.get("address") != artifact.address or not event.stream.startswith("graph/"):
+            continue
+        body = events.read(StepCompleted, event.body, where=f"event {index}")
+        if body.output.artifact == artifact.digest and body.step == artifact.maker:
+            found.append(body.identity)
+    return found
+
+
+def _execute(again: Again, workshop: Path) -> Remade:
+    """In a process of its own, whose root has a key of its own."""
+    with tempfile.TemporaryDirectory(prefix="experiment-", dir=workshop) as folder:
+        key = str(Path(folder) / "key")
+        job = Job(again.address, execute_again, msgspec.json.encode(again), environment={KEY_VARIABLE: key})
+        try:
+            with open_jobs("local") as jobs:
+                return msgspec.json.decode(jobs.submit(job).result(), type=Remade)
+        except LedgerError as error:
+            return Remade(error=f"{outcome_of(error)}: {error}")
+
+
+def execute_again(payload: bytes) -> bytes:
+    """A step and what it depends on (:data:`marin.runners.jobs.Function`)."""
+    again = msgspec.json.decode(payload, type=Again)
+    key = Path(os.environ[KEY_VARIABLE])
+    create_key(key, ORIGIN)
+    graph = load_graph(Path(again.file))
+    node = graph.nodes.get(again.address)
+    if node is None:
+        raise UsageError(
+            "the file has no such step",
+            where=again.file,
+            expected=again.address,
+            found=", ".join(list(graph.nodes)[:8]),
+            cure="name the file of the experiment that made it",
+        )
+    root = create_root(str(key.with_name("root")), origin=ORIGIN)
+    wanted = Graph.of(graph.name, [node.step])
+    copy_artifacts(open_root(again.root).store(), root.store(), _adopted(list(wanted.nodes.values())))
+    outcome = execute_graph(wanted, root, file=Path(again.file))
+    if outcome.failures:
+        failure = next(item for item in outcome.failures.values() if not item.because)
+        return json.dumps({"error": f"{failure.address}: {failure.error}"}).encode()
+    settled = outcome.settled[again.address]
+    return msgspec.json.encode(Remade(settled.identity, settled.output.artifact))
+
+
+def _adopted(nodes: Sequence[Node]) -> list[str]:
+    """What the file brings in by digest: it is in the store of the verified root, or the file is another."""
+    steps = [node.step for node in nodes]
+    return [step.fn.digest for step in steps if isinstance(step.fn, Adopted)] + [
+        step.override.digest for step in steps if step.override is not None
+    ]

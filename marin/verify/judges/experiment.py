@@ -8,7 +8,6 @@ configuration, inputs, lock) is the recorded one, equal bits establish the artif
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import msgspec
 
 from ledger import LedgerError, copy_artifacts, create_key
 from marin.errors import UsageError
-from marin.graph.execute import execute_graph
+from marin.graph.execute import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph, Node
 from marin.graph.step import Adopted
@@ -29,21 +28,21 @@ from marin.record.root import KEY_VARIABLE, create_root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case
-from marin.verify.verdict import Verdict, outcome_of
+from marin.verify.verdict import Verdict
 
 ORIGIN = "marin.local/verify"
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A step to be executed again: its address in ``file``, and the root whose store has what the file adopts."""
+    """Steps to be executed again: their addresses in ``file``, and the root whose store has what the file adopts."""
 
     file: str
-    address: str
+    addresses: list[str]
     root: str
 
 
 class Remade(msgspec.Struct, frozen=True):
-    """What came of it: identity and artifact, or why there is none."""
+    """What came of one: identity and artifact, or why there is none."""
 
     identity: str = ""
     artifact: str = ""
@@ -55,7 +54,11 @@ def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
     made = [item for item in artifacts(case.run.recipe).values() if item.maker is not None]
     if not made:
         return None
-    verdicts = [_judge(case, item, file) for item in made]
+    found: dict[str, Remade] = {}
+    if file is not None:
+        again = Again(str(file.resolve()), [item.address for item in made], case.root.absolute)
+        found = _execute(again, case.workshop)
+    verdicts = [_judge(case, item, file, found.get(item.address)) for item in made]
     worst = next((v for word in ("FAIL", "UNAVAILABLE") for v in verdicts if v.outcome == word), verdicts[0])
     return Verdict(worst.outcome, tuple(line for verdict in verdicts for line in verdict.lines), worst.executed)
 
@@ -65,15 +68,13 @@ def adopted_lines(taken: Sequence[Artifact]) -> tuple[str, ...]:
     return tuple(f"{item.address}: {item.digest}, adopted; where it comes from is claimed" for item in taken)
 
 
-def _judge(case: Case, artifact: Artifact, file: Path | None) -> Verdict:
+def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | None) -> Verdict:
     what = f"{artifact.address}: {artifact.digest}, made by {artifact.maker}, a step of an experiment"
-    if file is None:
+    if file is None or found is None:
         return Verdict("UNAVAILABLE", (f"{what}: not executed; `--experiment FILE` executes it",))
     recorded = _recorded(case, artifact)
     if not recorded:
         return Verdict("UNAVAILABLE", (f"{what}: no step of that name and output is recorded in this log",))
-    again = Again(str(file.resolve()), artifact.address, case.root.absolute)
-    found = _execute(again, case.workshop)
     if found.error:
         return Verdict("UNAVAILABLE", (f"{what}: not executed: {found.error}",))
     if found.identity not in recorded:
@@ -97,42 +98,46 @@ def _recorded(case: Case, artifact: Artifact) -> list[str]:
     return found
 
 
-def _execute(again: Again, workshop: Path) -> Remade:
+def _execute(again: Again, workshop: Path) -> dict[str, Remade]:
     """In a process of its own, whose root has a key of its own."""
     with tempfile.TemporaryDirectory(prefix="experiment-", dir=workshop) as folder:
         key = str(Path(folder) / "key")
-        job = Job(again.address, execute_again, msgspec.json.encode(again), environment={KEY_VARIABLE: key})
+        job = Job("experiment", execute_again, msgspec.json.encode(again), environment={KEY_VARIABLE: key})
         try:
             with open_jobs("local") as jobs:
-                return msgspec.json.decode(jobs.submit(job).result(), type=Remade)
+                return msgspec.json.decode(jobs.submit(job).result(), type=dict[str, Remade])
         except LedgerError as error:
-            return Remade(error=f"{outcome_of(error)}: {error}")
+            return {address: Remade(error=str(error)) for address in again.addresses}
 
 
 def execute_again(payload: bytes) -> bytes:
-    """A step and what it depends on (:data:`marin.runners.jobs.Function`)."""
+    """Steps and what they depend on (:data:`marin.runners.jobs.Function`)."""
     again = msgspec.json.decode(payload, type=Again)
     key = Path(os.environ[KEY_VARIABLE])
     create_key(key, ORIGIN)
     graph = load_graph(Path(again.file))
-    node = graph.nodes.get(again.address)
-    if node is None:
+    missing = [address for address in again.addresses if address not in graph.nodes]
+    if missing:
         raise UsageError(
             "the file has no such step",
             where=again.file,
-            expected=again.address,
+            expected=", ".join(missing),
             found=", ".join(list(graph.nodes)[:8]),
             cure="name the file of the experiment that made it",
         )
     root = create_root(str(key.with_name("root")), origin=ORIGIN)
-    wanted = Graph.of(graph.name, [node.step])
+    wanted = Graph.of(graph.name, [graph.nodes[address].step for address in again.addresses])
     copy_artifacts(open_root(again.root).store(), root.store(), _adopted(list(wanted.nodes.values())))
     outcome = execute_graph(wanted, root, file=Path(again.file))
-    if outcome.failures:
-        failure = next(item for item in outcome.failures.values() if not item.because)
-        return json.dumps({"error": f"{failure.address}: {failure.error}"}).encode()
-    settled = outcome.settled[again.address]
-    return msgspec.json.encode(Remade(settled.identity, settled.output.artifact))
+    return msgspec.json.encode({address: _remade(outcome, address) for address in again.addresses})
+
+
+def _remade(outcome: Outcome, address: str) -> Remade:
+    if address in outcome.settled:
+        return Remade(outcome.settled[address].identity, outcome.settled[address].output.artifact)
+    failure = outcome.failures[address]
+    failure = outcome.failures.get(failure.because, failure)
+    return Remade(error=f"{failure.address}: {failure.error}")
 
 
 def _adopted(nodes: Sequence[Node]) -> list[str]:

@@ -77,7 +77,7 @@ class DataAnswer(msgspec.Struct, frozen=True):
 
 
 def judge_data(case: Case, pinned: Sequence[str], experiment: Path | None = None) -> Verdict:
-    """Judge the data steps, and what they take from the store (:mod:`marin.verify.experiment`, with the file
+    """Judge the data steps, and what they take from the store (:mod:`marin.verify.judges.experiment`, with the file
     ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this."""
     derived = _judge_steps(case, pinned)
     if derived.outcome == "FAIL":

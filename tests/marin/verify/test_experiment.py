@@ -13,7 +13,7 @@ from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.history import runs
 from marin.record.root import Root, create_root
-from marin.verify.experiment import judge_artifacts_taken
+from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.verdict import Verdict
 
 EXPERIMENT = """

@@ -66,6 +66,7 @@ def cosignature_time(signature: bytes) -> int:
 
 
 def pack_cosignature(timestamp: int, raw: bytes) -> bytes:
+    """What a cosignature line carries: seconds since 1970 as eight bytes, then the signature."""
     return _TIME.pack(timestamp) + raw
 
 

@@ -38,10 +38,12 @@ class Cosigner:
         return VerifierKey(self.name, algorithm, self.key.public_key().public_bytes_raw())
 
     def sign(self, text: str) -> bytes:
+        """The cosignature of a checkpoint's text, with the time at which it was made."""
         timestamp = self.clock()
         if isinstance(self.key, Ed25519PrivateKey):
             return pack_cosignature(timestamp, self.key.sign(ed25519_message(text, timestamp)))
         return pack_cosignature(timestamp, self.key.sign(mldsa44_message(text, timestamp, self.name)))
 
     def line(self, text: str) -> NoteSignature:
+        """The same as a signature line of a note."""
         return NoteSignature(self.name, self.verifier.key_id, self.sign(text))

@@ -182,6 +182,7 @@ class EventTypes:
         self._checks: dict[str, Callable[[Mapping[str, Any]], None]] = {}
 
     def register(self, name: str, check: Callable[[Mapping[str, Any]], None]) -> None:
+        """From now on bodies of this type must pass `check`; `Refused` if the type has one already."""
         _check_field("type", name)
         if name in self._checks:
             raise Refused("a type of event is registered twice", where=name, cure="give the new schema a new version")
@@ -191,9 +192,11 @@ class EventTypes:
         return name in self._checks
 
     def names(self) -> list[str]:
+        """The registered types, in order."""
         return sorted(self._checks)
 
     def check(self, name: str, body: Mapping[str, Any]) -> None:
+        """Raise what the type's check raises for this body; any body of a type that nobody registered will do."""
         if name in self._checks:
             self._checks[name](body)
 

@@ -30,18 +30,22 @@ _TILE = re.compile(
 
 
 def checkpoint_path(log: str = LOG) -> str:
+    """Where the signed checkpoint lies."""
     return _below(log, "checkpoint")
 
 
 def journal_path(log: str = LOG) -> str:
+    """Where an append becomes durable."""
     return _below(log, "journal")
 
 
 def lock_path(log: str = LOG) -> str:
+    """What a writer holds."""
     return _below(log, ".lock")
 
 
 def tile_path(tile: Tile, log: str = LOG) -> str:
+    """Where the hashes of a tile lie."""
     return _below(log, f"tile/{tile.level}/{_position(tile)}")
 
 

@@ -136,6 +136,7 @@ class Signer:
         return (self.verifier, *(companion.verifier for companion in self.companions))
 
     def sign(self, text: str) -> bytes:
+        """The Ed25519 signature of a note's text."""
         return self.key.sign(text.encode())
 
 

@@ -95,10 +95,14 @@ def make_proof(reader: LogReader, index: int) -> LogProof:
 def verify_proof(
     proof: LogProof, keys: Sequence[VerifierKey], *, entry: bytes | None = None, origin: str | None = None
 ) -> ProvenEntry:
-    """What `proof` shows under these keys, offline; `Unverified` where it shows nothing.
+    """What `proof` shows under these keys, offline.
 
     The steps are those of the specification: leaf hash, signature of the log (and of whatever witnesses are
     among the keys), inclusion. `entry` is needed where the proof does not carry it.
+
+    Raises:
+        Unverified: it shows nothing.
+        Refused: it does not carry its entry, and none was given.
     """
     known = proof.extra if entry is None else entry
     if known is None:

@@ -32,10 +32,12 @@ _sha256 = hashlib.sha256
 
 
 def leaf_hash(entry: bytes) -> bytes:
+    """The RFC 6962 hash of an entry."""
     return _sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
+    """The RFC 6962 hash of an inner node."""
     return _sha256(b"\x01" + left + right).digest()
 
 

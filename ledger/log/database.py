@@ -35,6 +35,7 @@ class FoldedDatabase:
         self.connection = self._connect()
 
     def close(self) -> None:
+        """Close the database."""
         self.connection.close()
 
     def discard(self) -> None:

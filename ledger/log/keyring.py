@@ -46,7 +46,11 @@ def rotate_key(storage: Storage, old: Signer, new: Signer) -> tuple[VerifierKey,
 
 def retire_key(storage: Storage, signer: Signer, retired: Sequence[VerifierKey]) -> int:
     """Signatures of `retired` count no more beyond the size that is returned. `signer` must be another key of this
-    log."""
+    log.
+
+    Raises:
+        Refused: `signer` is one of those keys.
+    """
     mine = {(key.name, key.key_id) for key in signer.verifiers}
     if any((key.name, key.key_id) in mine for key in retired):
         raise Refused("the key signs this log now", where=str(retired[0]), expected="another key that took over",

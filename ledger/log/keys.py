@@ -38,9 +38,14 @@ def default_key_path(origin: str) -> Path:
 
 
 def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
-    """Draw a key for `origin` and write it to `path` with mode 0600; `AlreadyExists` if a file is there.
+    """Draw a key for `origin` and write it to `path` with mode 0600.
 
     A `hybrid` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
+
+    Raises:
+        AlreadyExists: a file is there; it is left alone.
+        StorageFailed: the file could not be written.
+        Refused: `origin` cannot be the name of a key.
     """
     check_key_name(origin)
     keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
@@ -78,7 +83,13 @@ def public_keys(path: Path) -> tuple[VerifierKey, ...]:
 
 
 def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
-    """The signer whose key lies at `path`."""
+    """The signer whose key lies at `path`.
+
+    Raises:
+        Unavailable: there is no file, it cannot be read, or it is encrypted and no passphrase was given.
+        Malformed: it is no key file.
+        Refused: others can read it, the passphrase is wrong, or the key is damaged.
+    """
     data = _read_private(path)
     origin = _ORIGIN.match(data)
     if origin is None:

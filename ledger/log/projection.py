@@ -56,6 +56,7 @@ class Projection:
         self.close()
 
     def close(self) -> None:
+        """Close the database."""
         self._file.close()
 
     def catch_up(self) -> int:

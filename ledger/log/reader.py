@@ -77,7 +77,7 @@ class LogReader:
         return self._view.published
 
     def entry(self, index: int) -> bytes:
-        """The bytes of one entry."""
+        """The bytes of one entry; `Refused` where the log has no such index."""
         if not 0 <= index < self.checkpoint().size:
             raise Refused(
                 "no such entry",
@@ -106,6 +106,7 @@ class LogReader:
         return self._view.hash(level, index)
 
     def leaf_hash(self, index: int) -> bytes:
+        """The RFC 6962 hash of one entry."""
         return self._view.hash(0, index)
 
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:

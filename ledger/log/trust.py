@@ -43,7 +43,11 @@ def read_links(storage: Storage) -> Iterator[tuple[str, LogProof]]:
 
 
 def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[VerifierKey]:
-    """The keys to believe in: `trusted`, and what they handed over to, each with the size up to which it counts."""
+    """The keys to believe in: `trusted`, and what they handed over to, each with the size up to which it counts.
+
+    Raises:
+        Malformed: a link of keys is none. One that no trusted key signed is passed over.
+    """
     keys = {(key.name, key.key_id): key for key in trusted}
     for path, proof in read_links(storage):
         if proof.extra is None:

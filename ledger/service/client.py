@@ -65,6 +65,7 @@ class LogClient:
         self.close()
 
     def close(self) -> None:
+        """End the connection; what was acknowledged stays."""
         with suppress(OSError):
             self._frames.close()
 
@@ -172,6 +173,7 @@ class Spool:
         return receipts
 
     def close(self) -> None:
+        """End the connection; what was not acknowledged stays in the folder."""
         self._disconnect()
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:

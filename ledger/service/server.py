@@ -121,6 +121,7 @@ class GroupCommit:
         return future
 
     def close(self) -> None:
+        """Finish what was handed in, then end the threads."""
         self._queue.put(None)
         for thread in self._threads:
             thread.join()

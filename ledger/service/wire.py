@@ -156,10 +156,12 @@ def _draft(row: _Row) -> Draft:
 
 
 def encode_receipts(receipts: Sequence[Receipt]) -> bytes:
+    """The answer to a request to append."""
     return _encode(_Answer(list(receipts)))
 
 
 def encode_error(error: LedgerError) -> bytes:
+    """The answer that raises this error at the client."""
     parts = [type(error).__name__, error.what, error.where, error.expected, error.found, error.cure]
     return json.dumps({"error": parts}).encode()
 
@@ -176,6 +178,7 @@ def decode_receipts(frame: bytes) -> list[Receipt]:
 
 
 def encode_done(value: object) -> bytes:
+    """The answer to an act; `value` is what JSON has."""
     return json.dumps({"done": value}).encode()
 
 
@@ -195,6 +198,7 @@ def decode_act(frame: bytes) -> str | None:
 
 
 def encode_member(name: str, value: str) -> bytes:
+    """A frame of one member."""
     return json.dumps({name: value}).encode()
 
 

@@ -57,6 +57,7 @@ class MemoryStorage:
         self._faults[self.writes + write] = fault
 
     def forget_faults(self) -> None:
+        """From now on every call does what it should."""
         self._faults.clear()
 
     @property

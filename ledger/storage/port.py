@@ -95,7 +95,8 @@ class Storage(Protocol):
         """
 
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
-        """Idempotent write of a local file's bytes, streamed. `link` allows the driver to share the file's storage."""
+        """Idempotent write of a local file's bytes, streamed. `link` allows the driver to share the file's storage.
+        `StorageFailed` where the file cannot be read."""
 
     def arrived(self, name: str, content: bytes | Path) -> bool:
         """Whether the storage says, by a hash of its own making, that `name` holds what was just written there."""

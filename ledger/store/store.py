@@ -203,6 +203,11 @@ class Store:
 
         `parts` is the Merkle root that a manifest gives for the file. It is needed only for a blob whose digest is its
         plain sha256, as older manifests have it: without it such a blob is read as a whole.
+
+        Raises:
+            ValueError: a negative start or length.
+            NotFound: the store has no such blob.
+            Tampered: what was read does not match its digest.
         """
         if start < 0 or length < 0:
             raise ValueError(f"a range from {start} of {length} bytes")

@@ -116,7 +116,12 @@ def hash_shards(dtype: str, shape: Sequence[int], shards: Iterable[tuple[Index, 
 
 
 def merge_shards(parts: Iterable[PartialTensor | bytes]) -> PartialTensor:
-    """Put together what several places know of one tensor; tiles whose pieces are complete become hashes."""
+    """Put together what several places know of one tensor; tiles whose pieces are complete become hashes.
+
+    Raises:
+        Refused: there are no parts, or they are of several dtypes or shapes.
+        Conflict: two places know a tile by different bytes.
+    """
     known = [part if isinstance(part, PartialTensor) else PartialTensor.parse(part) for part in parts]
     if not known or any((part.dtype, part.shape) != (known[0].dtype, known[0].shape) for part in known):
         raise Refused(

@@ -130,7 +130,7 @@ class StateManifest:
         return state_digest({tensor.path: tensor.digest for tensor in self.tensors})
 
     def tensor(self, path: str) -> TensorInfo:
-        """The tensor at one path."""
+        """The tensor at one path; `NotFound` where there is none."""
         for tensor in self.tensors:
             if tensor.path == path:
                 return tensor
@@ -170,7 +170,7 @@ class TensorHasher:
                 self._close_tile()
 
     def digest(self) -> str:
-        """The digest of the whole tensor, once all its bytes were given."""
+        """The digest of the whole tensor, once all its bytes were given; `Refused` before."""
         if self._seen != self._expected:
             raise Refused(
                 "bytes of a tensor",

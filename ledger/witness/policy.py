@@ -111,7 +111,11 @@ class WitnessPolicy:
         return self.quorum if group is None else f"{group.needed} of {', '.join(group.members)}"
 
     def with_witness(self, witness: PolicyWitness, needed: int | None = None) -> WitnessPolicy:
-        """This policy with one more witness, of all of which `needed` must cosign (all, unless said)."""
+        """This policy with one more witness, of all of which `needed` must cosign (all, unless said).
+
+        Raises:
+            Refused: the policy has groups of its own, or a witness of this name or key; the name or the number cannot be.
+        """
         if any(name != GROUP for name in self.groups) or self.quorum not in (NONE, GROUP):
             raise Refused("a policy with groups of its own is not changed by command",
                           expected="one group, written by this command", found=", ".join(self.groups) or self.quorum,

@@ -59,6 +59,7 @@ def stamp_checkpoint(
     Raises:
         Unavailable: the authority cannot be reached.
         Unverified: its answer does not hold under `authorities`.
+        Refused: `address` is not one of https or http.
     """
     from rfc3161_client import HashAlgorithm, TimestampRequestBuilder  # 40 ms, for this command alone
 
@@ -109,7 +110,8 @@ def verify_stamp(
 def check_stamp(
     reader: LogReader, index: int, event: Event, authorities: Sequence[x509.Certificate]
 ) -> Stamped | LedgerError:
-    """What the time stamp in this event shows, or why it shows nothing."""
+    """What the time stamp in this event shows, or the error that says why it shows nothing: `Tampered` where it is of
+    another history, `Malformed` or `Unverified` where the stamp itself does not hold. Nothing is raised."""
     where = f"event {index}"
     try:
         text, token = _read(event.body, where)
@@ -129,7 +131,12 @@ def check_stamp(
 
 
 def load_authorities(path: Path | None) -> list[x509.Certificate]:
-    """The certificates in a PEM file, or those that this system trusts."""
+    """The certificates in a PEM file, or those that this system trusts.
+
+    Raises:
+        Unavailable: the file cannot be read.
+        Malformed: it is no list of certificates.
+    """
     if path is None:
         found = ssl.create_default_context().get_ca_certs(binary_form=True)
         with warnings.catch_warnings():  # some old roots have odd serial numbers, which is not for us to say

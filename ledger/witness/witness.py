@@ -143,6 +143,11 @@ def ask_witness(
     `prove` makes the consistency proof from the size that the witness knows. A witness that refuses raises
     `Conflict` with what it said, one that cannot be reached `Unavailable`; so does one whose whole answer, to each of at
     most three requests, takes longer than `seconds`.
+
+    Raises:
+        Refused: `address` is not one of https or http.
+        Tampered: the witness has seen a longer log.
+        Unverified: what it answered is not signed by `keys`.
     """
     if urlsplit(address).scheme not in ("https", "http"):
         raise Refused("not the address of a witness", where=address, expected="https://")

@@ -383,5 +383,6 @@ def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[
 
 
 def read_fact[T: kinds.Body](kind: type[T], item: Indexed) -> Fact[T]:
+    """The event as a fact of its kind; raises what :func:`marin.record.events.read` raises for a body that does not fit."""
     index, event = item
     return Fact(index=index, time=event.time, body=kinds.read(kind, event.body, where=f"event {index}"))

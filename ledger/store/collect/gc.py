@@ -108,7 +108,14 @@ def named_digests(document: object) -> Iterator[str]:
 def collect_garbage(
     store: Store, roots: Iterable[str], *, min_age: float = DEFAULT_AGE, dry_run: bool = False, now: float | None = None
 ) -> Collected:
-    """Set aside what is garbage and delete what has been set aside for long enough; see the module's docstring."""
+    """Set aside what is garbage and delete what has been set aside for long enough; see the module's docstring.
+    Ages are in seconds.
+
+    Raises:
+        Refused: `min_age` is negative.
+        Malformed: a lease, a pin or a kept manifest cannot be read; nothing was collected.
+        Locked: another collection is at work.
+    """
     if min_age < 0:
         raise Refused("garbage collection", expected="a minimum age of 0 or more", found=f"{min_age:g}")
     collection = _Collection(store, time.time() if now is None else now, min_age, dry_run)

@@ -85,7 +85,11 @@ def lease(storage: Storage, holder: str, *, seconds: float = DEFAULT_SECONDS) ->
 
 
 def list_leases(storage: Storage) -> Iterator[Lease]:
-    """Every lease in the store. One that cannot be read is an error: what it kept is not known."""
+    """Every lease in the store.
+
+    Raises:
+        Malformed: one cannot be read, so what it kept is not known.
+    """
     for name in storage.list(LEASES):
         try:
             yield Lease.parse(storage.read(name), name)

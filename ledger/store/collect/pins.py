@@ -37,7 +37,11 @@ def unpin(storage: Storage, digest: str) -> None:
 
 
 def list_pins(storage: Storage) -> Iterator[Pin]:
-    """Every pin. One that cannot be read is an error: what it kept is not known."""
+    """Every pin.
+
+    Raises:
+        Malformed: one cannot be read, so what it kept is not known.
+    """
     for name in storage.list(PINS):
         try:
             fields = parse_canonical(storage.read(name))

@@ -149,7 +149,7 @@ class Manifest:
         return len(self.entries)
 
     def entry(self, path: str) -> ManifestEntry:
-        """The entry of one file."""
+        """The entry of one file; `NotFound` where the tree has none at this path."""
         found = self._by_path.get(path)
         if found is None:
             raise NotFound(

@@ -137,20 +137,22 @@ def ours(size: str, devices: int) -> Served:
         )
         silent = TrainStep(recipe, mesh_of(devices), state_like(recipe, VOCABULARY))
         programs._slice_print = print_of
-        grads, loss, weight = train._exchange(train.sums(train._gather(state.params), tokens, weights))
-        square = train._total(tuple(train._square(piece) for piece in grads))
+        grads, loss, weight = train.programs.exchange(train.sums(train.programs.gather(state.params), tokens, weights))
+        square = train.programs.total(tuple(train.programs.square(piece) for piece in grads))
         times: dict[bool, list[float]] = {True: [], False: []}
         for turn in range(UPDATES + 1):
             for printing in ((True, False), (False, True))[turn % 2]:
                 program, before = train if printing else silent, state
                 began = time.perf_counter()
                 made = [
-                    program._update(
-                        before.params[j], before.moments[j], grads[j], train._slice_numbers[j], square, loss, weight
+                    program.programs.update(
+                        before.params[j], before.moments[j], grads[j], train.slice_numbers[j], square, loss, weight
                     )[0]
                     for j in range(train.local_shards)
                 ]
-                jax.block_until_ready((made, train._prints(tuple(piece[2] for piece in made)) if printing else ()))
+                jax.block_until_ready(
+                    (made, train.programs.prints(tuple(piece[2] for piece in made)) if printing else ())
+                )
                 times[printing].append(time.perf_counter() - began)
                 state = replace(
                     before, params=tuple(piece[0] for piece in made), moments=tuple(piece[1] for piece in made)

@@ -403,3 +403,83 @@ def test_a_raw_print_would_be_found() -> None:
         "marin/cli/looking/ls.py:3",
         "marin/cli/looking/ls.py:4",
     ]
+
+
+STATE = {
+    "marin/graph/execute.py Execution": "the plan of a graph, made once by plan()",
+    "marin/graph/guard.py _installed": "an audit hook is for ever",
+    "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
+    "marin/record/root.py _appender": "how a confined process hands events to its parent",
+    "marin/runners/ray/cluster.py _kept": "the Ray of a block, gone with it",
+    "marin/tracking/mlflow/recorder.py _making": "a lock around the cache below",
+    "marin/tracking/mlflow/recorder.py _projections": "a cache that can be made again",
+    "marin/verify/jax/replay.py _prepared": "a cache of compiled programs",
+    "marin/verify/jax/replay.py _programs": "a cache of compiled programs",
+    "ledger/witness/server.py _Handler": "what http.server keeps where",
+    "ledger/witness/server.py _Server": "what http.server keeps where",
+}
+"""The only state that does not begin in a constructor, and why."""
+CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "Counter", "Lock", "RLock", "WeakKeyDictionary"}
+
+
+def loose_state(source: str) -> Iterator[str]:
+    """Names of a module that hold something mutable, those that `global` changes, and classes with an attribute that
+    neither the class nor its constructor has."""
+    tree = ast.parse(source)
+    for node in tree.body:
+        target = (
+            node.target
+            if isinstance(node, ast.AnnAssign)
+            else node.targets[0]
+            if isinstance(node, ast.Assign)
+            else None
+        )
+        if isinstance(target, ast.Name) and not target.id.strip("_").isupper() and target.id != "__all__":
+            value = getattr(node, "value", None)
+            made = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+            if made in CONTAINERS or isinstance(value, ast.Dict | ast.List | ast.Set):
+                yield target.id
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+        if isinstance(node, ast.ClassDef) and set(late(node)):
+            yield node.name
+
+
+def late(kind: ast.ClassDef) -> Iterator[str]:
+    """Attributes of ``self`` that are there only once some method was called."""
+    begun = {
+        node.target.id for node in kind.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    elsewhere: set[str] = set()
+    for method in kind.body:
+        if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        into = begun if method.name in ("__init__", "__post_init__") else elsewhere
+        for node in ast.walk(method):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node.value) == "self"
+            ):
+                into.add(node.attr)
+    yield from elsewhere - begun
+
+
+def test_state_begins_in_a_constructor() -> None:
+    found = [
+        f"{file.relative_to(PROJECT).as_posix()} {name}"
+        for file in FILES
+        if file.relative_to(PROJECT).parts[0] != "experiments"
+        for name in loose_state(file.read_text())
+    ]
+    assert [name for name in found if name not in STATE] == []
+
+
+def test_loose_state_would_be_found() -> None:
+    source = "cache = {}\nLIMITS = {}\nclass A:\n  b: int\n  def run(self):\n    self.a = 1\n    self.b = 2\n"
+    assert list(loose_state(source)) == ["cache", "A"]
+    assert list(loose_state("import weakref\nseen = weakref.WeakKeyDictionary()\ndef f():\n  global n\n  n = 1\n")) == [
+        "seen",
+        "n",
+    ]

@@ -154,7 +154,7 @@ def read_documents(path: Path) -> Iterator[Document]:
                 record = json.loads(line)
                 learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
                 yield Document(record["text"], record["source"], record["metadata"], learned)
-            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError) as error:
                 raise DataError(
                     "not a document",
                     where=f"{path.name}:{number}",

@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from marin.process.text import visible
 
@@ -25,7 +25,8 @@ class Progress:
         self._total, self._done, self._failed = total, 0, 0
         self._running: dict[str, float] = {}
         self._stack = ExitStack()
-        self._bar: object = None
+        self._bar: Any = None
+        self._task: Any = None
         self._drawn = 0.0
 
     def __enter__(self) -> Self:
@@ -95,4 +96,4 @@ class Progress:
         note = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         if self._failed:
             note = f"{self._failed} without output  {note}"
-        self._bar.update(self._task, completed=self._done + self._failed, note=visible(note))  # type: ignore[attr-defined]
+        self._bar.update(self._task, completed=self._done + self._failed, note=visible(note))

@@ -417,6 +417,14 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
         raise _explained(error, data, where) from None
+    except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is no character
+        raise UsageError(
+            "a name or value is no text",
+            where=where,
+            expected="characters that UTF-8 can write",
+            found=ascii(error.object)[:80],
+            cure="write the character itself",
+        ) from None
     check(recipe, where=where)
     return recipe
 

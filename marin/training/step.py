@@ -84,6 +84,8 @@ def mesh_of(devices: int) -> Mesh:
     return Mesh(np.array(present[:devices]), (DATA,))
 
 
+Program = Any
+"""A ``jax.stages.Compiled``, which jax does not type as something to call."""
 Sums = tuple[Arrays, jax.Array, jax.Array]
 """Of gradient, loss and token weight."""
 
@@ -175,6 +177,22 @@ def _slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array) -> jax
     return fingerprint.words_sum(x, number * x.shape[0], math.prod(shape))
 
 
+@dataclass(frozen=True)
+class Programs:
+    """What is compiled for a train step, in the order in which one needs them. Each takes and gives arrays that lie over
+    the mesh; what a program does is said where :meth:`TrainStep.compiled` defines it."""
+
+    gather: Program
+    select: Program
+    gradient: Program
+    add: Program
+    exchange: Program
+    square: Program
+    total: Program
+    update: Program
+    prints: Program
+
+
 class TrainStep:
     """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step."""
 
@@ -195,17 +213,18 @@ class TrainStep:
         self.shard_size = recipe.trainer.batch_size // shards
         self.layout = Layout(example, optimizer(recipe), shards)
         self.by_batch = NamedSharding(mesh, P(DATA))
-        self._shard_numbers = [np.int32(j) for j in range(self.local_shards)]
-        self._slice_numbers = [
+        self.shard_numbers = [np.int32(j) for j in range(self.local_shards)]
+        self.slice_numbers = [
             self._per_device([d * self.local_shards + j for d in range(self.devices)]) for j in range(self.local_shards)
         ]
-        self._compile()
+        self.programs = self.compiled()
 
     def _per_device(self, values: list[int]) -> jax.Array:
         rows = np.asarray(values, np.uint32)
         return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
 
-    def _compile(self) -> None:
+    def compiled(self) -> Programs:
+        """The programs, compiled for this mesh, as many at a time as there are :data:`COMPILERS`."""
         over = partial(jax.shard_map, mesh=self.mesh, check_vma=False)
         each, same = P(DATA), P()
         recipe, layout, local, size = self.recipe, self.layout, self.local_shards, self.shard_size
@@ -314,18 +333,9 @@ class TrainStep:
             coming["total"], _ = compiled(over(total, in_specs=(each,), out_specs=same), (split(one),) * local)
             coming["prints"], _ = compiled(over(prints, in_specs=(each,), out_specs=same), (split(piece),) * local)
             coming["select"], _ = compiled(over(select, in_specs=(each, each, same), out_specs=each), *batch, index)
-            (
-                self._gradient,
-                self._update,
-                self._exchange,
-                self._gather,
-                self._add,
-                self._square,
-                self._total,
-                self._prints,
-                self._select,
-            ) = (program.result() for program in coming.values())
+            programs = Programs(**{name: program.result() for name, program in coming.items()})
         give_back_memory()
+        return programs
 
     def place(self, state: TrainState) -> SlicedState:
         """``state`` on the mesh."""
@@ -342,11 +352,11 @@ class TrainStep:
     def sums(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
         """Each device's sums over its own logical shards, depth first."""
         pending: list[tuple[int, Any]] = []
-        for number in self._shard_numbers:
-            part = self._gradient(arrays, *self._select(tokens, weights, number))
+        for number in self.shard_numbers:
+            part = self.programs.gradient(arrays, *self.programs.select(tokens, weights, number))
             level = 0
             while pending and pending[-1][0] == level:
-                part = self._add(pending.pop()[1], part)
+                part = self.programs.add(pending.pop()[1], part)
                 level += 1
             pending.append((level, part))
         ((_, folded),) = pending
@@ -357,15 +367,15 @@ class TrainStep:
 
         ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
         """
-        grads, loss, weight = self._exchange(self.sums(self._gather(state.params), tokens, weights))
-        square = self._total(tuple(self._square(piece) for piece in grads))
+        grads, loss, weight = self.programs.exchange(self.sums(self.programs.gather(state.params), tokens, weights))
+        square = self.programs.total(tuple(self.programs.square(piece) for piece in grads))
         outputs = [
-            self._update(params, moments, piece, number, square, loss, weight)
+            self.programs.update(params, moments, piece, number, square, loss, weight)
             for params, moments, piece, number in zip(
-                state.params, state.moments, grads, self._slice_numbers, strict=True
+                state.params, state.moments, grads, self.slice_numbers, strict=True
             )
         ]
-        prints = self._prints(tuple(output[0][2] for output in outputs))
+        prints = self.programs.prints(tuple(output[0][2] for output in outputs))
         (_, mean_loss, norm) = outputs[0]
         values = np.float32(_scalar(mean_loss)), np.float32(_scalar(norm))
         done = int(np.isfinite(values).all())
@@ -379,7 +389,7 @@ class TrainStep:
     def foreign_products(self) -> list[str]:
         """Matrix products of the compiled gradient whose bits depend on the processor
         (:mod:`marin.training.products`)."""
-        return foreign_products(self._gradient.as_text())
+        return foreign_products(self.programs.gradient.as_text())
 
     def program(self) -> Mapping[str, str]:
         """sha256 of the StableHLO of each program that computes, lowered for one device: the same on any mesh. ``fold``

@@ -38,12 +38,14 @@ class RayJobs:
         self._exit = ExitStack()
         self._software = software()
         self._ray: Any = None
+        self._task: Any = None
         self._writer: Any = None
+        self._beside = LocalJobs(cpus=math.inf)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._ray = stack.enter_context(connected(self._address, cpus=self._cpus))
-            self._beside = stack.enter_context(LocalJobs(cpus=math.inf))
+            stack.enter_context(self._beside)
             if self._root is not None:
                 # Held: Ray ends an actor, named or not, when nobody holds it any more.
                 self._writer = start_writer(self._ray, open_root(self._root), self._root)

@@ -117,7 +117,7 @@ class Stepwise:
             made = [local_bytes(value) for _, value in leaves(self._first)]
             self._made[INITIAL] = []
             records.append(_record(INITIAL, [], made))
-        arrays = step._gather(state.params)
+        arrays = step.programs.gather(state.params)
         whole = [np.asarray(x.addressable_data(0)) for x in jax.tree.leaves(arrays)]
         records.append(
             _record("gather parameters", [x for p in state.params for x in p], whole, order=(local, devices))
@@ -127,7 +127,9 @@ class Stepwise:
         rows: dict[int, list[np.ndarray]] = {}
         parts: list[Any] = []
         for j in range(local):
-            part = step._gradient(arrays, *step._select(batch.tokens, batch.weights, step._shard_numbers[j]))
+            part = step.programs.gradient(
+                arrays, *step.programs.select(batch.tokens, batch.weights, step.shard_numbers[j])
+            )
             parts.append(part)
             for d in range(devices):
                 rows[d * local + j] = [np.asarray(leaf)[d] for leaf in jax.tree.leaves(part)]
@@ -135,7 +137,7 @@ class Stepwise:
             cut = slice(shard * size, (shard + 1) * size)
             self._made[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
             records.append(_record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
-        grads, loss, weight = step._exchange(step.sums(arrays, batch.tokens, batch.weights))
+        grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights))
         scalars = [np.asarray(x.addressable_data(0)) for x in (loss, weight)]
         slices = {d * local + j: [np.asarray(x)[d] for x in grads[j]] for j in range(local) for d in range(devices)}
         records.append(
@@ -145,11 +147,11 @@ class Stepwise:
                 [*(x for s in sorted(slices) for x in slices[s]), *scalars],
             )
         )
-        squares = tuple(step._square(piece) for piece in grads)
+        squares = tuple(step.programs.square(piece) for piece in grads)
         for s in range(local * devices):
             self._made[f"square {s}"] = slices[s]
             records.append(_record(f"square {s}", slices[s], [np.asarray(squares[s % local])[s // local]]))
-        square = step._total(squares)
+        square = step.programs.total(squares)
         total = np.asarray(square.addressable_data(0))
         records.append(
             _record(
@@ -162,8 +164,8 @@ class Stepwise:
             for d in range(devices)
         }
         for j in range(local):
-            (params, moments, prints), mean, norm = step._update(
-                state.params[j], state.moments[j], grads[j], step._slice_numbers[j], square, loss, weight
+            (params, moments, prints), mean, norm = step.programs.update(
+                state.params[j], state.moments[j], grads[j], step.slice_numbers[j], square, loss, weight
             )
             for d in range(devices):
                 s = d * local + j

@@ -13,35 +13,37 @@ from typing import Any
 import pytest
 
 from marin.process.arithmetic import cpu_flags
+from marin.process.cache import compilation_cache
 from marin.training.runtime.canary import ANSWERS
 
 Results = dict[str, dict[str, Any]]
 REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled programs: what both processes need is compiled once, as it is for a user."""
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="module", params=REDUCED)
+def group(request: pytest.FixtureRequest) -> str:
+    """A model: one of them, drawn, at a change."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
-def straight(matrix: ModuleType, compiled: Path) -> Results:
-    """Both models trained on one device, in a process that has one."""
-    return matrix.execute(matrix.Row("1 device", case={"compiled": True}, canary=True), REDUCED, cache=compiled)
+def straight(matrix: ModuleType, group: str) -> Results:
+    """Trained on one device, in a process that has one. What was compiled is kept, as it is for a user."""
+    row = matrix.Row("1 device", case={"compiled": True}, canary=True)
+    return matrix.execute(row, [group], cache=compilation_cache())
 
 
 @pytest.fixture(scope="module")
-def moved(matrix: ModuleType, compiled: Path) -> Results:
-    """The same in a process with eight devices, each moved half-way, through a training checkpoint: one from eight
+def moved(matrix: ModuleType, group: str) -> Results:
+    """The same in a process with eight devices, moved half-way, through a training checkpoint: one model from eight
     devices to two, the other from four to one."""
     own = {REDUCED[0]: {"devices": 8, "moves": [2]}, REDUCED[1]: {"devices": 4, "moves": [1]}}
-    return matrix.execute(
-        matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own), REDUCED, cache=compiled
-    )
+    row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
+    return matrix.execute(row, [group], cache=compilation_cache())
 
 
-@pytest.mark.parametrize("group", REDUCED)
+@pytest.mark.table(together="matrix")
 def test_every_device_count_and_every_stop_gives_the_same_bits(
     matrix: ModuleType, straight: Results, moved: Results, group: str
 ) -> None:
@@ -51,7 +53,7 @@ def test_every_device_count_and_every_stop_gives_the_same_bits(
     assert straight[group]["state"] != straight[group]["start"]
 
 
-@pytest.mark.parametrize("group", REDUCED)
+@pytest.mark.table(together="matrix")
 def test_the_same_programs_and_no_product_that_depends_on_the_processor(
     straight: Results, moved: Results, group: str
 ) -> None:
@@ -59,6 +61,7 @@ def test_the_same_programs_and_no_product_that_depends_on_the_processor(
     assert straight[group]["foreign"] == moved[group]["foreign"] == []
 
 
+@pytest.mark.table(together="matrix")
 def test_the_known_answer_comes_out(straight: Results) -> None:
     assert straight["canary"]["answer"] in ANSWERS.values()
 
@@ -71,8 +74,9 @@ def test_without_the_flags_the_known_answer_does_not_come_out(matrix: ModuleType
     assert found["canary"]["answer"] not in ANSWERS.values()
 
 
-def test_a_difference_would_be_found(matrix: ModuleType, straight: Results) -> None:
-    expected = straight[REDUCED[0]]
+@pytest.mark.table(together="matrix")
+def test_a_difference_would_be_found(matrix: ModuleType, straight: Results, group: str) -> None:
+    expected = straight[group]
     other = copy.deepcopy(expected)
     other["steps"][2][2] = "00" + other["steps"][2][2][2:]
     path = next(iter(other["tensors"]))

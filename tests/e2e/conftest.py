@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sessions import made_once
+from sessions import made_once, new_cache
 from warm import Warm, warmed
-
-from marin.process.cache import cache_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -156,10 +154,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) 
     def train(base: Path) -> None:
         project = Project(base / "project", base / "home", warm)
         project.folder.mkdir()
-        programs, caches = cache_folder() / "xla", project.home / "cache"
-        programs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        caches.mkdir(mode=0o700, parents=True)
-        (caches / "xla").symlink_to(programs)
+        new_cache(project.home / "cache")
         (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
         project.python(PIPELINE, "8")
 

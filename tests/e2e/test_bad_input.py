@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from warm import Warm
+
+from tests.e2e.conftest import MARIN
 
 PROJECT = Path(__file__).resolve().parents[2]
 Marin = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -30,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def marin(folder: Path) -> Marin:
+def marin(folder: Path, warm: Callable[[], Warm]) -> Marin:
     """The program, in that project, with keys of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MARIN_")}
     environment = {
@@ -41,15 +43,7 @@ def marin(folder: Path) -> Marin:
     }
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "marin.cli.main", "-q", *arguments],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return warm().run(MARIN, ("-q", *arguments), cwd=folder, environment=environment, timeout=120)
 
     made = call("init", "--origin", "marin.test/bad")
     assert made.returncode == 0, made.stderr

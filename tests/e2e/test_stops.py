@@ -57,9 +57,9 @@ def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project) 
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 24})
     straight = train(project)
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 4})
-    status, messages = stopped(project, signal.SIGTERM, "--devices", "2")
+    status, messages = stopped(project, signal.SIGTERM, "--devices", "8")
     assert status == 130 and "training was asked to stop" in messages and "Traceback" not in messages
-    resumed = train(project, "--devices", "4")
+    resumed = train(project)
     assert resumed["digest"] == straight["digest"]
     view = json.loads(project.marin("show", resumed["run"], "--json").stdout)
     assert view["steps"]["train"]["attempts"] == 2 and len(view["failures"]) == 1

@@ -35,12 +35,12 @@ def test_wandb_follows_a_training_and_changes_nothing(project: Project) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        project.python(STAGE, address, "wandb", "-q", "stage", "train", "--force", "--pause-at", "3")
+        project.forked(STAGE, address, "wandb", "-q", "stage", "train", "--force", "--pause-at", "3")
         folder = project.root / "projections" / "wandb"
         (first,) = folder.glob("offline-run-*")
         begun = read_offline_run(first)
-        project.python(STAGE, address, "wandb", "-q", "stage", "train", "--force")
-        project.python(STAGE, address, "wandb", "-q", "stage", "export")
+        project.forked(STAGE, address, "wandb", "-q", "stage", "train", "--force")
+        project.forked(STAGE, address, "wandb", "-q", "stage", "export")
         with pytest.raises(BlockingIOError):  # nobody called, though address and key were there
             listener.accept()
     runs = [read_offline_run(path) for path in sorted(folder.glob("offline-run-*"))]

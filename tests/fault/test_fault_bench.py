@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sessions import new_cache
+
 KINDS = ("parameter", "event", "forged loss", "clean run")
 
 
@@ -37,7 +39,7 @@ def test_one_fault_of_each(tmp_path: Path) -> None:
             str(tmp_path),
         ],
         cwd=Path(__file__).resolve().parents[2],
-        env=kept | {"MARIN_CACHE": str(tmp_path / "cache")},
+        env=kept | {"MARIN_CACHE": str(new_cache(tmp_path / "cache"))},
         capture_output=True,
         text=True,
         timeout=900,

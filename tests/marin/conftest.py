@@ -9,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from marin.process.cache import cache_folder
+from sessions import new_cache
 
 
 @pytest.fixture(scope="session")
@@ -38,11 +37,7 @@ def tiny(tiny_module: ModuleType) -> Iterator[ModuleType]:
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Configuration, state and cache folders of the test's own, so that no test touches the user's. Compiled programs
     alone are shared."""
-    programs, cache = cache_folder() / "xla", tmp_path / "cache"
-    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    cache.mkdir(mode=0o700)
-    (cache / "xla").symlink_to(programs)
-    monkeypatch.setenv("MARIN_CACHE", str(cache))
+    monkeypatch.setenv("MARIN_CACHE", str(new_cache(tmp_path / "cache")))
     config = tmp_path / "config"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,4 +1,5 @@
-"""What all processes of one test session share: folders that the first one to ask fills, while the others wait."""
+"""What processes share: in a session, folders that the first one to ask fills, while the others wait; in all sessions of
+a user, compiled programs."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from marin.process.cache import cache_folder
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:
@@ -29,3 +32,12 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(made)
             (place / "made").write_text(made.name, encoding="utf-8")
         return place / (place / "made").read_text(encoding="utf-8")
+
+
+def new_cache(folder: Path) -> Path:
+    """A cache folder of a test's own. Compiled programs alone are the user's: XLA keeps them by their content."""
+    programs = cache_folder() / "xla"
+    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "xla").symlink_to(programs)
+    return folder

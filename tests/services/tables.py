@@ -1,6 +1,7 @@
 """Large tables of faults: a tenth of each at a change, drawn by a seed, and the whole in `make faults`.
 
     @pytest.mark.table                            of the cases of a parametrized test, a tenth
+    @pytest.mark.table(together=NAME)             the same cases in every test of this name
     def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
 
 The seed is the commit that is tested, so that every change draws other cases; pytest's first lines say it, and
@@ -46,17 +47,20 @@ def drawn(count: int, name: str) -> list[int]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
+    names: dict[str, str] = {}
     for item in items:
         if "tenth" in getattr(item, "fixturenames", ()):
             item.add_marker("table")  # so that `make faults` finds it
-        elif item.get_closest_marker("table"):
-            tables[item.nodeid.partition("[")[0]].append(item)
+        elif marker := item.get_closest_marker("table"):
+            test = item.nodeid.partition("[")[0]
+            tables[test].append(item)
+            names[test] = marker.kwargs.get("together", test)
     if config.getoption("whole_tables"):
         return
     left = {
         case
         for name, cases in tables.items()
-        for case in {*cases}.difference(cases[place] for place in drawn(len(cases), name))
+        for case in {*cases}.difference(cases[place] for place in drawn(len(cases), names[name]))
     }
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]

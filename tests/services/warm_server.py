@@ -66,9 +66,7 @@ def executed(program: str) -> int:
 
 def finish() -> None:
     """What Python does before it ends: threads are waited for, exit functions called, files flushed."""
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,6 +13,7 @@ digests of both final states and their evaluations, one plot shows both loss cur
 
 from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
 from marin.graph import Context, Resources, Result, Step
+from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.schema import Evaluation, GrammarDataset, Model, Optimizer, Trainer
 from marin.reporting.experiment import Plot, Report
 
@@ -90,6 +91,17 @@ moved = default_train(
     resources=Resources(cpus=2, devices=LAST_DEVICES, moves=MOVES),
 )
 measure = Evaluation(batch_size=16, max_sequences=64, minimal_pairs=40)
+experiment = Registration(
+    name="exp003_batch_moves_machines",
+    question="Does a run that moves between machines of other shapes in mid-run have the bits of one that stayed?",
+    hypothesis="Yes: no difference at all, in the final state and in everything that is measured on it.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={"straight": straight.config, "moved": moved.config},
+    apart={"moved": moved.apart},
+    baseline="straight",
+    seeds=(7,),
+    cost_cap=CostCap(seconds=3600.0),
+)
 steps = [
     Step(
         "report/moves",

@@ -473,7 +473,7 @@ class _Stage:
             code={**source.describe(), "steps": dict(self.code.steps)},
             environment=environment.describe(self.code.lock),
             continues=continues,
-            experiment=citation(self.root.history(), self.recipe),
+            experiment=citation(self.root.history(), self.recipe, self.plan.name),
         )
 
     def _append(

@@ -23,7 +23,7 @@ from typing import Literal
 
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import Fact, History, RunView, load, started_runs
-from marin.preregistration.registration import arm_digest, as_alternative, by_arm, registrations
+from marin.preregistration.registration import arm_of, as_alternative, registrations
 from marin.preregistration.statistics import Comparison, Summary, compare, summary, with_holm
 from marin.recipe.cost import work_of
 from marin.recipe.schema import from_plain
@@ -90,14 +90,13 @@ def examine(history: History, experiment: str) -> Findings:
             found="none",
             cure="register it with `marin experiment register FILE`",
         )
-    arms = by_arm(known[-1].body)
     results = []
     for started in started_runs(history):
         try:
             recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
         except UsageError:
             continue  # of another version of Marin: no run of these arms
-        arm = arms.get(arm_digest(recipe))
+        arm = arm_of(known[-1].body, recipe, started.body.pipeline)
         if arm is not None and recipe.seed is not None:
             results.append(_result(load(history, started.body.run), arm, recipe.seed))
     return analyse(known, results)

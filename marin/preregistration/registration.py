@@ -6,23 +6,25 @@ register FILE`` appends it as ``experiment.registered/v1``. From then on every r
 seeds cites it in ``run.started``, however it was started, because the executor asks :func:`citation`.
 
 An arm is a recipe without its seed, and without the state that a later phase begins with (which differs from seed to
-seed): two runs are of one arm exactly when :func:`arm_digest` is equal.
+seed): two runs are of one arm exactly when :func:`arm_digest` is equal. Two arms may be one recipe that is executed in
+two ways: then one of them has the label that sets its steps apart in the file, and its runs the same in the name of
+their plan.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from ledger import canonical_bytes, digest_bytes
+from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import UsageError
 from marin.history.runs import Fact, History
 from marin.preregistration.resolution import pairs_needed
-from marin.recipe.schema import Name, Recipe, Section, Seed, check, digest, plain
+from marin.recipe.schema import ArtifactDataset, Name, Recipe, Section, Seed, check, digest, plain
 from marin.record import events
 from marin.record.events import ExperimentRegistered
 
@@ -50,7 +52,7 @@ class CostCap(Section, frozen=True):
 class Registration(Section, frozen=True, kw_only=True):
     """An experiment as it is preregistered. ``arms``: recipes by name, whose seeds do not matter; every arm is run with
     every one of ``seeds``, and compared with ``baseline``. ``alternative``: one-sided says that only an arm that is
-    better counts."""
+    better counts. ``apart``: the label of an arm whose steps are executions of their own, by arm."""
 
     name: Name
     question: Text
@@ -63,6 +65,7 @@ class Registration(Section, frozen=True, kw_only=True):
     test: Literal["paired", "welch"] = "paired"
     alternative: Literal["two-sided", "one-sided"] = "two-sided"
     alpha: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    apart: dict[Name, Name] = msgspec.field(default_factory=dict)
     stopping_rule: Text = "All arms with all seeds; no look at the results before that."
     cost_cap: CostCap = CostCap()
 
@@ -75,6 +78,8 @@ class Registration(Section, frozen=True, kw_only=True):
         """Canonical JSON of the whole registration, recipes included; its digest names the registration."""
         value = msgspec.to_builtins(msgspec.structs.replace(self, arms={}))
         value["arms"] = {name: plain(msgspec.structs.replace(recipe, seed=None)) for name, recipe in self.arms.items()}
+        if not self.apart:
+            del value["apart"]  # as it was before there were any
         value["seeds"] = [str(seed) for seed in self.seeds]
         return canonical_bytes(value)
 
@@ -143,24 +148,50 @@ def checked(registration: Registration, *, where: str) -> Registration:
     by_digest: dict[str, str] = {}
     for arm, recipe in found.arms.items():
         check(recipe, where=f"{where}: arm {arm}")
-        other = by_digest.setdefault(arm_digest(recipe), arm)
+        other = by_digest.setdefault(_arm_key(recipe, found.apart.get(arm, "")), arm)
         if other != arm:
             raise UsageError(
                 "two arms are one recipe",
                 where=where,
                 expected="arms that differ",
                 found=f"{other} and {arm}",
-                cure="drop one of them: a seed does not make an arm",
+                cure="drop one of them: a seed does not make an arm; or name in apart={arm: label} what sets it apart",
             )
+    if strangers := found.apart.keys() - found.arms.keys():
+        raise UsageError(
+            "a label for an arm that is not there",
+            where=f"{where}: apart",
+            expected=", ".join(found.arms),
+            found=", ".join(sorted(strangers)),
+            cure="name arms",
+        )
     return found
 
 
 def arm_digest(recipe: Recipe) -> str:
-    """Digest of what makes two runs runs of one arm: the recipe but for its seed and the state of a later phase."""
+    """Digest of what makes two runs runs of one arm: the recipe but for its seed, the state of a later phase, and the
+    digests of what steps of the experiment make."""
     phase = recipe.phase
     if phase is not None:
         phase = msgspec.structs.replace(phase, state=None, tokenizer=None)
-    return digest(msgspec.structs.replace(recipe, seed=None, phase=phase))
+    dataset, tokens = recipe.dataset, recipe.tokens
+    if isinstance(dataset, ArtifactDataset) and dataset.artifact.maker is not None:
+        dataset = msgspec.structs.replace(dataset, artifact=msgspec.structs.replace(dataset.artifact, digest=None))
+    if tokens.artifact is not None and tokens.artifact.maker is not None:
+        tokens = msgspec.structs.replace(tokens, artifact=msgspec.structs.replace(tokens.artifact, digest=None))
+    return digest(msgspec.structs.replace(recipe, seed=None, phase=phase, dataset=dataset, tokens=tokens))
+
+
+def _arm_key(recipe: Recipe, label: str) -> str:
+    """What names an arm in the ledger: the digest of its recipe, and of the label that sets it apart if there is one."""
+    return canonical_digest([arm_digest(recipe), label]) if label else arm_digest(recipe)
+
+
+def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | None:
+    """The arm of a run, or None. ``pipeline``: the name of its plan, whose parts after the first are its labels."""
+    arms = {value: name for name, value in body.arms.items()}
+    labels = [*pipeline.split(".")[1:], ""]
+    return next((arms[key] for label in labels if (key := _arm_key(recipe, label)) in arms), None)
 
 
 def registered(registration: Registration, *, file: str, file_digest: str) -> ExperimentRegistered:
@@ -174,7 +205,7 @@ def registered(registration: Registration, *, file: str, file_digest: str) -> Ex
         hypothesis=registration.hypothesis,
         primary=_metric(registration.primary),
         secondary=[_metric(metric) for metric in registration.secondary],
-        arms={name: arm_digest(recipe) for name, recipe in registration.arms.items()},
+        arms={name: _arm_key(recipe, registration.apart.get(name, "")) for name, recipe in registration.arms.items()},
         baseline=registration.baseline,
         seeds=[str(seed) for seed in registration.seeds],
         test=registration.test,
@@ -193,18 +224,19 @@ def registrations(history: History, name: str | None = None) -> Iterator[Fact[Ex
             yield Fact(index=index, time=event.time, body=body)
 
 
-def citation(history: History, recipe: Recipe) -> str:
-    """The digest of the newest registration that has this recipe as an arm with this seed; "" where there is none."""
+def citation(history: History, recipe: Recipe, pipeline: str = "") -> str:
+    """The digest of the newest registration that has this recipe, executed by a plan of this name, as an arm with this
+    seed; "" where there is none."""
     cited = ""
     for fact in registrations(history):
-        if registers(fact.body, recipe):
+        if registers(fact.body, recipe, pipeline):
             cited = fact.body.registration
     return cited
 
 
-def registers(body: ExperimentRegistered, recipe: Recipe) -> bool:
-    """Whether a registration has this recipe as an arm with this seed."""
-    return str(recipe.seed) in body.seeds and arm_digest(recipe) in body.arms.values()
+def registers(body: ExperimentRegistered, recipe: Recipe, pipeline: str = "") -> bool:
+    """Whether a registration has this recipe, executed by a plan of this name, as an arm with this seed."""
+    return str(recipe.seed) in body.seeds and arm_of(body, recipe, pipeline) is not None
 
 
 def find(history: History, name: str) -> str:
@@ -232,8 +264,3 @@ def as_alternative(direction: str, alternative: str) -> Literal["two-sided", "le
     if alternative == "two-sided":
         return "two-sided"
     return "less" if direction == "lower" else "greater"
-
-
-def by_arm(body: ExperimentRegistered) -> Mapping[str, str]:
-    """Arm names by their digest."""
-    return {value: name for name, value in body.arms.items()}

@@ -209,17 +209,17 @@ def _stated(file: Path) -> Registration:
 def _known_results(history: History, registration: Registration) -> list[str]:
     """Runs of these arms and seeds that are there already: their results cannot confirm anything."""
     from marin.history.runs import started_runs
-    from marin.preregistration.registration import arm_digest
+    from marin.preregistration.registration import registered, registers
     from marin.recipe.schema import from_plain
 
-    arms = {arm_digest(recipe) for recipe in registration.arms.values()}
+    body = registered(registration, file="", file_digest="")
     known = 0
     for started in started_runs(history):
         try:
             recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
         except UsageError:
             continue
-        known += recipe.seed in registration.seeds and arm_digest(recipe) in arms
+        known += registers(body, recipe, started.body.pipeline)
     return (
         [f"{known} runs of these arms and seeds are in the ledger already: what they show is exploratory"]
         if known

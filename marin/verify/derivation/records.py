@@ -90,7 +90,9 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
         yield Contradiction(record.run.started.index, "continues", what, "none" if link is None else f"run {link.run}")
     cited, started = record.run.started.body.experiment, record.run.started
     if cited and not any(
-        fact.body.registration == cited and fact.index < started.index and registers(fact.body, record.run.recipe)
+        fact.body.registration == cited
+        and fact.index < started.index
+        and registers(fact.body, record.run.recipe, started.body.pipeline)
         for fact in record.registrations
     ):
         yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)

@@ -22,12 +22,13 @@ from marin.graph import Step, override_output
 from marin.graph.addresses import at_address
 from marin.graph.arms import arms_of, bound
 from marin.graph.execute import Options, execute_graph
-from marin.graph.files import load_graph
+from marin.graph.files import load_experiment, load_graph
 from marin.graph.graph import Graph
 from marin.history import runs
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
 from marin.pipeline.tokenizer import TOKENIZER
+from marin.preregistration.registration import checked
 from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
 from marin.record.events import STEP_CHECKED
 from marin.record.root import Root
@@ -201,5 +202,7 @@ def test_the_experiments_of_this_repository_are_graphs(file: Path) -> None:
     graph = load_graph(file)
     assert graph.ends == tuple(address for address in graph.ends if address.startswith("report/"))
     assert set(arms_of(graph)) == {address for address in graph.nodes if not address.startswith("report/")}
+    stated = checked(load_experiment(file).experiment, where=file.name)
+    assert stated.name == file.stem
     text = file.read_text()
     assert all(word in text.split('"""')[1] for word in ("Question.", "Hypothesis.", "Definition of done."))

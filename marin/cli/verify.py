@@ -16,6 +16,7 @@ from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.recipe.schema import Execution
+from marin.record.events import STEPS
 from marin.record.verdicts import NAMES
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Report
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from marin.record.root import Root
 
 GIB = 2**30
-STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
 
 @click.command()

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ledger import Conflict, Draft, Receipt
 from marin.execution.plan import plan_digest
-from marin.execution.result_cache import Settled, Settling
+from marin.execution.result_cache import Found, ResultCache
 from marin.history.runs import History, RunView, StepView, load, started_runs, stream_of
 from marin.recipe.schema import digest
 from marin.record import events
@@ -41,7 +41,7 @@ def cached(run: str, view: StepView) -> Draft:
 
 
 def rest(
-    run: str, settling: Settling, settled: Mapping[str, Settled], *, take_over: bool = True
+    run: str, cache: ResultCache, settled: Mapping[str, Found], *, take_over: bool = True
 ) -> tuple[list[Draft], bool]:
     """What follows once ``settled`` is recorded: steps that have their output already, and the end of the run when all
     of them do. The second value says whether the run is complete then.
@@ -49,46 +49,46 @@ def rest(
     Args:
         take_over: False for a forced stage: whoever forces one wants to see the others executed too.
     """
-    if settling.run is not None and settling.run.completed is not None:
+    if cache.run is not None and cache.run.completed is not None:
         return [], True
-    known = settling.rest(settled)
+    known = cache.rest(settled)
     if not take_over:
         known = {name: item for name, item in known.items() if not item.fresh or name in settled}
     drafts = [cached(run, item.view) for name, item in known.items() if item.fresh and name not in settled]
-    if len(known) < len(settling.plan.steps):
+    if len(known) < len(cache.plan.steps):
         return drafts, False
     return [*drafts, _ending(run, {name: item.view for name, item in known.items()})], True
 
 
 def append_fenced(
-    root: Root, run: str, settling: Settling, drafts: Callable[[Settling], Sequence[Draft]]
+    root: Root, run: str, cache: ResultCache, drafts: Callable[[ResultCache], Sequence[Draft]]
 ) -> Sequence[Receipt]:
     """Append what ``drafts`` makes of a run as it is now: made anew when somebody wrote to the run meanwhile."""
     while True:
-        batch = list(drafts(settling))
+        batch = list(drafts(cache))
         if not batch:
             return ()
-        batch[0] = replace(batch[0], expect_seq=settling.run.length if settling.run is not None else 0)
+        batch[0] = replace(batch[0], expect_seq=cache.run.length if cache.run is not None else 0)
         try:
             return root.append(batch)
         except Conflict:
             history = root.history()
-            settling = replace(settling, history=history, run=load(history, run))
+            cache = replace(cache, history=history, run=load(history, run))
 
 
-def complete_open_runs(root: Root, settlings: Sequence[Settling], *, take_over: bool = True) -> list[str]:
+def complete_open_runs(root: Root, caches: Sequence[ResultCache], *, take_over: bool = True) -> list[str]:
     """Complete every open run of these recipes that can be; the runs that ended.
 
     An open run of the very plan (recipe and code) takes over what is recorded elsewhere. One of the same recipe and
     other code, which an older version left, ends when its own steps have all their outputs.
     """
-    wanted = {digest(settling.recipe): settling for settling in settlings}
+    wanted = {digest(cache.recipe): cache for cache in caches}
     ended = []
     for run in _open_runs(root.history(), wanted):
-        settling = wanted[run.started.body.recipe_digest]
-        joins = take_over and run.plan == plan_digest(settling.plan, settling.recipe, settling.code)
+        cache = wanted[run.started.body.recipe_digest]
+        joins = take_over and run.plan == plan_digest(cache.plan, cache.recipe, cache.code)
 
-        def drafts(now: Settling, joins: bool = joins) -> list[Draft]:
+        def drafts(now: ResultCache, joins: bool = joins) -> list[Draft]:
             view = now.run
             assert view is not None, "it was found in the log"
             if joins:
@@ -96,12 +96,12 @@ def complete_open_runs(root: Root, settlings: Sequence[Settling], *, take_over: 
                 return found if done else []
             return [_ending(view.run, view.steps)] if view.completed is None and _is_whole(view) else []
 
-        if append_fenced(root, run.run, replace(settling, history=root.history(), run=run), drafts):
+        if append_fenced(root, run.run, replace(cache, history=root.history(), run=run), drafts):
             ended.append(run.run)
     return ended
 
 
-def _open_runs(history: History, recipes: Mapping[str, Settling]) -> Iterator[RunView]:
+def _open_runs(history: History, recipes: Mapping[str, ResultCache]) -> Iterator[RunView]:
     completed = {event.body.get("run") for _, event in history.events(type=events.RUN_COMPLETED)}
     for fact in list(started_runs(history)):
         if fact.body.recipe_digest in recipes and fact.body.run not in completed:

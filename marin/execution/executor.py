@@ -34,7 +34,7 @@ from marin.execution import phases, tracker
 from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
-from marin.execution.result_cache import Settled, Settling, pointer_of
+from marin.execution.result_cache import Found, ResultCache, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
@@ -146,7 +146,7 @@ def run_stage(
     with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
         outcome = stage.bring()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
-    for run in [*ended, *complete_open_runs(root, [stage.settling(root.history(), None)], take_over=False)]:
+    for run in [*ended, *complete_open_runs(root, [stage.cache(root.history(), None)], take_over=False)]:
         tracker.completed(root, run)
     return outcome
 
@@ -170,14 +170,14 @@ class _Situation:
     """What a stage finds: the run to record in (``run`` is None for one that begins now), its inputs, and the identity
     that follows from them."""
 
-    settling: Settling
+    cache: ResultCache
     run_id: str
-    inputs: Mapping[str, Settled]
+    inputs: Mapping[str, Found]
     identity: str
 
     @property
     def run(self) -> RunView | None:
-        return self.settling.run
+        return self.cache.run
 
     def digests(self, step: StepDefinition) -> dict[str, str]:
         """The content of the inputs of ``step``, by name."""
@@ -209,7 +209,7 @@ class _Stage:
             if present is not None:
                 return present
         situation = self.read()
-        hit = None if self.force else situation.settling.hit(self.step, situation.identity)
+        hit = None if self.force else situation.cache.hit(self.step, situation.identity)
         workplace = Workplace.of(self.root.local, self.step.name, situation.identity)
         outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
         workplace.clear()
@@ -233,17 +233,17 @@ class _Stage:
                 return None
         return None
 
-    def settling(self, history: History, run: RunView | None) -> Settling:
+    def cache(self, history: History, run: RunView | None) -> ResultCache:
         """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
-        return Settling(
+        return ResultCache(
             self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole, self.pinned
         )
 
     def _situation(self, history: History, run: RunView | None) -> _Situation:
-        settling = self.settling(history, run)
-        inputs = settling.upstream(self.step.name)
+        cache = self.cache(history, run)
+        inputs = cache.upstream(self.step.name)
         run_id = run.run if run is not None else _new_id()
-        return _Situation(settling, run_id, inputs, settling.identity(self.step, inputs))
+        return _Situation(cache, run_id, inputs, cache.identity(self.step, inputs))
 
     def _present_in_completed(self) -> StageOutcome | None:
         """Nothing to record: the newest run is of this very plan, complete, and its result is whole."""
@@ -253,14 +253,14 @@ class _Stage:
         if run is None or own is None:
             return None
         situation = self._situation(history, run)
-        if own.identity != situation.identity or situation.settling.damage(own) is not None:
+        if own.identity != situation.identity or situation.cache.damage(own) is not None:
             return None
         self._write_files(own)
         return StageOutcome(run.run, "present", own, completed=True)
 
     # Taking over
 
-    def _take(self, situation: _Situation, hit: Settled) -> StageOutcome:
+    def _take(self, situation: _Situation, hit: Found) -> StageOutcome:
         run = situation.run_id
         own = [cached(run, hit.view)] if hit.fresh else []
         _, completed = self._append(
@@ -337,7 +337,7 @@ class _Stage:
         if run is None or not run.attempts.get(name):
             return []
         last = ""
-        for _, event in situation.settling.history.events(stream=stream_of(run.run)):
+        for _, event in situation.cache.history.events(stream=stream_of(run.run)):
             if event.body.get("step") == name and event.type in _ATTEMPT_EVENTS:
                 last = event.type
         if last != events.STEP_STARTED:
@@ -362,11 +362,11 @@ class _Stage:
         ]
 
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
-        store = situation.settling.store
+        store = situation.cache.store
         artifacts = {step: situation.inputs[step].view.output.artifact for step in self.step.inputs}
         inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
         if self.step.continues and self.recipe.phase is not None:
-            came_from = phases.origin(situation.settling.history, self.recipe, self.execution.continues)
+            came_from = phases.origin(situation.cache.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
@@ -408,9 +408,7 @@ class _Stage:
         # The index is not known before the append, and nothing that is recorded with it depends on it.
         result = step_view(Fact(index=-1, time="", body=body))
         receipts, completed = self._append(
-            situation,
-            [draft(run, events.STEP_COMPLETED, body)],
-            {**situation.inputs, name: Settled(result, fresh=False)},
+            situation, [draft(run, events.STEP_COMPLETED, body)], {**situation.inputs, name: Found(result, fresh=False)}
         )
         result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
         self._write_files(result)
@@ -437,7 +435,7 @@ class _Stage:
             log.warning("the failure could not be recorded: %s", second)
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
-        for fact in completions(situation.settling.history, step=self.step.name, identity=situation.identity):
+        for fact in completions(situation.cache.history, step=self.step.name, identity=situation.identity):
             if fact.body.output.digest != made.output.digest:
                 log.warning(
                     "%s: other bits than event %d recorded for the same identity: expected %s, found %s",
@@ -477,17 +475,17 @@ class _Stage:
         )
 
     def _append(
-        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, Settled]
+        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, Found]
     ) -> tuple[Sequence[Receipt], bool]:
         """Record ``own`` and what follows from it; whether the run has all its outputs then."""
         completed = False
 
-        def drafts(settling: Settling) -> list[Draft]:
+        def drafts(cache: ResultCache) -> list[Draft]:
             nonlocal completed
-            following, completed = rest(situation.run_id, settling, settled, take_over=not self.force)
+            following, completed = rest(situation.run_id, cache, settled, take_over=not self.force)
             return [*own, *following]
 
-        return append_fenced(self.root, situation.run_id, situation.settling, drafts), completed
+        return append_fenced(self.root, situation.run_id, situation.cache, drafts), completed
 
     def _write_files(self, result: StepView) -> None:
         """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settled:
+class Found:
     """A step that has its output. ``fresh``: the run at hand does not hold that result yet."""
 
     view: StepView
@@ -33,7 +33,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Settling:
+class ResultCache:
     """The question for one plan, one recipe and one working folder, over a fixed history. ``project`` None: there is no
     working folder, the ledger and the store decide alone (the steps of an experiment file). ``run`` is the run that the
     results shall belong to, if there is one already. ``whole`` collects what was hashed and found whole, so that a
@@ -50,24 +50,24 @@ class Settling:
     pinned: Mapping[str, StepView] = field(default_factory=dict)
     """Results that stand for steps of the plan whatever their identity: an experiment file said so."""
 
-    def identity(self, step: StepDefinition, settled: Mapping[str, Settled]) -> str:
+    def identity(self, step: StepDefinition, settled: Mapping[str, Found]) -> str:
         """The identity of ``step`` over the inputs as they are settled."""
         inputs = {name: settled[name].view.output.digest for name in step.inputs}
         return step_identity(step, self.recipe, inputs, self.code)
 
-    def upstream(self, name: str) -> dict[str, Settled]:
+    def upstream(self, name: str) -> dict[str, Found]:
         """Every step that ``name`` depends on.
 
         Raises:
             MissingEvidence: one of them has not been made in this root.
             Malformed, Tampered: its pointer is not a pointer, or names something else than what was recorded.
         """
-        settled: dict[str, Settled] = {}
+        settled: dict[str, Found] = {}
         for step in self.plan.before(name):
             settled[step.name] = self._pin(step.name) or self._input(step, self.identity(step, settled))
         return settled
 
-    def hit(self, step: StepDefinition, identity: str) -> Settled | None:
+    def hit(self, step: StepDefinition, identity: str) -> Found | None:
         """A recorded result of this identity whose every byte is what it was, or None."""
         for candidate in self._candidates(step.name, identity):
             damage = self.damage(candidate.view)
@@ -78,7 +78,7 @@ class Settling:
             )
         return None
 
-    def rest(self, settled: Mapping[str, Settled]) -> dict[str, Settled]:
+    def rest(self, settled: Mapping[str, Found]) -> dict[str, Found]:
         """``settled`` and every other step that has its output too, by the run itself or by its pointer."""
         known = dict(settled)
         for step in self.plan.steps:
@@ -104,23 +104,23 @@ class Settling:
             self.whole.add(digest)
         return None
 
-    def _pin(self, name: str) -> Settled | None:
+    def _pin(self, name: str) -> Found | None:
         view = self.pinned.get(name)
         if view is None:
             return None
         own = self.run.steps.get(name) if self.run is not None else None
-        return self._whole(name, [Settled(view, fresh=own is None or own.output != view.output)])
+        return self._whole(name, [Found(view, fresh=own is None or own.output != view.output)])
 
-    def _candidates(self, name: str, identity: str) -> Iterator[Settled]:
+    def _candidates(self, name: str, identity: str) -> Iterator[Found]:
         """Results of this identity: the run's own first, then the newest recorded."""
         own = self.run.steps.get(name) if self.run is not None else None
         if own is not None and own.identity == identity:
-            yield Settled(own, fresh=False)
+            yield Found(own, fresh=False)
         for fact in reversed(list(completions(self.history, step=name, identity=identity))):
             if own is None or own.identity != identity or fact.index != own.completed_at:
-                yield Settled(step_view(fact), fresh=True)
+                yield Found(step_view(fact), fresh=True)
 
-    def _input(self, step: StepDefinition, identity: str) -> Settled:
+    def _input(self, step: StepDefinition, identity: str) -> Found:
         candidates = list(self._candidates(step.name, identity))
         if not candidates:
             raise MissingEvidence(
@@ -154,7 +154,7 @@ class Settling:
             )
         return self._whole(step.name, matching)
 
-    def _whole(self, name: str, candidates: list[Settled]) -> Settled:
+    def _whole(self, name: str, candidates: list[Found]) -> Found:
         damage = ""
         for candidate in candidates:
             # What the run holds already was hashed when it came in, and is hashed again when it is checked out.
@@ -170,7 +170,7 @@ class Settling:
             cure=f"make it again with `marin stage {name}`",
         )
 
-    def _quietly(self, step: StepDefinition, identity: str) -> Settled | None:
+    def _quietly(self, step: StepDefinition, identity: str) -> Found | None:
         """As :meth:`_input`, where nobody asked for the step: what is missing is simply not there yet."""
         candidates = list(self._candidates(step.name, identity))
         if candidates and not candidates[0].fresh:

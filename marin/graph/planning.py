@@ -16,7 +16,7 @@ from ledger import LedgerError, Store
 from marin.errors import MissingEvidence
 from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
-from marin.execution.result_cache import Settling
+from marin.execution.result_cache import ResultCache
 from marin.execution.step import StepDefinition
 from marin.graph.arms import Arm, arms_of, bound, with_artifacts
 from marin.graph.graph import Graph, Node
@@ -113,7 +113,7 @@ class Planner:
             recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest
         )
 
-    def plans(self) -> list[Settling]:
+    def plans(self) -> list[ResultCache]:
         """What the arms say of their plans, as far as their recipes are complete: for the runs that are to end."""
         history = self.root.history()
         found = []
@@ -129,7 +129,7 @@ class Planner:
             }
             recipe = self.bound(arm.recipe, arm)
             results = results_at(self.root, pinned)
-            found.append(Settling(arm.plan, recipe, code, self.store, None, history, None, set(), results))
+            found.append(ResultCache(arm.plan, recipe, code, self.store, None, history, None, set(), results))
         return found
 
     def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:

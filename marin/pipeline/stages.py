@@ -15,5 +15,3 @@ from marin.pipeline.train import TRAIN
 from marin.record.events import DEFAULT_PIPELINE
 
 PIPELINE = Plan(DEFAULT_PIPELINE, (CORPUS, TOKENIZER, TOKENS, TRAIN, EVALUATE, EXPORT))
-DATA_STEPS = ("corpus", "tokenizer", "tokens")
-"""Those that make what a model learns from."""

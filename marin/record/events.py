@@ -78,6 +78,10 @@ class Continues(Body, frozen=True):
 
 DEFAULT_PIPELINE = "default"
 """The plan that dvc.yaml has: raw text to an exported model."""
+STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
+"""Its steps, in the order in which people expect to read them."""
+DATA_STEPS, MODEL_STEPS = STEPS[:3], STEPS[4:]
+"""Those that make what a model learns from, and those that say what it became."""
 
 
 class RunStarted(Body, frozen=True, omit_defaults=True):

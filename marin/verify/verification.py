@@ -20,12 +20,12 @@ from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
 from marin.history.runs import RunView, resolve, stream_of
-from marin.pipeline.stages import DATA_STEPS, PIPELINE
+from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution, Recipe
-from marin.record.events import REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
+from marin.record.events import DATA_STEPS, MODEL_STEPS, REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
 from marin.record.evidence import NOBODY, Sources
 from marin.record.pins import Pins, Seen
 from marin.record.root import LedgerHistory, Root
@@ -38,7 +38,7 @@ from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import judge_events, judge_ledger
-from marin.verify.judges.model import MODEL_STEPS, judge_model
+from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
 from marin.verify.proven import Proofs

@@ -50,9 +50,10 @@ EXPORTED = (
     "Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "
     "same bits."
 )
-DATA_STEPS = ("corpus", "tokens")
+DATASETS = ("corpus", "tokens")
+"""Steps whose outputs MLflow shows as data sets."""
 LONGEST_FACT = 100
-MODEL_STEPS = ("train", "evaluate")
+OF_THE_MODEL = ("train", "evaluate")
 """Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
@@ -596,7 +597,7 @@ class Fold:
             yield Points(run, TOKENS, told.time, [(step, float((step + 1) * per_step)) for step in new])
 
     def _step_metrics(self, told: _Told, record: RunRecord, step: StepRecord) -> Iterator[Intent]:
-        at = record.trained if step.name in MODEL_STEPS else 0
+        at = record.trained if step.name in OF_THE_MODEL else 0
         for name, value in step.metrics.items():
             yield Points(self.run_id(record.run, step.name), _key(name), told.time, [(at, value)])
             if not (step.name == "evaluate" and record.evaluation.get(name) == value):
@@ -624,13 +625,13 @@ class Fold:
 
     def _data(self, record: RunRecord, step: str, inputs: Mapping[str, str], output: types.Output) -> Iterator[Intent]:
         """Data sets: what a data step makes is shown on the run and on the step, what a step reads on the step."""
-        if step in DATA_STEPS:
+        if step in DATASETS:
             name = _data_name(record, step)
             profile: dict[str, object] = {"kind": output.kind, "size": output.size}
             for run in (self.run_id(record.run), self.run_id(record.run, step)):
                 yield DataUsed(run, record.pipeline, name, output.digest, output.artifact, step, profile)
         for source in inputs:
-            made = record.steps[source].output if source in DATA_STEPS and source in record.steps else None
+            made = record.steps[source].output if source in DATASETS and source in record.steps else None
             if made is not None:
                 yield DataUsed(
                     self.run_id(record.run, step),

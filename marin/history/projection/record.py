@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from marin.record.events import CheckpointSaved, Json, ModelExported, Output, ReplayCompleted, TrainSegment
+from marin.record.events import STEPS, CheckpointSaved, Json, ModelExported, Output, ReplayCompleted, TrainSegment
 from marin.record.verdicts import overall
-
-STEPS: tuple[str, ...] = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
-"""The order in which people expect to read the pipeline; a step that is not in it comes last, by first appearance."""
 
 
 def milliseconds(time: str) -> int:

@@ -24,6 +24,8 @@ from marin.history.runs import StepView
 from marin.recipe.schema import artifacts
 from marin.record import events as kinds
 from marin.record.events import (
+    DATA_STEPS,
+    MODEL_STEPS,
     Continues,
     MetricsRecorded,
     StepFailed,
@@ -39,7 +41,6 @@ from marin.verify.derivation.standing import unjudged
 
 Basis = Literal["signature", "hash", "execution", "claimed"]
 Status = Literal["established", "contradicted", "open", "claimed"]
-DATA, MODEL = ("corpus", "tokenizer", "tokens"), ("evaluate", "export")
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
 
 def _of_data(record: RunRecord) -> Iterator[Claim]:
     sources = {"corpus": "the raw data", "tokenizer": "that corpus", "tokens": "that corpus and tokenizer"}
-    for name in DATA:
+    for name in DATA_STEPS:
         if (view := record.run.steps.get(name)) is not None:
             yield Claim(
                 f"{name} {view.output.digest}{_metrics(view)} follows from {sources[name]}",
@@ -234,7 +235,7 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
 
 
 def _of_the_model(record: RunRecord) -> Iterator[Claim]:
-    for name in MODEL:
+    for name in MODEL_STEPS:
         if (view := record.run.steps.get(name)) is not None:
             what = "measured on the last state" if name == "evaluate" else "the last state in a public format"
             yield Claim(f"{name} {view.output.digest}{_metrics(view)} is {what}", "execution", "model", view.index)

@@ -22,12 +22,11 @@ from ledger import LedgerError, canonical_digest
 from marin.execution.plan import Plan, identity_of, step_config
 from marin.execution.step import StepDefinition
 from marin.history.runs import Indexed, RunView, StepView
-from marin.pipeline.stages import DATA_STEPS
 from marin.preregistration.registration import registers
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
-from marin.record.events import Output
+from marin.record.events import DATA_STEPS, Output
 from marin.record.outputs import KINDS
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import GRAD_NORM, disagreements, superseded

@@ -21,11 +21,11 @@ from marin.data.reach import EVERYTHING, Reach
 from marin.execution.step import StepResult
 from marin.history.runs import StepView
 from marin.pipeline.corpus import DESCRIPTION
-from marin.pipeline.stages import DATA_STEPS, PIPELINE
+from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
 from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, from_plain
-from marin.record.events import Json, Output, StepStarted
+from marin.record.events import DATA_STEPS, Json, Output, StepStarted
 from marin.runners import Work
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts

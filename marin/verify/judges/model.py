@@ -5,11 +5,10 @@ from __future__ import annotations
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
+from marin.record.events import MODEL_STEPS
 from marin.verify.case import Case
 from marin.verify.judges.data import compare_output
 from marin.verify.verdict import Verdict
-
-MODEL_STEPS = ("evaluate", "export")
 
 
 def judge_model(case: Case, planned: set[str]) -> Verdict:

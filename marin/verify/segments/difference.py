@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from marin.history.runs import RunView
-from marin.pipeline.stages import DATA_STEPS
-from marin.record.events import TrainSegment
+from marin.record.events import DATA_STEPS, TrainSegment
 from marin.verify.segments.compare import differences
 from marin.verify.segments.ordering import by_execution
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from marin.provenance import diagnosis, environment
+from marin.provenance import environment
+from marin.verify import diagnosis
 from marin.verify.diagnosis import Health, compare_versions, pinned
 
 Marin = Any

@@ -25,7 +25,7 @@ from typing import Any
 from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
 from marin.record import events as kinds
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import effective, of_this_log
+from marin.record.verdicts import effective, of_all, of_this_log
 
 _VERSION = 3
 _WAIT = 60.0
@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), orig
 
 _RUN = (
     "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, failed, "
-    "verdicts"
+    "verdicts, replayed"
 )
 
 
@@ -186,7 +186,9 @@ class Catalog:
             completed,
             failed,
             verdicts,
+            replayed,
         ) = row
+        counting = self._counting(run, json.loads(verdicts), replayed) if verdicts else None
         return Run(
             run,
             index,
@@ -199,9 +201,19 @@ class Catalog:
             num_steps,
             experiment,
             status=self._status(run, completed, failed),
-            verdicts=json.loads(verdicts) if verdicts and self._own else None,
-            claimed=json.loads(verdicts) if verdicts and not self._own else None,
+            verdicts=counting if self._own else None,
+            claimed=None if self._own else counting,
         )
+
+    def _counting(self, run: str, verdicts: Mapping[str, str], replayed: int) -> Mapping[str, str]:
+        """The verdicts of one verification, as they count for the run as it is by now."""
+        told = self._projection.event(replayed)
+        checkpoint = told.body["log_checkpoint"] if told is not None else {}
+        size = checkpoint.get("size")
+        start = size if isinstance(size, int) and 0 <= size <= replayed else 0
+        later = self._projection.events(stream=f"run/{run}", start=start)
+        last = max((index for index, event in later if event.type != kinds.REPLAY_COMPLETED), default=-1)
+        return of_all(verdicts, checkpoint, last)
 
     def _status(self, run: str, completed: int | None, failed: int | None) -> str:
         if completed is not None:

@@ -32,7 +32,7 @@ from marin.record.events import (
     TrainSegment,
     TrainStarted,
 )
-from marin.record.verdicts import effective
+from marin.record.verdicts import effective, of_all
 
 LATEST = "latest"
 Indexed = tuple[int, Event]
@@ -231,7 +231,8 @@ def fold(run: str, events: Iterable[Indexed], history: History) -> RunView:
             cure="see `marin ls runs`",
         )
     steps, attempts = _steps(facts, history)
-    replays = _replays(run, history)
+    last = max(index for index, event in facts if event.type != kinds.REPLAY_COMPLETED)
+    replays = _replays(run, history, last)
     trained, evaluated, exported = (_origin(own, steps.get(name), history) for name in ("train", "evaluate", "export"))
     return RunView(
         run=run,
@@ -253,13 +254,14 @@ def fold(run: str, events: Iterable[Indexed], history: History) -> RunView:
     )
 
 
-def _replays(run: str, history: History) -> list[Fact[ReplayCompleted]]:
-    """Every recorded verification that names this run, its verdicts as they count."""
+def _replays(run: str, history: History, last: int) -> list[Fact[ReplayCompleted]]:
+    """Every recorded verification that names this run, its verdicts as they count for all of it, up to event ``last``."""
     facts = [read_fact(ReplayCompleted, item) for item in history.events(type=kinds.REPLAY_COMPLETED, run=run)]
-    return [
-        replace(fact, body=structs.replace(fact.body, verdicts=effective(fact.body.verdicts, fact.body.training)))
-        for fact in facts
-    ]
+    return [replace(fact, body=structs.replace(fact.body, verdicts=_counting(fact.body, last))) for fact in facts]
+
+
+def _counting(body: ReplayCompleted, last: int) -> dict[str, str]:
+    return of_all(effective(body.verdicts, body.training), body.log_checkpoint, last)
 
 
 class _Facts:

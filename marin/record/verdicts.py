@@ -29,6 +29,14 @@ def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> di
     return {**verdicts, **({"training": "PARTIAL"} if partial else {})}
 
 
+def of_all(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], last: int) -> dict[str, str]:
+    """What verdicts over this log checkpoint say of a run that has been told of until the event ``last`` (verdicts aside):
+    what passed, before the run went on, is PARTIAL. Nobody looked at the rest."""
+    size = log_checkpoint.get("size")
+    went_on = isinstance(size, int) and last >= size
+    return {name: "PARTIAL" if went_on and word == "PASS" else word for name, word in verdicts.items()}
+
+
 def overall(verdicts: Mapping[str, str]) -> str:
     """PASS only where every one of the five passes; FAIL where one fails; PARTIAL where nothing was wrong in what was
     looked at; otherwise the worst of the words that are there.

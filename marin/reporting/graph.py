@@ -71,7 +71,7 @@ def graph_of(records: Iterable[RunRecord]) -> LineageGraph:
     """The graph of these runs. A step that was taken over is the execution that made it."""
     graph = LineageGraph()
     for record in records:
-        verdicts = record.replays[-1][3].verdicts if record.replays else {}
+        verdicts = record.verdicts() if record.replays else {}
         verified = overall(verdicts) if verdicts else "never"
         for step in record.ordered_steps():
             key = f"made:{step.identity}" if step.identity and step.output is not None else f"{record.run}/{step.name}"

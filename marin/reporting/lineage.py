@@ -40,7 +40,7 @@ def lineage_page(record: RunRecord, origin: str, samples: Samples) -> bytes:
         {record.run: samples},
         about=f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ",
         origin=origin,
-        verified=overall(record.replays[-1][3].verdicts) if record.replays else "never",
+        verified=overall(record.verdicts()) if record.replays else "never",
     )
 
 

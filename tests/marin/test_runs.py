@@ -241,6 +241,16 @@ def test_a_recorded_pass_of_a_part_is_partial(history: Memory, mode: str | None,
     assert (fact.body.verdicts["training"], overall(fact.body.verdicts)) == (word, word)
 
 
+@pytest.mark.parametrize(("size", "word"), [(0, "PARTIAL"), (1, "PASS")])
+def test_what_was_verified_before_the_run_went_on_is_partial(history: Memory, size: int, word: str) -> None:
+    history.start("aaaa")
+    checkpoint = {"size": size}
+    body = kinds.ReplayCompleted("aaaa", dict.fromkeys(NAMES, "PASS"), {"mode": "full"}, None, checkpoint, {}, {})
+    for _ in range(2):
+        history.add("aaaa", kinds.REPLAY_COMPLETED, body)
+    assert [overall(fact.body.verdicts) for fact in load(history, "aaaa").verdicts] == [word, word]
+
+
 def as_dict(body: Body) -> dict[str, Any]:
     return {name: getattr(body, name) for name in body.__struct_fields__}
 

@@ -146,9 +146,12 @@ class Fold:
         address = getattr(body, "address", "")
         if address and isinstance(event.body.get("step"), str):
             body = msgspec.structs.replace(body, step=address)  # in a graph many nodes may be executions of one step
+        verified = self.runs[run].verified() if run in self.runs else ""
         intents = list(handler(_Told(index, event, milliseconds(event.time)), body))
         if run in self.runs:
             self.runs[run].last_index = index
+            if event.type != types.REPLAY_COMPLETED:
+                intents += self._went_on(self.runs[run], index, verified)
             self.touched.add(run)
         self.logged.watch(intents)
         return intents
@@ -561,12 +564,19 @@ class Fold:
             "marin.verified.event": str(told.index),
             "marin.verified.by": told.event.actor,
         }
-        tags |= {f"marin.verdict.{name}": verdict for name, verdict in body.verdicts.items()}
+        tags |= {f"marin.verdict.{name}": verdict for name, verdict in record.verdicts().items()}
         if body.first_divergence is not None:
             tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
         yield Tags(self.run_id(body.run), tags)
         if record.verified().startswith("PASS ") and record.exports:
             yield AliasSet(_model_name(record.pipeline), VERIFIED, self.model_id(record.exports[-1]))
+
+    def _went_on(self, record: RunRecord, index: int, verified: str) -> Iterator[Intent]:
+        """What a verification said, where the run goes on after it."""
+        record.last_told = index
+        if verified and record.verified() != verified:
+            words = {f"marin.verdict.{name}": verdict for name, verdict in record.verdicts().items()}
+            yield Tags(self.run_id(record.run), {"marin.verified": record.verified(), **words})
 
     def model_id(self, body: types.ModelExported) -> str:
         """The MLflow id (without its ``m-``) of a model that a run exported."""

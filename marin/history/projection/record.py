@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from marin.record.events import STEPS, CheckpointSaved, Json, ModelExported, Output, ReplayCompleted, TrainSegment
-from marin.record.verdicts import overall
+from marin.record.verdicts import of_all, overall
 
 
 def milliseconds(time: str) -> int:
@@ -64,6 +64,8 @@ class RunRecord:
     ended: str | None = None
     outcome: str = ""
     last_index: int = 0
+    last_told: int = 0
+    """The last event that is no verdict."""
 
     @property
     def state(self) -> str:
@@ -86,5 +88,12 @@ class RunRecord:
         """The value of the tag ``marin.verified``: never, or the last verdict and its date."""
         if not self.replays:
             return "never"
-        _, time, _, replay = self.replays[-1]
-        return f"{overall(replay.verdicts)} {time[:10]}"
+        time = self.replays[-1][1]
+        return f"{overall(self.verdicts())} {time[:10]}"
+
+    def verdicts(self) -> dict[str, str]:
+        """Those of the last verification, as they count for the run as it is by now."""
+        if not self.replays:
+            return {}
+        replay = self.replays[-1][3]
+        return of_all(replay.verdicts, replay.log_checkpoint, self.last_told)

@@ -79,5 +79,5 @@ def _summary(record: RunRecord) -> dict[str, object]:
     summary: dict[str, object] = {f"evaluate/{name}": value for name, value in record.evaluation.items()}
     summary |= {f"{step.name}/{name}": value for step in record.ordered_steps() for name, value in step.metrics.items()}
     if record.replays:
-        summary |= {f"marin.verdict.{name}": word for name, word in record.replays[-1][3].verdicts.items()}
+        summary |= {f"marin.verdict.{name}": word for name, word in record.verdicts().items()}
     return summary | {"marin.verified": record.verified(), "marin.state": record.state}

@@ -448,6 +448,19 @@ def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
     return tags_of(intents, fold.run_id("abcd2345"))["marin.verified"], any(isinstance(i, AliasSet) for i in intents)
 
 
+def test_what_was_verified_before_the_run_went_on_is_partial():
+    log = Log()
+    whole_run(log, "abcd2345")
+    replay(log, "abcd2345")
+    replay(log, "abcd2345")
+    fold = Fold(ORIGIN)
+    run = fold.run_id("abcd2345")
+    assert tags_of(list(fold.apply_all(log.events())), run)["marin.verified"].startswith("PASS ")
+    export = next(event for event in log.entries if event.type == types.MODEL_EXPORTED)
+    after = tags_of(fold.apply(len(log.entries), export), run)
+    assert (after["marin.verified"][:8], after["marin.verdict.model"]) == ("PARTIAL ", "PARTIAL")
+
+
 def test_what_somebody_elses_log_says_of_itself_is_no_verdict():
     assert verified_by(Fold(ORIGIN, own=False), Log()) == ("never", False)
 

@@ -151,7 +151,7 @@ def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
         f"evaluate/{_last(train)}",
         EVALUATE,
         recipe,
-        inputs | _previous(train),
+        inputs | _given(train, PREVIOUS),
         Resources(cpus=recipe.arithmetic.threads),
         apart=train.apart,
     )
@@ -161,7 +161,7 @@ def default_export(train: Step, export: Export | None = None) -> Step:
     """A trained state as a Hugging Face folder."""
     recipe = replace(train.config, export=export or Export())
     inputs = {"train": train, "tokenizer": train.inputs["tokenizer"]}
-    return Step(f"export/{_last(train)}", EXPORT, recipe, inputs | _previous(train), apart=train.apart)
+    return Step(f"export/{_last(train)}", EXPORT, recipe, inputs | _given(train, PREVIOUS), apart=train.apart)
 
 
 def default_continue(
@@ -185,6 +185,7 @@ def default_continue(
         before,
         phase=None,
         dataset=dataset or before.dataset,
+        tokens=before.tokens if dataset is None else replace(before.tokens, artifact=None),
         mixture=mixture or before.mixture,
         trainer=trainer or before.trainer,
         optimizer=optimizer or before.optimizer,
@@ -193,9 +194,12 @@ def default_continue(
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
     previous: dict[str, Step | Ref] = {PREVIOUS: train}
-    corpus = Step(f"corpus/{name}", CORPUS, recipe, previous)
+    texts = tokens.inputs["corpus"]
+    assert isinstance(texts, Step), "default_tokenize takes whole outputs"
+    taken = [_given(step, ARTIFACT) if dataset is None else {} for step in (texts, tokens)]
+    corpus = Step(f"corpus/{name}", CORPUS, recipe, previous | taken[0])
     tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, {"corpus": corpus} | previous)
-    continued = Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer} | previous)
+    continued = Step(f"tokens/{name}", TOKENS, recipe, {"corpus": corpus, "tokenizer": tokenizer} | previous | taken[1])
     return Step(
         f"train/{name}",
         TRAIN,
@@ -236,9 +240,9 @@ def _artifact(made: Step) -> Artifact:
     return Artifact(address=made.name, maker=None if isinstance(made.fn, Adopted) else step_name(made))
 
 
-def _previous(step: Step) -> dict[str, Step | Ref]:
-    """What the steps of a phase are given beside their inputs: the training that it continues."""
-    return {name: given for name, given in step.inputs.items() if name == PREVIOUS}
+def _given(step: Step, name: str) -> dict[str, Step | Ref]:
+    """The input ``name`` of a step, if it has one: the training that a phase continues, or what makes an artifact."""
+    return {name: step.inputs[name]} if name in step.inputs else {}
 
 
 def _last(step: Step) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from experiments.defaults import default_corpus, default_tokenize, default_train
+from experiments.defaults import default_continue, default_corpus, default_tokenize, default_train
 from marin.errors import UsageError
 from marin.graph import Context, Resources, Step, adopt
 from marin.graph.arms import arms_of
@@ -120,3 +120,14 @@ def test_a_recipe_names_the_artifact_or_waits_for_it() -> None:
     dataset = corpus.config.dataset
     known = replace(dataset, artifact=replace(dataset.artifact, digest="sha256:" + "0" * 64))
     assert Step(corpus.name, corpus.fn, Recipe(dataset=known)).inputs == {}
+
+
+def test_a_phase_goes_on_with_what_ones_own_steps_made_or_without_it() -> None:
+    plain = default_tokenize("long", filtered(), vocab_size=300)
+    own = Step("tokens/own", keep_tokens, {}, {"tokens": plain, "tokenizer": plain.inputs["tokenizer"]})
+    first = default_train("first", own, model=MODEL, seed=1, trainer=TRAINER)
+    longer = arms_of(Graph.of("exp", [default_continue("longer", first)]))["train/longer"]
+    assert dict(longer.artifacts) == {"corpus": "corpus/long", "tokens": "tokens/own"}
+    assert longer.previous == "train/first"
+    other = default_continue("other", first, dataset=replace(DATASET, seed=5))
+    assert dict(arms_of(Graph.of("exp", [other]))["train/other"].artifacts) == {}

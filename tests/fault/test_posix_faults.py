@@ -146,10 +146,12 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_killed_at_every_call(begun, tmp_path):
+def test_killed_at_every_call(begun, tmp_path, tenth):
+    calls = calls_of_a_clean_run(begun, tmp_path)
+    assert calls > 40
     # In a process of its own: forking is only safe where nothing else of the test run has started threads.
     run = subprocess.run(
-        [sys.executable, __file__, begun, tmp_path],
+        [sys.executable, __file__, begun, tmp_path, *map(str, tenth(range(calls)))],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
@@ -157,19 +159,17 @@ def test_killed_at_every_call(begun, tmp_path):
     assert (run.returncode, run.stderr) == (0, "")
 
 
-def kill_at_every_call(begun, tmp_path):
-    calls = calls_of_a_clean_run(begun, tmp_path)
-    assert calls > 40
-    for at in range(calls):
+def kill_at_each(calls, begun, tmp_path):
+    for at in calls:
         root = copy_of(begun, tmp_path)
         acknowledged = in_child(root, Counted(at, die))
         assert check(PosixStorage(root), KEYS) == []  # before anybody has opened it again
         assert_recovers(root, acknowledged)
 
 
-def test_every_call_fails_once(begun, tmp_path):
-    failures = 0
-    for at in range(calls_of_a_clean_run(begun, tmp_path)):
+def test_every_call_fails_once(begun, tmp_path, tenth):
+    failures, calls = 0, tenth(range(calls_of_a_clean_run(begun, tmp_path)))
+    for at in calls:
         root = copy_of(begun, tmp_path)
         storage, acknowledged = PosixStorage(root), START
         number = (errno.ENOSPC, errno.EIO, errno.EROFS)[at % 3]
@@ -186,7 +186,7 @@ def test_every_call_fails_once(begun, tmp_path):
             assert "\n" not in str(error)
             assert ("the disk is full" in str(error)) == (number == errno.ENOSPC)
         assert_recovers(root, acknowledged)
-    assert failures > 8
+    assert failures > 8 or len(calls) < 40, "some calls may fail without harm, most of them may not"
 
 
 # Power cuts
@@ -317,15 +317,15 @@ class PowerCut(BaseException):
     """Everything stops."""
 
 
-def test_power_cut_at_every_call(begun, tmp_path):
+def test_power_cut_at_every_call(begun, tmp_path, tenth):
     chance = random.Random(7)
     outcomes = [
         (lambda: True, None),  # everything survives
         (lambda: chance.random() < 0.5, None),  # any part
         (lambda: chance.random() < 0.7, chance),  # any part, and torn
     ]
-    moment, finished = 0, False
-    while not finished:
+    for moment in [*tenth(range(400)), 400]:
+        finished = False
         root = copy_of(begun, tmp_path)
         disk, acknowledged = Disk(root), [START]
         with suppress(PowerCut), driver_on(Recorder(disk, moment)):
@@ -336,9 +336,11 @@ def test_power_cut_at_every_call(begun, tmp_path):
             disk.write_to(root, keep, tear)
             shutil.rmtree(root / "projections", ignore_errors=True)  # not written by this driver
             assert_recovers(root, max(acknowledged))
-        moment += 1
+        if finished:
+            break
+    assert finished
     assert moment > 40
 
 
 if __name__ == "__main__":
-    kill_at_every_call(Path(sys.argv[1]), Path(sys.argv[2]))
+    kill_at_each([int(call) for call in sys.argv[3:]], Path(sys.argv[1]), Path(sys.argv[2]))

@@ -170,7 +170,7 @@ def verdicts_on(run: str, *, origin: str = "marin.test/cli", mode: str = "full")
         verdicts=dict.fromkeys(NAMES, "PASS"),
         training={"mode": mode},
         first_divergence=None,
-        log_checkpoint={"origin": origin, "size": 1, "root": "00" * 32},
+        log_checkpoint={"origin": origin, "size": open_root().reader().checkpoint().size, "root": "00" * 32},
         details={},
         environment={},
     )
@@ -188,6 +188,14 @@ def test_ls_counts_what_this_user_found_on_this_log(marin: Marin, run: str, draf
     assert (only["verdicts"] is None, only["claimed"]) == (column == "no", None)
     assert marin("ls").out.rstrip().endswith(column)
     assert len(marin("show", run, "--json").json["replays"]) == (0 if column == "no" else 1)
+
+
+def test_ls_shows_as_partial_what_was_verified_before_the_run_went_on(marin: Marin, run: str) -> None:
+    verified = verdicts_on(run)
+    body = events.StepFailed(run=run, step="export", identity="sha256:" + "1" * 64, error="later")
+    open_root().append([Draft(events.STEP_FAILED, stream_of(run), events.write(body))])
+    open_root().append([verified])
+    assert marin("ls").out.rstrip().endswith("PARTIAL, 0 of 5 PASS")
 
 
 def test_ls_of_somebody_elses_root_shows_his_verdicts_as_claimed(marin: Marin, run: str, own_keys: Path) -> None:

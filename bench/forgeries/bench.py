@@ -58,7 +58,7 @@ def _one(base: Base, kind: Kind, folder: Path, alone: bool) -> tuple[How, str]:
     if kind.asked.before:
         look(shop)
     kind.forge(shop)
-    if kind.by == "operator":
+    if kind.by == "operator" and not shop.signed:
         shop.sign()
     try:
         seen = visit(shop, kind.verdict, kind.asked, alone=alone)

@@ -11,11 +11,11 @@ import io
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.forgeries.workshop import Shop, variable
-from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
+from ledger import LedgerError, Malformed, Tampered, Unverified
 from marin.cli.verify import print_report
 from marin.data.reach import Reach
 from marin.recipe.schema import Execution
@@ -56,14 +56,13 @@ class Seen:
 @dataclass(frozen=True)
 class Asked:
     """How the stranger verifies: segments by workers, some of them; after a visit ``before`` anything was forged; with his
-    shell ``inside`` the published folder; with other keys."""
+    shell ``inside`` the published folder."""
 
     workers: int = 1
     scope: Scope = WHOLE
     since: str | None = None
     before: bool = False
     inside: bool = False
-    trusted: Sequence[str] = field(default=())
 
 
 def look(shop: Shop) -> None:
@@ -90,7 +89,7 @@ def _visited(shop: Shop, first: str, asked: Asked, alone: bool) -> Seen:
 def _asked(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
     mine = shop.folder / "stranger"
     mine.mkdir(exist_ok=True)
-    keys = [VerifierKey.parse(text) for text in asked.trusted] or [shop.base.root.verifier]
+    keys = list(shop.told) or [shop.base.root.verifier]
     pins = mine / "pins"
     options = Options(
         execution=Execution(devices=1),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledger import Artifact, Draft, Log, Store, canonical_digest
+from ledger import Artifact, Draft, Log, Store, VerifierKey, canonical_digest
 from marin.execution.plan import identity_of
 from marin.history.runs import stream_of
 from marin.recipe.schema import digest, from_plain
@@ -70,6 +70,9 @@ class Shop:
 
     def __init__(self, base: Base, run: str, folder: Path) -> None:
         self.base, self.run, self.folder = base, run, folder
+        self.told: tuple[VerifierKey, ...] = ()
+        """Keys that the stranger was told, where they are not the operator's own."""
+        self.signed = False
         self.path = folder / "published" / ".marin"
         shutil.copytree(
             base.location, self.path, copy_function=os.link, ignore=shutil.ignore_patterns("projections", "work")
@@ -208,6 +211,7 @@ class Shop:
             Log.create(self.root.storage, signer)
             with Log.open(self.root.storage, signer) as log:
                 log.append(drafts)
+        self.signed = True
 
     # -- bytes
 

@@ -15,11 +15,12 @@ from ledger.errors import LedgerError, Malformed, NotFound, Unverified
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.cosignature import COSIGNATURE_MLDSA44
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Event, parse_event
-from ledger.format.note import VerifierKey, open_note
+from ledger.format.note import ED25519, VerifierKey, open_note
 from ledger.format.proof import LogProof, verify_proof
 from ledger.storage.port import Storage
 
 _MOST = 1000
+_HALVES = (ED25519, COSIGNATURE_MLDSA44)
 
 
 def link_path(number: int) -> str:
@@ -119,19 +120,25 @@ def check_signers(
             found=", ".join(f"{key.name}+{key.key_id:08x}" for key in signed),
             cure="do not trust this checkpoint: whoever has the retired key may have signed it",
         )
-    hybrid = any(key.algorithm == COSIGNATURE_MLDSA44 for key in published)
-    needed = published if hybrid else [] if published else [k for k in mine if k.algorithm == COSIGNATURE_MLDSA44]
-    for key in needed:
-        counts = (key.name, key.key_id) not in ends
-        if counts and key not in good:
+    if published:
+        needed = [[key] for key in published] if _hybrid(published) else []
+    else:  # no rotation: the log has one key from its beginning, whose halves are what its reader was given
+        needed = [[key for key in mine if key.algorithm == half] for half in _HALVES] if _hybrid(mine) else []
+    for half in needed:
+        counting = [key for key in half if (key.name, key.key_id) not in ends]
+        if counting and not any(key in good for key in counting):
             raise Unverified(
                 "one of the two signatures of a hybrid key is missing",
                 where=f"{checkpoint.origin}, size {checkpoint.size}",
-                expected=f"a signature of {key.name}+{key.key_id:08x} as well",
+                expected=f"a signature of {' or '.join(f'{key.name}+{key.key_id:08x}' for key in counting)} as well",
                 found=", ".join(f"{key.name}+{key.key_id:08x}" for key in good),
                 cure="get the checkpoint as it was published: both halves of the key were, so both must have signed",
             )
     return tuple(good)
+
+
+def _hybrid(keys: Sequence[VerifierKey]) -> bool:
+    return any(key.algorithm == COSIGNATURE_MLDSA44 for key in keys)
 
 
 def named_keys(event: Mapping[str, Any], member: str = "vkeys") -> list[VerifierKey]:

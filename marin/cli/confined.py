@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-from marin.process.confinement import VARIABLE, Limits, confine
+from marin.process.confinement import VARIABLE, Limits, confine, end_with
 
 
 def main() -> None:
@@ -23,8 +23,9 @@ def main() -> None:
         read=told["read"],
         write=told["write"],
         network=told["network"],
-        limits=Limits(int(told["memory"]), int(told["seconds"])),
+        limits=Limits(int(told["memory"]), int(told["seconds"]), int(told["file"])),
     )
+    end_with(int(told["parent"]))
     from marin.cli.main import main as marin  # from here on anything may be imported
 
     marin(sys.argv[1:])

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from marin.process import landlock
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_PARENT_DEATH_SIGNAL = 1
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/sys", "/proc",
@@ -40,10 +42,12 @@ VARIABLE = "MARIN_SEALED"
 
 @dataclass(frozen=True)
 class Limits:
-    """``memory``: bytes of data of each process; ``seconds``: of the whole, and of each core's work."""
+    """``memory``: bytes of data of each process; ``seconds``: of the whole, and of each core's work; ``file``: bytes of
+    each file that is written."""
 
     memory: int
     seconds: int
+    file: int = 64 << 30
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def confine(*, read: Sequence[str], write: Sequence[str], network: bool, limits:
     for kind, bound in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, limits.memory),
+        (resource.RLIMIT_FSIZE, limits.file),
         (resource.RLIMIT_CPU, limits.seconds * (os.cpu_count() or 1)),
     ):
         _limit(kind, bound)
@@ -104,6 +109,21 @@ def confine(*, read: Sequence[str], write: Sequence[str], network: bool, limits:
         lacks.append("this system allows no network namespace: the network is open")
     _held.append(Confined(tuple(holds), tuple(lacks)))
     return _held[-1]
+
+
+def end_with(parent: int) -> None:
+    """From now on this process is killed when its parent is gone, however that ended (prctl(2), PR_SET_PDEATHSIG). Call
+    it after :func:`confine`: a change of the user namespace may take it back.
+
+    Args:
+        parent: the process that has to live; it may be gone already.
+
+    Raises:
+        SystemExit: it is gone.
+    """
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it went before the kernel was asked
+        sys.exit(1)
 
 
 def held() -> Confined:

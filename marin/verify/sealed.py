@@ -104,7 +104,8 @@ class Allowed:
 
 class Seal(msgspec.Struct, frozen=True):
     """What the child is told. ``own``: the root whose log gets the verdicts; ``own_keys``: the verifier's keys of that
-    log, none where it is not his; ``appends``: the socket that takes what is appended."""
+    log, none where it is not his; ``appends``: the socket that takes what is appended; ``file``: bytes of each file that
+    is written; ``parent``: the process without which the child ends."""
 
     read: tuple[str, ...]
     write: tuple[str, ...]
@@ -112,6 +113,8 @@ class Seal(msgspec.Struct, frozen=True):
     network: bool
     memory: int
     seconds: int
+    file: int
+    parent: int
     own: str | None
     own_keys: tuple[str, ...]
     appends: str
@@ -229,6 +232,8 @@ def _seal(
         network=allowed.hosts is not None,
         memory=limits.memory,
         seconds=limits.seconds,
+        file=limits.file,
+        parent=os.getpid(),
         own=own.absolute if own is not None else None,
         own_keys=tuple(map(str, own.keys().verifiers)) if own is not None and own.is_own() else (),
         appends=str(folder / "appends"),

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from bench.forgeries.kinds import binding, deciding, dodging, evidence, further, moving, phases, surface
+from bench.forgeries.kinds import (
+    adopting,
+    binding,
+    deciding,
+    dodging,
+    evidence,
+    further,
+    handing,
+    moving,
+    packs,
+    phases,
+    services,
+    surface,
+)
 from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
 
 __all__ = [
     "CLASSES",
     "KINDS",
     "Kind",
+    "adopting",
     "binding",
     "deciding",
     "dodging",
     "evidence",
     "further",
+    "handing",
     "moving",
+    "packs",
     "phases",
+    "services",
     "surface",
 ]

@@ -166,8 +166,12 @@ def _examine_bundle(
 class EventAudit:
     """Told of all entries in order: canonical form, ids that occur once, streams without gaps, artifacts that exist."""
 
-    def __init__(self, storage: Storage, of_type: Mapping[str, list[tuple[int, Event]]]) -> None:
-        """Events of the types in `of_type` are put into its lists."""
+    def __init__(
+        self, storage: Storage, of_type: Mapping[str, list[tuple[int, Event]]], *, artifacts: bool = True
+    ) -> None:
+        """Events of the types in `of_type` are put into its lists. `artifacts`: whether what events name must be
+        stored."""
+        self._stored = artifacts
         self.wanted = frozenset(of_type) | KEY_TYPES
         self._of_type = of_type
         self._storage = storage
@@ -191,7 +195,7 @@ class EventAudit:
                     Finding("a stream has a gap or a repetition", where, str(expected), str(run.first))
                 )
             self._streams[run.stream] = run.end
-        for at, digest in facts.artifacts:
+        for at, digest in facts.artifacts if self._stored else ():
             self._artifacts.setdefault(digest, at)
         for at, event in facts.events:
             if event.type in KEY_TYPES:

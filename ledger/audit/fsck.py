@@ -53,13 +53,14 @@ def check(
     entries_are_events: bool = True,
     workers: int = 1,
     of_type: Mapping[str, list[tuple[int, Event]]] | None = None,
+    artifacts: bool = True,
     continues: LogCheckpoint | None = None,
 ) -> list[Finding]:
     """What is wrong with the log below `log`; an empty list when it is whole.
 
-    Artifacts that events name (by a digest under the key `artifact`) must be there; `deep` also hashes everything in
-    the store again. `entries_are_events=False` audits the log of any other software. `workers` above 1 lets that many
-    processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
+    With `artifacts`, those that events name (by a digest under the key `artifact`) must be there; `deep` also hashes
+    everything in the store again. `entries_are_events=False` audits the log of any other software. `workers` above 1
+    lets that many processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
     Events of the types in `of_type` are put into its lists, so that a log need not be read twice. `continues`: what else
     was read of the log before; what is audited must begin with it, whatever a storage shows to whoever reads it again.
     """
@@ -69,7 +70,7 @@ def check(
         verifiers, findings = audit_keys(storage, verifiers)
     changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in KEY_TYPES}
     wanted = {**changes, **(of_type or {})}
-    events = EventAudit(storage, wanted) if entries_are_events else None
+    events = EventAudit(storage, wanted, artifacts=artifacts) if entries_are_events else None
     audit = _Audit(storage, verifiers, log, events, workers, continues)
     findings += audit.run()
     if log == LOG and entries_are_events and not findings:

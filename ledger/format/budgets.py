@@ -17,7 +17,6 @@ from ledger.errors import Malformed
 class Budgets:
     """``log_entries``: a log has no more. ``missing_files``: an audit stops after so many. ``log_file``: bytes of a file
     that is read whole, all but those of the store. ``stored_file``: bytes that a server may send of one of the store.
-    ``unpacking``: times that a packed blob may be longer than what is kept of it; 8 MiB of zeros are 2^15.
     ``stall_seconds`` and ``bytes_per_second``: a server may take so long for an answer, and then that long for its
     bytes. ``phases``: runs that one continues."""
 
@@ -25,7 +24,6 @@ class Budgets:
     missing_files: int = 1000
     log_file: int = 256 << 20
     stored_file: int = 64 << 30
-    unpacking: int = 1 << 16
     stall_seconds: float = 60.0
     bytes_per_second: int = 16 << 10
     phases: int = 1000

@@ -210,10 +210,11 @@ def test_a_hybrid_key_that_was_given_whole_signs_whole(tmp_path):
     grow(storage, hybrid, 2)
     reader = LogReader(storage, hybrid.verifiers)
     assert len(reader.signers()) == 2
-    storage.files["log/checkpoint"] = reader.checkpoint().sign([Signer(hybrid.name, hybrid.key)]).encode()
-    storage.files.pop("log/journal", None)
-    with pytest.raises(Unverified, match="hybrid"):
-        LogReader(storage, hybrid.verifiers).signers()
+    for half in (Signer(hybrid.name, hybrid.key), *hybrid.companions):
+        storage.files["log/checkpoint"] = reader.checkpoint().sign([half]).encode()
+        storage.files.pop("log/journal", None)
+        with pytest.raises(Unverified, match="hybrid"):
+            LogReader(storage, hybrid.verifiers).signers()
 
 
 def test_a_key_signs_the_log_that_it_is_named_for(log):

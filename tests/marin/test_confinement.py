@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from marin.process.confinement import Limits, confine
 
 given = json.loads(sys.argv[1])
 held = confine(read=given["read"], write=given["write"], network=given["network"],
-               limits=Limits(1 << 30, 600))
+               limits=Limits(1 << 30, 600, file=1 << 20))
 
 def tried(call):
     try:
@@ -53,6 +54,7 @@ print(json.dumps({
     "write open": tried(lambda: Path(open_).write_text("changed")),
     "write outside": tried(lambda: Path(secret + ".new").write_text("x")),
     "write inside": tried(lambda: Path(work, "new").write_text("x")),
+    "long file": tried(lambda: Path(work, "long").write_bytes(bytes(2 << 20))),
     "tcp": tried(lambda: dialled(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", given["port"]))),
     "udp": tried(lambda: dialled(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 9))),
     "signal": tried(lambda: os.kill(given["parent"], 0)),
@@ -104,7 +106,7 @@ def test_only_what_was_opened_is_reached(places: dict[str, Any]) -> None:
     assert found["secret by a child"] == ""
     assert "Permission denied" in found["secret by /proc"]
     assert Path(places["secret"]).read_text() == "SECRET" and Path(places["open"]).read_text() == "public"
-    assert (found["open"], found["write inside"]) == ("public", "1")
+    assert (found["open"], found["write inside"], found["long file"]) == ("public", "1", "File too large")
     assert (found["memory"], found["core"], found["user"]) == ("MemoryError", 0, os.getuid())
     if landlock.version() >= landlock.SCOPES_SINCE:
         assert found["signal"] == "Operation not permitted"
@@ -137,3 +139,32 @@ def test_what_a_kernel_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         "NOT CONFINED: this system allows no network namespace: the network is open",
     )
     assert Confined((), ("x",)).lines() == ("NOT CONFINED: x",)
+
+
+CHILD = """
+import os, sys, time
+from marin.process.confinement import Limits, confine, end_with
+confine(read=[{project!r}], write=[], network=False, limits=Limits(1 << 30, 600))
+end_with(int(sys.argv[1]))
+os.write(1, b"up")
+time.sleep(600)
+"""
+PARENT = """
+import os, subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[1], str(os.getpid())])
+"""
+
+
+def test_a_confined_process_ends_with_its_parent() -> None:
+    """Whoever kills `marin verify` outright has no stranger's root executed behind his back."""
+    reading, writing = os.pipe()
+    child = CHILD.format(project=str(PROJECT))
+    with subprocess.Popen([sys.executable, "-c", PARENT, child], stdout=writing, cwd=PROJECT) as parent:
+        os.close(writing)
+        assert os.read(reading, 2) == b"up"
+        parent.kill()
+    try:
+        assert select.select([reading], [], [], 60)[0], "the child lives on"
+        assert os.read(reading, 1) == b"", "nobody has the pipe any more"
+    finally:
+        os.close(reading)

@@ -212,18 +212,20 @@ def segment_verdict(shop: Shop) -> None:
     shop.add(kinds.REPLAY_SEGMENT, body)
 
 
-def _fields(event: str, step: str = "", **fields: Any) -> Forge:
-    return lambda shop: shop.one(event, step).body.update(fields)
+def _fields(event: str, of: str = "", /, **fields: Any) -> Forge:
+    return lambda shop: shop.one(event, of).body.update(fields)
 
 
 kind(13, "a train step beyond all integers", says="")(_fields(kinds.CHECKPOINT_SAVED, step=1 << 52))
-kind(13, "an attempt that is told with a size of its own", says="")(_fields(kinds.TRAIN_SEGMENT, end=1 << 40))
+kind(13, "an attempt that is told with a size of its own", verdict="training", says="")(
+    _fields(kinds.TRAIN_SEGMENT, end=1 << 40)
+)
 kind(13, "a result of an event beyond the log", of="second", says="")(
     _fields(kinds.STEP_CACHED, "export", completed_at=1 << 40)
 )
 
 
-@kind(13, "a loss that is no number", says="")
+@kind(13, "a loss that is no number", verdict="artifacts", says="")
 def loss_nan(shop: Shop) -> None:
     shop.all(kinds.TRAIN_SEGMENT)[1].body["losses"][0] = "nan"
 

@@ -33,8 +33,8 @@ from ledger.format.cosigner import Cosigner
 from marin.record import events as kinds
 from marin.record.root import VKEY, open_root, vkey_lines
 from marin.record.witnesses import POLICY, WITNESSED
-from marin.verify.artifacts import named_artifacts
-from marin.verify.record import read_record
+from marin.verify.derivation.record import read_record
+from marin.verify.judges.artifacts import named_artifacts
 
 CHECKPOINT = "log/checkpoint"
 
@@ -113,14 +113,14 @@ def retired_linked(shop: Shop) -> None:
 
 @kind(8, "a retired key's signature after the new key was seen", says="")
 def retired_seen(shop: Shop) -> None:
-    old, new = _handed_over(shop, retired=True)
+    old, _new = _handed_over(shop, retired=True)
     look(shop)
     _resigned(shop, old)
     shutil.rmtree(shop.path / "keys")
     shop.replace_file(VKEY, vkey_lines(old))
 
 
-@kind(8, "a retired key's own history, after the new key was seen", says="another history")
+@kind(8, "a retired key's own history, after the new key was seen", says="")
 def retired_fork(shop: Shop) -> None:
     old, _ = _handed_over(shop, retired=True)
     look(shop)
@@ -141,6 +141,8 @@ def foreign_links(shop: Shop) -> None:
     _, new = _handed_over(shop, retired=False)
     links = shutil.copytree(shop.path / "keys", shop.folder / "links")
     shutil.rmtree(shop.path / "keys")
+    shop.replace_file(VKEY, vkey_lines(_operator(shop)))
+    shop.root = open_root(str(shop.path))
     shop.sign()
     shutil.copytree(links, shop.path / "keys")
     _resigned(shop, new)
@@ -184,9 +186,8 @@ def stripped_classical(shop: Shop) -> None:
 @kind(8, "a hybrid log that was seen whole, then with one half", says="hybrid")
 def stripped_later(shop: Shop) -> None:
     signer = _hybrid(shop)
-    shop.told = ()
-    shop.told = signer.verifiers[:1]
     look(shop)
+    shop.told = signer.verifiers[:1]  # what was seen whole stays whole, whatever is asked with later
     half = Signer(signer.name, signer.key)
     _grown(shop, half, _later(shop))
     shop.replace_file(VKEY, vkey_lines(half))

@@ -146,10 +146,8 @@ def _backwards(folder: Path) -> None:
     import tensorstore
 
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(folder / "train/input_ids/offsets")}}
-    array = tensorstore.open(spec, open=True).result()
-    values = array.read().result()
-    values[1:3] = values[1:3][::-1]
-    array.write(values).result()
+    stretch = tensorstore.open(spec, open=True).result()[1:3]  # the whole array is longer than any memory
+    stretch.write(stretch.read().result()[::-1].copy()).result()
 
 
 @kind(14, "tokens in a compression that nobody has", verdict="artifacts")
@@ -199,7 +197,7 @@ _kind("a tokenizer after a byte order mark", "tokenizer", _edit("tokenizer.json"
 _kind("a chat template in the tokenizer's settings", "tokenizer",
       _json("tokenizer_config.json", chat_template="{{ ''.__class__.__mro__ }}"), digest=True, verdict="data",
       says="tokenizer: expected")  # fmt: skip
-_kind("another end of text in the tokenizer's settings", "export", _json("tokenizer_config.json", eos_token="x"),
+_kind("another end of text in the tokenizer's settings", "export", _json("tokenizer_config.json", eos_token="x"),  # noqa: S106
       digest=True, verdict="model", says="export: expected")  # fmt: skip
 _kind("weights in another order of tensors", "export", lambda folder: _reordered(folder / "model.safetensors"),
       digest=True, verdict="model", says="export: expected")  # fmt: skip

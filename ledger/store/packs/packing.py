@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from ledger.errors import LedgerError, Malformed, Tampered, Unavailable
-from ledger.format.budgets import BUDGETS, exceeded
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.digest import parse_digest
 from ledger.store.blobs.parts import small_digest
@@ -201,24 +200,15 @@ def restored(packed: Planes, frames: BinaryIO, base: BinaryIO | None) -> Iterato
 
     Raises:
         Tampered: the frames are not such, or need a larger window than a block has bytes.
-        Malformed: they unfold to more than `BUDGETS.unpacking` times what they are.
     """
     import numpy as np
 
     zstandard = _zstandard()
     left = packed.size
-    kept = _Counted(frames)
     unpacker = zstandard.ZstdDecompressor(max_window_size=PART_SIZE)
     try:
-        with unpacker.stream_reader(kept, read_across_frames=True, closefd=False) as planes:
+        with unpacker.stream_reader(frames, read_across_frames=True, closefd=False) as planes:
             while left:
-                if packed.size - left > kept.count * BUDGETS.unpacking:
-                    raise exceeded(
-                        "a packed blob unfolds without end",
-                        packed.digest,
-                        f"{BUDGETS.unpacking} times the {kept.count} bytes that are kept of it",
-                        packed.size,
-                    )
                 block = np.frombuffer(_exactly(planes, min(left, PART_SIZE)), dtype=np.uint8)
                 if len(block) != min(left, PART_SIZE):
                     break
@@ -231,18 +221,6 @@ def restored(packed: Planes, frames: BinaryIO, base: BinaryIO | None) -> Iterato
         raise _broken(packed, str(error)) from error
     if left:
         raise _broken(packed, f"{packed.size - left} bytes of {packed.size}")
-
-
-class _Counted:
-    """A stream of which it is known how much was read."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self.count = stream, 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.count += len(data)
-        return data
 
 
 def expand(packed: Packed, read: Read, open_blob: Open) -> Iterator[bytes]:

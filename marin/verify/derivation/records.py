@@ -27,7 +27,7 @@ from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, Output
-from marin.record.outputs import KINDS
+from marin.record.outputs import KINDS, by_content
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import GRAD_NORM, disagreements, superseded
 
@@ -262,6 +262,8 @@ class _Looked:
         pairs += [("step", begun.step, body.step), ("inputs", begun.inputs, body.inputs)]
         if body.step in KINDS:
             pairs.append(("output.kind", KINDS[body.step], body.output.kind))
+        if not by_content(body.output):
+            pairs.append(("output.artifact", body.output.digest, body.output.artifact))  # a tree is its own digest
         if body.step == "train" and self._stands("train", body.identity):
             pairs.append(("metrics", self._train_metrics(), {k: float.fromhex(v) for k, v in body.metrics.items()}))
         return pairs

@@ -60,13 +60,17 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
 
 
 def _aside(run: RunView, index: int, kind: str, body: Any) -> str:
-    """What an event says of a state that no segment begins or ends with, or that was stored again later."""
+    """What an event says of a state that no segment begins or ends with, or of bytes that were stored again later."""
     if kind == kinds.CHECKPOINT_SAVED:
         step = body["step"]
         if step not in _states(run):
             return f"a state before train step {step}, with which no segment begins or ends"
         if index not in {fact.index for fact in run.checkpoints}:
             return f"a training checkpoint of step {step}, {body['artifact']}, which another took the place of"
+    if kind == kinds.STEP_COMPLETED and (view := run.steps.get(body["step"])) is not None:
+        stored = body["output"]["artifact"]
+        if index != view.index and stored != view.output.artifact:
+            return f"the output of step {body['step']} as {stored}, which another took the place of"
     if kind == kinds.TRAIN_STARTED and body["first_step"] not in _states(run):
         return f"training from a state before train step {body['first_step']}, with which no segment begins or ends"
     return ""

@@ -19,7 +19,10 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
     this user has seen of it before."""
     checkpoint = reader.checkpoint()
     anchored: list[tuple[int, Event]] = []
-    findings = check(case.root.storage, case.keys.verifiers, of_type={ANCHORED: anchored}, continues=checkpoint)
+    # The bytes of this run are the verdict `artifacts`; those of other runs may be elsewhere.
+    findings = check(
+        case.root.storage, case.keys.verifiers, of_type={ANCHORED: anchored}, artifacts=False, continues=checkpoint
+    )
     if findings:
         return Verdict("FAIL", tuple(str(finding) for finding in findings))
     outside = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)

@@ -110,11 +110,10 @@ class Judges:
         for mine, theirs in zip(run.segments, honest.segments, strict=True):
             found = compare.FoundSegment(
                 *(getattr(theirs.body, name)
-                  for name in ("losses", "batches", "fingerprints", "start_state", "end_state")), b"")  # fmt: skip
+                  for name in ("losses", "batches", "fingerprints", "start_state", "end_state")),
+                self.shop.store.read(theirs.body.trace))  # fmt: skip
             if (difference := compare.segment(mine.body, found, None, ())) is not None:
                 return difference.describe()
-            if mine.body.trace != theirs.body.trace:
-                return "trace"
         return "" if run.recipe == honest.recipe else "recipe"
 
     def sources(self, honest: RunView) -> dict[str, str]:

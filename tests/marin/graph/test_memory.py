@@ -3,12 +3,12 @@ rest."""
 
 from __future__ import annotations
 
-import gc
+import json
 import os
+import subprocess
+import sys
 import tempfile
-import tracemalloc
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft, StorageFailed, canonical_bytes
-from marin.graph.execute import Execution, Options, Outcome
-from marin.graph.graph import Graph
-from marin.graph.lease import Claimant
+from marin.graph.execute import Execution, Outcome
 from marin.graph.rows import Rows, canonical_list
-from marin.record.root import Root, create_root
+from marin.record.root import Root
 from tests.marin.graph.conftest import Write
 
+COUNTED = Path(__file__).parents[2] / "services" / "execution_memory.py"
 SMALL, LARGE = 300, 900
 BYTES_A_STEP = 50
 """Below this nothing is kept of a step: one digest alone has 112 bytes. What remains are the parts of paths that Python
@@ -37,40 +36,13 @@ SHAPES = {
 }
 
 
-@lru_cache(maxsize=1)
-def bounded() -> None:
-    """For its type."""
-
-
-def kept(root: Root, graph: Graph) -> tuple[int, int]:
-    """Bytes that are held after the last step and were not before the first; and at most in between."""
-    execution = Execution(graph, root, None, Options(), Claimant("counted"))
-    execution.plan()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        execution.run()
-        peak = tracemalloc.get_traced_memory()[1]  # before the list of all objects, which is longer than anything here
-        for thing in gc.get_objects():  # caches that have a bound are no growth, one without a bound would be
-            if isinstance(thing, type(bounded)) and thing.cache_parameters()["maxsize"] is not None:
-                thing.cache_clear()
-        gc.collect()
-        now = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert execution.end().counts == {"executed": len(graph.nodes)}
-    return now, peak
-
-
 @pytest.mark.table
 @pytest.mark.parametrize("shape", SHAPES)
 def test_execution_adds_nothing_for_a_step_that_is_done(
-    graph: Callable[..., Graph], tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+    write: Write, tmp_path: Path, own_keys: Path, shape: str
 ) -> None:
-    monkeypatch.setattr("marin.graph.execute.BATCH", 100)
-    monkeypatch.setattr("marin.graph.execute.WINDOW", 200)  # what is kept up to a bound is there in both
-    found = {}
-    for size in (SMALL, SMALL, LARGE):  # the first is for what is loaded once
+    files: list[str] = []
+    for number, size in enumerate((SMALL, SMALL, LARGE)):  # the first is for what is loaded once
         text = f"""
             def number(context):
                 return context.config["n"]
@@ -81,9 +53,9 @@ def test_execution_adds_nothing_for_a_step_that_is_done(
                 made.append(Step(f"number/{{n}}", number, {{"n": n}}, inputs, HERE))
             steps = made
         """
-        root = create_root(str(tmp_path / f"root-{len(found)}-{size}"), origin=f"marin.test/{len(found)}-{size}")
-        found[size] = kept(root, graph(text))
-    (small, small_peak), (large, large_peak) = found[SMALL], found[LARGE]
+        files += [str(write(text, name=f"exp_{number}")), str(tmp_path / f"root-{number}")]
+    done = subprocess.run([sys.executable, COUNTED, *files], stdout=subprocess.PIPE, check=True)
+    _, (small, small_peak), (large, large_peak) = json.loads(done.stdout)
     assert (large - small) / (LARGE - SMALL) < BYTES_A_STEP
     assert (large_peak - small_peak) / (LARGE - SMALL) < BYTES_A_STEP_AT_THE_PEAK
 

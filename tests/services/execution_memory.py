@@ -1,0 +1,54 @@
+"""What executions keep in memory, counted in a process of its own: a thread that a test left behind allocates, too.
+
+    python execution_memory.py FILE FOLDER [FILE FOLDER...]
+
+For each experiment file, executed in this process in a root of that folder: bytes that are held after the last step and
+were not before the first, and bytes at most in between. As JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tracemalloc
+from functools import lru_cache
+from itertools import batched
+from pathlib import Path
+
+from marin.graph import execute
+from marin.graph.execute import Execution, Options
+from marin.graph.files import load_graph
+from marin.graph.lease import Claimant
+from marin.record.root import create_root
+
+
+@lru_cache(maxsize=1)
+def bounded() -> None:
+    """For its type."""
+
+
+def kept(file: str, folder: str) -> tuple[int, int]:
+    """Bytes kept of this execution, and its peak."""
+    graph, root = load_graph(Path(file)), create_root(folder, origin=f"marin.test/{Path(folder).name}")
+    execution = Execution(graph, root, None, Options(), Claimant("counted"))
+    execution.plan()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        execution.run()
+        peak = tracemalloc.get_traced_memory()[1]  # before the list of all objects, which is longer than anything here
+        for thing in gc.get_objects():  # caches that have a bound are no growth, one without a bound would be
+            if isinstance(thing, type(bounded)) and thing.cache_parameters()["maxsize"] is not None:
+                thing.cache_clear()
+        gc.collect()
+        now = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert execution.end().counts == {"executed": len(graph.nodes)}
+    return now, peak
+
+
+if __name__ == "__main__":
+    execute.BATCH, execute.WINDOW = 100, 200  # what is kept up to a bound is there in all of them
+    sys.stdout.write(json.dumps([kept(file, folder) for file, folder in batched(sys.argv[1:], 2)]) + "\n")

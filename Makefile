@@ -45,7 +45,7 @@ repro: environment
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
-	$(PYTEST) -n $(TEST_JOBS) --dist loadfile
+	$(PYTEST) -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: environment
 	$(BIN)/ruff check .

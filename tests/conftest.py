@@ -1,21 +1,24 @@
 """Fixtures for all tests: buckets and a published folder on the loopback interface, and the tenth of large tables that
-a change is tested with (tests/services).
+a change is tested with; where tests write, and in which order they come (tests/services).
 
 Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.
 """
 
 import signal
 
+import pytest
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
-from tables import pytest_addoption, pytest_collection_modifyitems, pytest_configure, pytest_report_header, tenth
+from order import longest_first
+from scratch import on_disk, use_memory
+from tables import draw, pytest_addoption, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
     "bucket",
     "gcs",
     "gcs_service",
     "mirror",
+    "on_disk",
     "pytest_addoption",
-    "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_report_header",
     "s3",
@@ -27,3 +30,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+use_memory()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    draw(config, items)
+    longest_first(items)

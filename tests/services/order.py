@@ -1,0 +1,35 @@
+"""Files that take longest begin first, so that no process is left with one of them when the others have ended.
+
+pytest-xdist hands out whole files (``--dist loadfile``), in this order where it is told ``--no-loadscope-reorder``;
+by itself it would begin with the files of the most tests, and end with a single test of two minutes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+LONGEST = (
+    "e2e/test_ray_training.py",
+    "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
+    "e2e/test_verify.py",
+    "e2e/test_own_steps.py",
+    "e2e/test_verify_parallel.py",
+    "e2e/test_tutorial.py",
+    "e2e/test_reproducer.py",
+    "e2e/test_wandb_live.py",
+    "e2e/test_dvc_repro.py",
+    "fault/test_fault_bench.py",
+    "determinism/test_matrix.py",
+)
+"""Seconds of a processor, most first; then the other whole pipelines, then what is left as it was found."""
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Reorder in place; tests of one file stay together and in order."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    if missing := [str(path) for path in places if not path.exists()]:
+        raise pytest.UsageError(f"tests/services/order.py names files that are no more: {', '.join(missing)}")
+    items.sort(key=lambda item: (places.get(item.path, len(places)), TESTS / "e2e" not in item.path.parents))

@@ -36,13 +36,14 @@ def test_wandb_follows_a_training_and_changes_nothing(project: Project) -> None:
         listener.setblocking(False)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         project.forked(STAGE, address, "wandb", "-q", "stage", "train", "--force", "--pause-at", "3")
-        folder = project.root / "projections" / "wandb"
+        (folder,) = (project.home / "cache" / "views").glob("*/wandb")
         (first,) = folder.glob("offline-run-*")
         begun = read_offline_run(first)
         project.forked(STAGE, address, "wandb", "-q", "stage", "train", "--force")
         project.forked(STAGE, address, "wandb", "-q", "stage", "export")
         with pytest.raises(BlockingIOError):  # nobody called, though address and key were there
             listener.accept()
+    assert not list(project.root.rglob("*wandb*")), "a root travels"
     runs = [read_offline_run(path) for path in sorted(folder.glob("offline-run-*"))]
     tracked = begun.run_id
     assert tracked != plain["run"] and {run.run_id for run in runs} == {tracked}, (

@@ -50,7 +50,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       marin stage train --devices 2 --self-check every=50
       marin stage train --runner ray --processes 2 --devices 8
       MARIN_FORCE=1 dvc repro -f      execute everything again
-      MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in the root's folder
+      MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
     from marin.errors import Paused
     from marin.execution.executor import run_stage

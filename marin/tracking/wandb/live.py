@@ -93,7 +93,7 @@ class _Following:
         # Here: jax is up by now, under the recipe's settings.
         from marin.training.runtime.tracker import wandb_tracker
 
-        record, folder = run_record(root, run), root.local / "projections"
+        record, folder = run_record(root, run), root.views()
         self._recipe, self._run = record.recipe, run
         self._told = told(folder, run, training_of(record))
         with offline():

@@ -4,6 +4,9 @@ reference.
 ``wandb`` itself writes the files, in offline mode: nothing is sent, and no key, address or user's setting is looked at.
 What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever somebody wants that. A run
 that was interrupted goes on in another such folder with the same id and only what is new; ``wandb sync`` joins them.
+
+What follows a training lies in the user's cache (:meth:`marin.record.root.Root.views`): a root travels, and neither shall what
+W&B wrote on this machine go with it, nor what came with a root say that W&B was told already.
 """
 
 from __future__ import annotations

@@ -34,6 +34,6 @@ class WandbTracker:
         from marin.tracking.wandb.export import export_wandb
 
         try:
-            log.info("for `wandb sync`: %s", export_wandb(root, run, root.local / "projections"))
+            log.info("for `wandb sync`: %s", export_wandb(root, run, root.views()))
         except Exception as error:  # a library's own, and the run is recorded already
             log.warning("not written for W&B: %s", error)

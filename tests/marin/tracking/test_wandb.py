@@ -107,7 +107,8 @@ def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_g
     for kind, body in segments(60, 90):
         second.record(kind, body)
     second.close()
-    runs = [read_offline_run(path) for path in sorted((root.local / "projections" / "wandb").glob("offline-run-*"))]
+    assert not (root.local / "projections" / "wandb").exists(), "a root travels, and what W&B writes here stays here"
+    runs = [read_offline_run(path) for path in sorted((root.views() / "wandb").glob("offline-run-*"))]
     assert {run.run_id for run in runs} == {"abcd2345"}
     steps = [[point["train_step"] for point in run.points] for run in runs]
     assert steps == [list(range(30)), list(range(30, 90))]

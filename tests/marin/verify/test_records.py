@@ -6,19 +6,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from ledger import Draft, Event
-from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.history.runs import Indexed, load, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
-from marin.recipe.schema import Recipe, from_mapping
-from marin.record.root import Root, create_root
+from marin.record.root import Root
 from marin.verify.derivation.claims import derive, settled
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
@@ -60,17 +57,6 @@ def reset(body: dict[str, Any], path: str) -> bool:
         return False
     body[last] = "sha256:" + "5" * 64 if body[last].startswith("sha256:") else (7.0).hex()
     return True
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: ModuleType) -> Root:
-    """A real run of three small steps, and another one that takes two of them over."""
-    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "key"))
-    made = create_root(str(tmp_path / ".marin"), origin="test.example/log")
-    for recipe in (Recipe(), from_mapping({"tokenizer": {"vocab_size": 300}}, where="test")):
-        for step in tiny.PLAN.steps:
-            run_stage(step.name, plan=tiny.PLAN, recipe=recipe, root=made, project=tmp_path)
-    return made
 
 
 def record(root: Root, change: Callable[[list[Indexed]], list[Indexed]] = list) -> RunRecord:

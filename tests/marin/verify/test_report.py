@@ -1,0 +1,78 @@
+"""What `marin verify` tells: every claim of the run under how it is established, as text, as JSON and as a page."""
+
+from __future__ import annotations
+
+from html import unescape
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from marin.cli.verify import print_report
+from marin.history.runs import RunView, load, resolve
+from marin.pipeline.stages import PIPELINE
+from marin.record.root import Root
+from marin.record.verdicts import NAMES
+from marin.reporting.verification import page
+from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, grouped, settled
+from marin.verify.derivation.record import read_record
+from marin.verify.verdict import Outcome, Report, TrainingSummary, Verdict
+
+BASES: tuple[Basis, ...] = get_args(Basis)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+def every_kind() -> list[Claim]:
+    """A sentence for each way of being established and each verdict on it, and two neighbouring segments."""
+    found = []
+    for basis, outcome in product(BASES, OUTCOMES):
+        claim = Claim(f"a sentence by {basis} under {outcome}", basis, "" if basis == "claimed" else "data")
+        found += settled([claim], {"data": outcome})
+    segments = [Claim(f"train steps {n} to {n + 3}", "execution", "training", steps=(n, n + 4)) for n in (0, 4)]
+    return [*found, *settled(segments, {"training": "PASS"})]
+
+
+@pytest.fixture
+def told(root: Root) -> tuple[Report, RunView]:
+    """A report on a real run, whose claims are the run's own and those of :func:`every_kind`."""
+    run = load(root.history(), resolve(root.history(), "latest"))
+    verdicts = {name: Verdict("NOT_RUN") for name in NAMES}
+    own = settled(derive(read_record(root.history(), run.run), PIPELINE), {"ledger": "PASS", "artifacts": "PASS"})
+    assert {claim.basis for claim in own} >= {"signature", "hash", "claimed"}
+    training = TrainingSummary("none", 0, 0, 1, 0.0)
+    claims = (*own, *every_kind())
+    return Report(run.run, verdicts, training, None, "o", 1, "00", (), claims=claims), run
+
+
+def under(text: str) -> dict[str, str]:
+    """What stands between each heading and the next."""
+    places = sorted((text.index(heading), heading) for heading in HEADINGS.values())
+    ends = [place for place, _ in places[1:]] + [len(text)]
+    return {heading: text[place:end] for (place, heading), end in zip(places, ends, strict=True)}
+
+
+def test_whatever_becomes_of_a_claim_has_a_heading() -> None:
+    assert {(claim.status, claim.basis) for claim in every_kind()} == set(HEADINGS)
+
+
+def test_every_claim_is_told_in_text_json_and_on_the_page(
+    told: tuple[Report, RunView], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, run = told
+    print_report(report)
+    shown = report.as_json()
+    assert [(item["claim"], item["by"], item["status"]) for item in shown["claims"]] == [
+        (claim.text, claim.basis, claim.status) for claim in report.claims
+    ]
+    assert shown["claimed"] == [claim.text for claim in report.claims if claim.basis == "claimed"]
+    for text in (capsys.readouterr().out, unescape(page(report, run))):
+        parts = under(text)
+        for claim in report.claims:
+            if claim.steps is None:
+                assert claim.text in parts[HEADINGS[claim.status, claim.basis]], claim
+        assert "train steps 0 to 7, in 2 segments" in parts[HEADINGS["established", "execution"]]
+
+
+def test_no_claim_is_lost_where_they_are_grouped() -> None:
+    claims = [claim for claim in every_kind() if claim.steps is None]
+    assert sorted(line for _, lines in grouped(claims) for line in lines) == sorted(claim.text for claim in claims)

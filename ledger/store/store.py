@@ -378,7 +378,7 @@ class Store:
 
 def _finding(error: LedgerError, where: str) -> Finding:
     place = where if not error.where or error.where == where else f"{where} ({error.where})"
-    return Finding(error.what, place, error.expected, error.found)
+    return Finding(error.what, place, error.expected, error.found, missing=isinstance(error, NotFound))
 
 
 def _content(hashed: Hashed) -> Content:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bench.forgeries.kinds as kinds
-from bench.forgeries.bench import chosen, judged
+from bench.forgeries.__main__ import BEGIN, END
+from bench.forgeries.bench import GOOD, chosen, judged
+from bench.forgeries.kinds.registry import CLASSES
 from bench.forgeries.workshop import Base
 from marin.history.runs import run_ids
 
@@ -48,6 +50,8 @@ PASSED_ONCE = (
     "a chunk of tokens that nothing reads",
 )
 """What a stranger believed until it was found; each stays a test."""
+EXCUSED_ONCE = ("a swapped export, and a trace kept back", "swapped tokens, and a state kept back")
+"""What failed no more once other bytes were kept back."""
 
 
 def base_of(trained: Project, folder: Path) -> Base:
@@ -66,7 +70,7 @@ def drawn(count: int, seed: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", dict.fromkeys((*PASSED_ONCE, *drawn(9, seed=3))))
+@pytest.mark.parametrize("name", dict.fromkeys((*PASSED_ONCE, *EXCUSED_ONCE, *drawn(9, seed=3))))
 def test_a_forgery_is_refused_or_told_as_claimed(trained: Project, tmp_path: Path, name: str) -> None:
     (row,) = judged(base_of(trained, tmp_path), [kinds.KINDS[name]], alone=True)
     assert row.how in ("refused", "claimed", "without effect"), row
@@ -74,4 +78,14 @@ def test_a_forgery_is_refused_or_told_as_claimed(trained: Project, tmp_path: Pat
 
 def test_there_are_many_kinds() -> None:
     assert len(kinds.KINDS) >= 120
-    assert {kind.number for kind in kinds.KINDS.values()} >= {0, 1, 2, 3, 4, 6}
+    assert {kind.number for kind in kinds.KINDS.values()} == set(CLASSES)
+
+
+def test_the_table_tells_of_kinds_that_there_are_and_none_passes() -> None:
+    text = Path("docs/verify.md").read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+    found = {row[1]: (row[0], row[2], row[3]) for row in rows}
+    assert len(found) == len(rows) >= 120
+    for name, (number, by, how) in found.items():
+        kind = kinds.KINDS[name]
+        assert (number, by) == (f"{kind.number} {CLASSES[kind.number]}", kind.by) and how in GOOD, name

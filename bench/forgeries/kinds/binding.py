@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -124,7 +123,7 @@ _kind("tokenization_evil.py", "tokenizer", _put("tokenization_evil.py"), digest=
 # Tokens and states: their digest is of the content
 
 
-def _cache(split: str, change: Callable[[np.ndarray], object]) -> Callable[[Path], None]:
+def cache_changed(split: str, change: Callable[[np.ndarray], object]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         from itertools import pairwise
 
@@ -138,7 +137,7 @@ def _cache(split: str, change: Callable[[np.ndarray], object]) -> Callable[[Path
     return edit
 
 
-def _other(stream: np.ndarray) -> None:
+def other_token(stream: np.ndarray) -> None:
     stream[7] ^= 1
 
 
@@ -149,7 +148,7 @@ def _as_content(split: str) -> Forge:
         digest: list[tuple[str, int]] = []
 
         def change(folder: Path) -> None:
-            _cache(split, _other)(folder)
+            cache_changed(split, other_token)(folder)
             digest.append(tokens_content(folder))
 
         made = shop.altered(shop.output("tokens")["artifact"], change)
@@ -159,8 +158,8 @@ def _as_content(split: str) -> Forge:
     return forge
 
 
-_kind("train tokens swapped", "tokens", _cache("train", _other), says="output of tokens: digest")
-_kind("validation tokens swapped", "tokens", _cache("validation", _other), says="output of tokens: digest")
+_kind("train tokens swapped", "tokens", cache_changed("train", other_token), says="output of tokens: digest")
+_kind("validation tokens swapped", "tokens", cache_changed("validation", other_token), says="output of tokens: digest")
 kind(1, "train tokens poisoned, recorded as made", verdict="data", says="tokens: expected")(_as_content("train"))
 kind(1, "validation tokens poisoned, recorded as made", verdict="data", says="tokens: expected")(
     _as_content("validation")
@@ -327,5 +326,5 @@ def damaged(shop: Shop) -> None:
 @kind(1, "the export left out by the publisher", by="publisher", verdict="artifacts", outcomes=("UNAVAILABLE",))
 def left_out(shop: Shop) -> None:
     for path in (shop.path / "store").rglob("*"):
-        if path.is_file() and os.path.samefile(path, path) and path.stat().st_size == 71032:
+        if path.is_file() and path.stat().st_size == 71032:
             path.unlink()

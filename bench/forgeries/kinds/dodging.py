@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.forgeries.kinds.binding import cache_changed, other_token
 from bench.forgeries.kinds.registry import kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.record import events as kinds
@@ -74,6 +75,23 @@ def export(shop: Shop) -> None:
     made = shop.altered(shop.output("export")["artifact"], lambda folder: (folder / "config.json").write_bytes(b"{}"))
     shop.output("export")["artifact"] = made.digest
     _unknown(shop, "export")
+
+
+@kind(6, "a swapped export, and a trace kept back", verdict="artifacts", outcomes=("FAIL",), says="tree's own digest")
+def export_and_less(shop: Shop) -> None:
+    """What is missing must not excuse what the rest contradicts."""
+    made = shop.altered(shop.output("export")["artifact"], lambda folder: (folder / "config.json").write_bytes(b"{}"))
+    shop.output("export")["artifact"] = made.digest
+    shop.all(kinds.TRAIN_SEGMENT)[1].body["trace"] = OTHER
+
+
+@kind(
+    6, "swapped tokens, and a state kept back", verdict="artifacts", outcomes=("FAIL",), says="output of tokens: digest"
+)
+def tokens_and_less(shop: Shop) -> None:
+    made = shop.altered(shop.output("tokens")["artifact"], cache_changed("train", other_token))
+    shop.output("tokens")["artifact"] = made.digest
+    shop.all(kinds.CHECKPOINT_SAVED)[0].body["artifact"] = OTHER
 
 
 @kind(6, "a code digest in the beginning alone", outcomes=("FAIL",), says="code")

@@ -8,7 +8,7 @@ each train step's fingerprint follows from what else is recorded of the step.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,23 +29,38 @@ class _Found:
     wrong: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
+    def look(self, what: str, findings: Iterator[str]) -> None:
+        """Take up what ``findings`` say of ``what``; bytes that turn out not to be here are missing, and not wrong."""
+        try:
+            for finding in findings:
+                self.wrong.append(f"{what}: {finding}")
+        except NotFound as error:
+            self.missing.append(f"{what}: {error}")
+        except LedgerError as error:
+            self.wrong.append(f"{what}: {error}")
+
 
 def judge_artifacts(case: Case) -> Verdict:
-    """FAIL where bytes are damaged, or are not what is recorded; UNAVAILABLE where they are missing."""
-    found = _Found()
+    """FAIL where bytes are damaged, or are not what is recorded; UNAVAILABLE where they are missing. Bytes that are kept
+    back excuse nothing that the others contradict."""
+    found, absent = _Found(), set[str]()
     named = named_artifacts(case.run)
     read_by_content = _contents(case.run)
     with bar("artifacts", len(named)) as progress:
         for done, (digest, what) in enumerate(named.items()):
             try:
-                case.store.kind(digest)
+                kind = case.store.kind(digest)
                 if digest not in read_by_content:  # those are hashed on their way out of the store
-                    found.wrong += [f"{what}: {finding}" for finding in case.store.verify(digest)]
+                    for finding in case.store.verify(digest):
+                        (found.missing if finding.missing else found.wrong).append(f"{what}: {finding}")
+                        if kind == "blob":
+                            absent.add(digest)
             except NotFound:
                 found.missing.append(f"{what}: {digest} is not in the store")
+                absent.add(digest)
             progress(done + 1, what)
-    if not (found.wrong or found.missing):
-        found.wrong += _unbound(case)
+    if not found.wrong:
+        _look_at_contents(case, found, absent)
     if found.wrong:
         return Verdict("FAIL", (*found.wrong, *found.missing))
     if found.missing:
@@ -78,23 +93,24 @@ def named_artifacts(run: RunView) -> dict[str, str]:
     return named
 
 
-def _unbound(case: Case) -> list[str]:
-    """Stored things that are whole, and are not what the events call them."""
+def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> None:
+    """Stored things that are whole, and are not what the events call them. ``absent``: what is known not to be here."""
     folder = case.workshop / "bound"
     folder.mkdir(parents=True)
-    total = len(case.run.steps) + len(case.run.checkpoints)
-    wrong: list[str] = []
-    with bar("contents", total) as progress:
-        for done, (name, step) in enumerate(case.run.steps.items()):
-            wrong += [f"output of {name}: {item}" for item in _output(case, step.output, folder / name)]
-            progress(done + 1, name)
-        for done, fact in enumerate(case.run.checkpoints, len(case.run.steps)):
-            place = folder / f"state-{fact.body.step}"
-            wrong += [
-                f"training checkpoint of step {fact.body.step}: {item}" for item in _state(case, fact.body, place)
-            ]
-            progress(done + 1, f"state before step {fact.body.step}")
-    return [*wrong, *_mislabelled(case)]
+    looks: list[tuple[str, str, Iterator[str]]] = [
+        (f"output of {name}", step.output.artifact, _output(case, step.output, folder / name))
+        for name, step in case.run.steps.items()
+    ]
+    for fact in case.run.checkpoints:
+        saved = fact.body
+        state = _state(case, saved, folder / f"state-{saved.step}")
+        looks.append((f"training checkpoint of step {saved.step}", saved.artifact, state))
+    with bar("contents", len(looks)) as progress:
+        for done, (what, artifact, findings) in enumerate(looks):
+            if artifact not in absent:
+                found.look(what, findings)
+            progress(done + 1, what)
+    found.wrong += _mislabelled(case, absent)
 
 
 def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:
@@ -106,8 +122,6 @@ def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:
         if not mismatched and outputs.by_content(output):
             case.store.checkout(output.artifact, folder)
             yield from map(str, outputs.content_mismatches(output, folder))
-    except LedgerError as error:
-        yield str(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -119,28 +133,27 @@ def _state(case: Case, saved: CheckpointSaved, folder: Path) -> Iterator[str]:
             yield f"recorded {saved.size} bytes, found {size}"
         case.store.checkout(saved.artifact, folder)
         yield from map(str, outputs.checkpoint_mismatches(saved.state, case.store.read(saved.manifest), folder))
-    except LedgerError as error:
-        yield str(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _mislabelled(case: Case) -> list[str]:
+def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:
     run = case.run
     lists = [(fact.body.state, fact.body.manifest, f"step {fact.body.first_step}") for fact in run.training]
     wrong = [
         f"training: list of tensors of {where}: expected that of state {state}, found {found}"
         for state, manifest, where in lists
-        if (found := _listed(case, manifest)) != state
+        if manifest not in absent and (found := _listed(case, manifest)) != state
     ]
     tables = run.steps["train"].tables if "train" in run.steps else {}
-    loss = tables.get("loss")
+    loss = tables.get("loss", "")
     wrong += [f"table {name} of train: training makes no such table" for name in tables if name != "loss"]
-    if loss is not None and case.until is None and case.store.read(loss) != loss_table(run):
+    if loss and loss not in absent and case.until is None and case.store.read(loss) != loss_table(run):
         wrong.append("table loss of train: not the losses that the segments record")
     norms = recorded_norms(case.record)
     for fact in run.segments:
-        wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]
+        if fact.body.trace not in absent:
+            wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]
     return wrong
 
 

@@ -100,6 +100,15 @@ def test_the_readme_names_the_commands_and_only_those() -> None:
     assert set(re.findall(r"(?:^    |`)make ([a-z]+)", text, re.M)) <= targets
 
 
+def test_the_readme_says_what_the_threat_model_says() -> None:
+    """The first sentence of both is one promise."""
+    promised = []
+    for name in ("README.md", "docs/threat-model.md"):
+        text = " ".join((PROJECT / name).read_text(encoding="utf-8").split()).replace("**", "")
+        promised.append(text.partition("lets you believe this: ")[2].partition(". ")[0])
+    assert promised[0] == promised[1] and len(promised[0]) > 100
+
+
 @pytest.mark.parametrize(
     "page_name",
     [

@@ -64,7 +64,7 @@ def base_of(trained: Project, folder: Path) -> Base:
 def drawn(count: int, seed: int) -> list[str]:
     """Names of quick kinds of the first run, as many as are wanted."""
     found = [kind for kind in chosen(None, None, None, seed) if kind.verdict in QUICK and kind.of == "run"]
-    quick = {kind.name for kind in found if not (kind.honest or kind.pending)}
+    quick = {kind.name for kind in found if not kind.honest}
     return [kind.name for kind in chosen(None, None, len(kinds.KINDS), seed) if kind.name in quick][
         seed :: len(quick) // count
     ]

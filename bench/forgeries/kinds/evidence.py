@@ -108,8 +108,7 @@ def option(shop: Shop) -> None:
 # 7
 
 
-@kind(7, "a backdated Git trailer beside the record", by="publisher", harmless=True, unsaid=EXISTED, asked=INSIDE,
-      pending="evidence of the root's own is told as claimed")  # fmt: skip
+@kind(7, "a backdated Git trailer beside the record", by="publisher", harmless=True, unsaid=EXISTED, asked=INSIDE)
 def trailer(shop: Shop) -> None:
     from marin.record.anchors import trailer_of
 

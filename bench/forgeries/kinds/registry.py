@@ -42,8 +42,7 @@ class Kind:
     ``verdict``: the one that must notice, with an outcome among ``outcomes``, saying ``says``. Where ``claimed`` is
     given, the forged sentence may stand if the report calls it claimed; where ``harmless``, all may pass, for what was
     forged says nothing of the run: :attr:`proof` then looks whether it had any effect. ``honest``: nothing is wrong, and
-    it must pass. ``unsaid``: what no verdict may say, but
-    as claimed by this log. ``pending``: what is still to be mended elsewhere.
+    it must pass. ``unsaid``: what no verdict may say, but as claimed by this log.
     """
 
     number: int
@@ -58,7 +57,6 @@ class Kind:
     harmless: bool = False
     proof: Callable[[Shop], bool] | None = None
     asked: Asked = field(default_factory=Asked)
-    pending: str = ""
     honest: bool = False
     unsaid: str = ""
 
@@ -79,7 +77,6 @@ def kind(
     harmless: bool = False,
     proof: Callable[[Shop], bool] | None = None,
     asked: Asked | None = None,
-    pending: str = "",
     honest: bool = False,
     unsaid: str = "",
 ) -> Callable[[Forge], Forge]:
@@ -100,7 +97,6 @@ def kind(
             harmless,
             proof,
             asked or Asked(),
-            pending,
             honest,
             unsaid,
         )

@@ -27,7 +27,7 @@ from marin.record import events as kinds
 from marin.record.root import Root, catch_up
 from marin.record.verdicts import effective, of_all, of_this_log
 
-_VERSION = 3
+_VERSION = 4
 _WAIT = 60.0
 _FOLDED = (
     kinds.RUN_STARTED,
@@ -356,7 +356,7 @@ class Catalog:
             for kind in _FOLDED:
                 if kind == kinds.REPLAY_COMPLETED:
                     _fold_replays(
-                        db, _until(self._projection.events(type=kind, start=size), target.size), target.origin
+                        db, _until(self._projection.events(type=kind, start=size), target.size), self._reader
                     )
                     continue
                 _FOLDS[kind](db, _until(self._projection.events(type=kind, start=size), target.size))
@@ -505,14 +505,14 @@ def _fold_checkpoints(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
     )
 
 
-def _fold_replays(db: sqlite3.Connection, found: Iterable[Indexed], origin: str) -> None:
+def _fold_replays(db: sqlite3.Connection, found: Iterable[Indexed], log: LogReader) -> None:
     db.executemany(
         "UPDATE runs SET verdicts = ?, replayed = ? WHERE run = ?",
         (
             (json.dumps(effective(event.body["verdicts"], event.body["training"])), index, _text(event.body.get("run")))
             for index, event in found
             if all(isinstance(event.body.get(name), Mapping) for name in ("verdicts", "training", "log_checkpoint"))
-            and of_this_log(event.body["log_checkpoint"], origin)
+            and of_this_log(event.body["log_checkpoint"], log)
         ),
     )
 

@@ -280,7 +280,7 @@ class LedgerHistory:
 
     def counts(self, verdict: ReplayCompleted) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
-        return self._own and of_this_log(verdict.log_checkpoint, self._reader.checkpoint().origin)
+        return self._own and of_this_log(verdict.log_checkpoint, self._reader)
 
     def events(
         self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None

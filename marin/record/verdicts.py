@@ -7,15 +7,35 @@ log. Whoever signs a log can write PASS into it, so that in the log of somebody 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 NAMES = ("ledger", "artifacts", "data", "training", "model")
 """The verdicts, in the order of causes."""
 
 
-def of_this_log(log_checkpoint: Mapping[str, object], origin: str) -> bool:
-    """Whether a verdict over this log checkpoint is about a run of the log ``origin``: two logs may have equal run
-    ids."""
-    return log_checkpoint.get("origin") == origin
+class Position(Protocol):
+    """A signed size of a log."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+class Past(Protocol):
+    """A log that knows which root it had at each size, as :class:`ledger.LogReader` does."""
+
+    def checkpoint(self) -> Position: ...
+    def root(self, size: int) -> bytes: ...
+
+
+def of_this_log(log_checkpoint: Mapping[str, object], log: Past) -> bool:
+    """Whether a verdict over this log checkpoint is about a run of ``log``: it is one that this very log had. Another
+    log may have an equal origin and equal run ids, for both are the words of whoever made it."""
+    size, newest = log_checkpoint.get("size"), log.checkpoint()
+    if log_checkpoint.get("origin") != newest.origin or type(size) is not int or not 0 < size <= newest.size:
+        return False
+    return log_checkpoint.get("root") == log.root(size).hex()
 
 
 def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> dict[str, str]:

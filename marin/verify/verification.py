@@ -127,7 +127,7 @@ class Verification:
             check_devices(recipe.arithmetic, options.execution)
         scope = options.scope
         if options.since is not None:
-            scope = replace(scope, since=since_index(self.run, options.since, options.own or root, root.verifier.name))
+            scope = replace(scope, since=since_index(self.run, options.since, options.own or root, self.reader))
         self.scope = scope
         self.selection = self._select(scope)
         self.environment = environment_diff(self.record_of_run)
@@ -325,9 +325,9 @@ def _readable(run: RunView) -> Recipe | None:
     return None
 
 
-def since_index(run: RunView, since: str, own: Root, origin: str) -> int:
+def since_index(run: RunView, since: str, own: Root, log: LogReader) -> int:
     """The index in the log from which segments count. ``since``: an index, a time (RFC 3339), or ``last``: the size of
-    the log (``origin``) when this reproducer's newest full verification of training that passed saw it.
+    ``log`` when this reproducer's newest full verification of training that passed saw it.
 
     Raises:
         UsageError: it is none of these.
@@ -343,7 +343,7 @@ def since_index(run: RunView, since: str, own: Root, origin: str) -> int:
             int(body.log_checkpoint["size"])
             for body in done
             if effective(body.verdicts, body.training).get("training") == "PASS"
-            and of_this_log(body.log_checkpoint, origin)
+            and of_this_log(body.log_checkpoint, log)
             and own.is_own()
         ]
         return max(seen, default=0)

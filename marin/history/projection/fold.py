@@ -23,6 +23,7 @@ from ledger import Event
 from marin.errors import MarinError
 from marin.history.projection.identity import mlflow_id
 from marin.history.projection.intents import (
+    AliasGone,
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -41,7 +42,7 @@ from marin.history.projection.logged import LoggedFold
 from marin.history.projection.record import RunRecord, StepRecord, milliseconds
 from marin.record import events as types
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import effective, of_this_log
+from marin.record.verdicts import Past, effective, of_this_log
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
@@ -90,10 +91,11 @@ class _Told:
 
 
 class Fold:
-    """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id. ``own``: this
-    user's key signs it; the verdicts in a log of somebody else are his word, and not shown."""
+    """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id. ``own``: that
+    log, where this user's key signs it, as the verdicts in it must be over it; None where it is somebody else's: the
+    verdicts in it are his word, and not shown."""
 
-    def __init__(self, origin: str, *, own: bool = True) -> None:
+    def __init__(self, origin: str, *, own: Past | None = None) -> None:
         self.origin, self._own = origin, own
         self.runs: dict[str, RunRecord] = {}
         self.skipped = 0
@@ -101,6 +103,7 @@ class Fold:
         self._completed: dict[int, str] = {}
         self._hypotheses: dict[str, str] = {}
         self._registered: dict[str, str] = {}
+        self._passed: dict[str, list[tuple[str, str]]] = {}
         self.logged = LoggedFold()
         self.touched: set[str] = set()
         self._handlers: dict[str, tuple[type[types.Body], Callable[..., Iterator[Intent]]]] = {
@@ -554,7 +557,7 @@ class Fold:
         yield Status(run, "FINISHED", told.time)
 
     def _replay_completed(self, told: _Told, body: types.ReplayCompleted) -> Iterator[Intent]:
-        if not self._own or not of_this_log(body.log_checkpoint, self.origin):
+        if self._own is None or not of_this_log(body.log_checkpoint, self._own):
             return  # somebody else's word, or a verdict on a run of another log
         body = structs.replace(body, verdicts=effective(body.verdicts, body.training))
         record = self.runs[body.run]
@@ -568,8 +571,7 @@ class Fold:
         if body.first_divergence is not None:
             tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
         yield Tags(self.run_id(body.run), tags)
-        if record.verified().startswith("PASS ") and record.exports:
-            yield AliasSet(_model_name(record.pipeline), VERIFIED, self.model_id(record.exports[-1]))
+        yield from self._aliased(record)
 
     def _went_on(self, record: RunRecord, index: int, verified: str) -> Iterator[Intent]:
         """What a verification said, where the run goes on after it."""
@@ -577,6 +579,22 @@ class Fold:
         if verified and record.verified() != verified:
             words = {f"marin.verdict.{name}": verdict for name, verdict in record.verdicts().items()}
             yield Tags(self.run_id(record.run), {"marin.verified": record.verified(), **words})
+            yield from self._aliased(record)
+
+    def _aliased(self, record: RunRecord) -> Iterator[Intent]:
+        """The alias after what was said of this run: the model of the last verified run that still is one, or none."""
+        name = _model_name(record.pipeline)
+        passed = self._passed.setdefault(name, [])
+        before = passed[-1:]
+        if record.passes() and record.exports:
+            passed[:] = [found for found in passed if found[0] != record.run]
+            passed.append((record.run, self.model_id(record.exports[-1])))
+        while passed and not self.runs[passed[-1][0]].passes():
+            passed.pop()
+        if passed:
+            yield AliasSet(name, VERIFIED, passed[-1][1])
+        elif before:
+            yield AliasGone(name, VERIFIED)
 
     def model_id(self, body: types.ModelExported) -> str:
         """The MLflow id (without its ``m-``) of a model that a run exported."""

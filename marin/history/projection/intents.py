@@ -150,6 +150,14 @@ class AliasSet:
 
 
 @dataclass(frozen=True)
+class AliasGone:
+    """The alias points at no version of ``name`` any more."""
+
+    name: str
+    alias: str
+
+
+@dataclass(frozen=True)
 class Shelve:
     """What an MLflow run or model (``identity``, with ``m-`` for a model) shows as artifacts: stored artifacts by the
     path at which they stand, and pages by name. ``run`` is the ledger's run, ``at`` its last event."""
@@ -175,6 +183,7 @@ Intent = (
     | ModelMade
     | ModelRegistered
     | AliasSet
+    | AliasGone
     | Shelve
 )
 

@@ -38,7 +38,7 @@ def run_record(root: Root, name: str) -> RunRecord:
     events |= {
         index: event for index, event in history.events(type=types.REPLAY_COMPLETED) if event.body.get("run") == run
     }
-    fold = Fold(root.verifier.name, own=root.is_own())
+    fold = Fold(root.verifier.name, own=reader if root.is_own() else None)
     for index in sorted(events):
         fold.apply(index, events[index])
     return fold.runs[run]
@@ -46,7 +46,8 @@ def run_record(root: Root, name: str) -> RunRecord:
 
 def all_records(root: Root) -> list[RunRecord]:
     """Every run and graph of a root, in the order in which they began."""
-    fold = Fold(root.verifier.name, own=root.is_own())
-    for index, event in root.reader().events():
+    reader = root.reader()
+    fold = Fold(root.verifier.name, own=reader if root.is_own() else None)
+    for index, event in reader.events():
         fold.apply(index, event)
     return list(fold.runs.values())

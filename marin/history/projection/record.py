@@ -91,6 +91,10 @@ class RunRecord:
         time = self.replays[-1][1]
         return f"{overall(self.verdicts())} {time[:10]}"
 
+    def passes(self) -> bool:
+        """Whether all of the run, as it is by now, was verified."""
+        return bool(self.replays) and overall(self.verdicts()) == "PASS"
+
     def verdicts(self) -> dict[str, str]:
         """Those of the last verification, as they count for the run as it is by now."""
         if not self.replays:

@@ -29,11 +29,12 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from ledger import Event, LedgerError, Locked
 from marin.history.projection.fold import Fold
 from marin.history.projection.record import milliseconds
+from marin.record.verdicts import Past, Position
 from marin.tracking.mlflow.database import damaged, dispose
 from marin.tracking.mlflow.shelf import Shelves
 from marin.tracking.mlflow.sink import Sink
 
-VERSION = 4
+VERSION = 5
 """Of what the fold makes of events. A database of another version is folded anew."""
 
 LOCK_SECONDS = 30.0
@@ -41,16 +42,7 @@ LOCK_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Position(Protocol):
-    """A signed size of the log."""
-
-    @property
-    def origin(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-
-
-class Source(Protocol):
+class Source(Past, Protocol):
     """Verified reads of the log, as :class:`ledger.LogReader` gives them."""
 
     def refresh(self) -> Position: ...
@@ -141,7 +133,7 @@ class MlflowProjection:
     def _catch_up(self, position: Position, limit: int | None) -> Progress:
         sink, applied, rebuilt = self._open(position)
         if self._fold is None or self._fold.origin != position.origin or self._folded > applied:
-            self._fold, self._folded = Fold(position.origin, own=self._own), 0
+            self._fold, self._folded = Fold(position.origin, own=self._source if self._own else None), 0
         fold = self._fold
         size = self._folded
         end = position.size if limit is None else min(position.size, applied + limit)

@@ -19,6 +19,7 @@ from typing import Any
 from marin.errors import MarinError
 from marin.history.projection.identity import mlflow_id
 from marin.history.projection.intents import (
+    AliasGone,
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -161,7 +162,14 @@ class Sink:
                     self._model_registered(intent)
                 case AliasSet():
                     if (version := self._versions.get(intent.name, {}).get(f"m-{intent.model}")) is not None:
-                        self._add("registered_model_aliases", [(intent.name, intent.alias, version, WORKSPACE)])
+                        # In the order of the log, as it may be taken away and given again in one round.
+                        row = (intent.name, intent.alias, version, WORKSPACE)
+                        self._change(_insert("registered_model_aliases"), row)
+                case AliasGone():
+                    self._change(
+                        "DELETE FROM registered_model_aliases WHERE workspace = ? AND name = ? AND alias = ?",
+                        (WORKSPACE, intent.name, intent.alias),
+                    )
                 case TagsGone():
                     self._tags_gone(intent)
                 case Lifecycle():

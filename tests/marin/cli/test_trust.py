@@ -164,13 +164,14 @@ def test_a_hybrid_root_names_both_halves_and_needs_both(marin: Marin, own_keys: 
     assert "hybrid key is missing" in outcome.err
 
 
-def verdicts_on(run: str, *, origin: str = "marin.test/cli", mode: str = "full") -> Draft:
+def verdicts_on(run: str, *, origin: str = "marin.test/cli", mode: str = "full", history: str = "") -> Draft:
+    seen = open_root().reader().checkpoint()
     body = events.ReplayCompleted(
         run=run,
         verdicts=dict.fromkeys(NAMES, "PASS"),
         training={"mode": mode},
         first_divergence=None,
-        log_checkpoint={"origin": origin, "size": open_root().reader().checkpoint().size, "root": "00" * 32},
+        log_checkpoint={"origin": origin, "size": seen.size, "root": history or seen.root.hex()},
         details={},
         environment={},
     )
@@ -179,8 +180,13 @@ def verdicts_on(run: str, *, origin: str = "marin.test/cli", mode: str = "full")
 
 @pytest.mark.parametrize(
     ("draft", "column"),
-    [({}, "PASS"), ({"mode": "sampled"}, "PARTIAL, 4 of 5 PASS"), ({"origin": "other.example/log"}, "no")],
-    ids=["full", "sampled", "of another log"],
+    [
+        ({}, "PASS"),
+        ({"mode": "sampled"}, "PARTIAL, 4 of 5 PASS"),
+        ({"origin": "other.example/log"}, "no"),
+        ({"history": "00" * 32}, "no"),
+    ],
+    ids=["full", "sampled", "of another log", "of another log with this one's origin"],
 )
 def test_ls_counts_what_this_user_found_on_this_log(marin: Marin, run: str, draft: dict[str, str], column: str) -> None:
     open_root().append([verdicts_on(run, **draft)])

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from ledger import Draft
+from marin.record import events as types
 from marin.record.root import Root, create_root
 
 from .story import ORIGIN, Log
@@ -46,10 +47,14 @@ def make_artifacts(root: Root, folder: Path) -> dict[str, str]:
 
 
 def record(root: Root, log: Log, start: int = 0) -> None:
-    """Append the entries of a synthetic log, from ``start``, to the real one."""
-    root.append(
-        [
-            Draft(event.type, event.stream, event.body, id=event.id, actor=event.actor, time=event.time)
-            for event in log.entries[start:]
-        ]
-    )
+    """Append the entries of a synthetic log, from ``start``, to the real one; verdicts are over what that has by then."""
+    drafts: list[Draft] = []
+    for event in log.entries[start:]:
+        body = event.body
+        if event.type == types.REPLAY_COMPLETED:
+            root.append(drafts)
+            drafts = []
+            now = root.reader().checkpoint()
+            body = {**body, "log_checkpoint": {"origin": now.origin, "size": now.size, "root": now.root.hex()}}
+        drafts.append(Draft(event.type, event.stream, body, id=event.id, actor=event.actor, time=event.time))
+    root.append(drafts)

@@ -52,6 +52,12 @@ class Log:
     def refresh(self) -> At:
         return At(self.origin, len(self.entries))
 
+    def checkpoint(self) -> At:
+        return self.refresh()
+
+    def root(self, size: int) -> bytes:
+        return hashlib.sha256(b"".join(event.encode() for event in self.entries[:size])).digest()
+
     def entry(self, index: int) -> bytes:
         return self.entries[index].encode()
 
@@ -219,7 +225,7 @@ def replay(log: Log, run: str, verdicts: Mapping[str, str] | None = None, diverg
             verdicts=words,
             training={"mode": "full"},
             first_divergence=divergence,
-            log_checkpoint={"origin": ORIGIN, "size": len(log.entries), "root": "r"},
+            log_checkpoint={"origin": ORIGIN, "size": len(log.entries), "root": log.root(len(log.entries)).hex()},
             details={name: [f"{name} checked"] for name in words},
             environment={},
         ),

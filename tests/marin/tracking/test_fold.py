@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from marin.history.projection.fold import LOSS, TOKENS, Fold, flatten, text
 from marin.history.projection.intents import (
+    AliasGone,
     AliasSet,
     DataUsed,
     ExperimentTags,
@@ -45,7 +46,7 @@ from .story import (
 
 
 def folded(log: Log) -> tuple[Fold, list[Intent]]:
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     return fold, list(fold.apply_all(log.events()))
 
 
@@ -440,7 +441,8 @@ def test_measurements_stand_once_on_the_run():
 
 def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
     """The tag ``marin.verified`` and whether an alias moved, after a replay whose event was changed so."""
-    whole_run(log, "abcd2345")
+    if not log.entries:
+        whole_run(log, "abcd2345")
     replay(log, "abcd2345")
     last = log.entries[-1]
     log.entries[-1] = replace(last, body={**last.body, **changes})
@@ -453,24 +455,70 @@ def test_what_was_verified_before_the_run_went_on_is_partial():
     whole_run(log, "abcd2345")
     replay(log, "abcd2345")
     replay(log, "abcd2345")
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     run = fold.run_id("abcd2345")
     assert tags_of(list(fold.apply_all(log.events())), run)["marin.verified"].startswith("PASS ")
     export = next(event for event in log.entries if event.type == types.MODEL_EXPORTED)
-    after = tags_of(fold.apply(len(log.entries), export), run)
+    intents = fold.apply(len(log.entries), export)
+    after = tags_of(intents, run)
     assert (after["marin.verified"][:8], after["marin.verdict.model"]) == ("PARTIAL ", "PARTIAL")
+    assert AliasGone("pipeline", "verified") in intents
+
+
+def aliases_of(log: Log) -> list[str | None]:
+    """Where the alias of verified models goes, None where it is taken away."""
+    fold, intents = folded(log)
+    names = {fold.model_id(record.exports[0]): run for run, record in fold.runs.items() if record.exports}
+    return [
+        names[item.model] if isinstance(item, AliasSet) else None
+        for item in intents
+        if isinstance(item, AliasSet | AliasGone)
+    ]
+
+
+def test_the_alias_goes_back_to_the_last_model_that_is_still_verified():
+    log = Log()
+    failed = {**dict.fromkeys(("ledger", "artifacts", "data", "model"), "PASS"), "training": "FAIL"}
+    for run in ("abcd2345", "efgh6723"):
+        whole_run(log, run)
+        replay(log, run)
+    assert aliases_of(log) == ["abcd2345", "efgh6723"]
+    replay(log, "efgh6723", failed)
+    assert aliases_of(log) == ["abcd2345", "efgh6723", "abcd2345"]
+    replay(log, "abcd2345", failed)
+    assert aliases_of(log)[3:] == [None]
+    replay(log, "efgh6723")
+    assert aliases_of(log)[4:] == ["efgh6723"]
 
 
 def test_what_somebody_elses_log_says_of_itself_is_no_verdict():
-    assert verified_by(Fold(ORIGIN, own=False), Log()) == ("never", False)
+    assert verified_by(Fold(ORIGIN), Log()) == ("never", False)
 
 
-def test_a_verdict_on_a_run_of_another_log_with_the_same_id_is_none_on_this_one():
-    other = {"origin": "other.example/log", "size": 9, "root": "r"}
-    assert verified_by(Fold(ORIGIN), Log(), log_checkpoint=other) == ("never", False)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": "other.example/log"},
+        {"root": "00" * 32},
+        {"size": 7},
+        {"size": 10**6},
+        {"size": True},
+        {"size": None},
+        {"root": None},
+    ],
+    ids=str,
+)
+def test_a_verdict_on_a_run_of_another_log_with_the_same_id_is_none_on_this_one(changes: dict[str, Any]):
+    """Origin and run ids are the words of whoever made a log. Only a log checkpoint that this one had counts."""
+    log = Log()
+    whole_run(log, "abcd2345")
+    size = len(log.entries)
+    other = {"origin": ORIGIN, "size": size, "root": log.root(size).hex()} | changes
+    assert verified_by(Fold(ORIGIN, own=log), log, log_checkpoint=other) == ("never", False)
 
 
 @pytest.mark.parametrize("mode", ["sampled", "range", "none", None])
 def test_a_pass_of_a_part_verifies_no_model(mode: str | None):
-    word, aliased = verified_by(Fold(ORIGIN), Log(), training={"mode": mode})
+    log = Log()
+    word, aliased = verified_by(Fold(ORIGIN, own=log), log, training={"mode": mode})
     assert (word.split()[0], aliased) == ("PARTIAL", False)

@@ -93,7 +93,7 @@ def hostile_record(text: str) -> RunRecord:
     begin_step(log, "abcd2345", "corpus")
     log.append(types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error=text))
     replay(log, "abcd2345", {"training": text, text: "FAIL"}, {"step": 3, "tensors": [text], "explanation": text})
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     for index, event in log.events():
         fold.apply(index, replace(event, actor=text))
     return fold.runs["abcd2345"]
@@ -133,7 +133,7 @@ def record() -> RunRecord:
     log = Log()
     whole_run(log, "abcd2345", steps=60)
     replay(log, "abcd2345")
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     list(fold.apply_all(log.events()))
     return fold.runs["abcd2345"]
 
@@ -164,7 +164,7 @@ def test_a_graph_of_many_runs_shares_what_is_the_same_and_keeps_the_way_from_dat
     log = Log()
     for run in ("abcd2345", "efgh6723"):
         whole_run(log, run, steps=30, artifacts={"corpus": digest("one corpus")})
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     list(fold.apply_all(log.events()))
     graph = graph_of(fold.runs.values())
     corpora = [node for node in graph.nodes.values() if node.kind == "artifact" and node.name == "corpus"]
@@ -196,7 +196,7 @@ def test_a_graph_of_two_thousand_nodes_is_a_sheet_and_every_node_is_on_it_once()
                     seconds=1.0,
                 ),
             )
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     list(fold.apply_all(log.events()))
     graph = graph_of(fold.runs.values())
     assert len(graph.nodes) == 170 * 12
@@ -215,7 +215,7 @@ def test_samples_come_from_verified_bytes_and_damage_is_told(tmp_path: Path, mon
     root = make_root(tmp_path)
     log = Log()
     whole_run(log, "abcd2345", steps=30, artifacts=make_artifacts(root, tmp_path / "made"))
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     list(fold.apply_all(log.events()))
     record = fold.runs["abcd2345"]
     samples = read_samples(record, root.store())
@@ -245,7 +245,7 @@ def test_the_parts_of_a_mixture_are_shown_by_name(tmp_path: Path, monkeypatch: p
         path.write_text("".join(json.dumps({"text": f"{part} {number}"}) + "\n" for number in range(9)))
     made["corpus"] = root.store().put_tree(tmp_path / "mixed").digest
     whole_run(log, "abcd2345", steps=30, artifacts=made)
-    fold = Fold(ORIGIN)
+    fold = Fold(ORIGIN, own=log)
     list(fold.apply_all(log.events()))
     samples = read_samples(fold.runs["abcd2345"], root.store(), steps=[])
     assert list(zip(samples.parts, samples.documents, strict=True)) == [

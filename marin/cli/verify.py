@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from marin.record.root import Root
 
 GIB = 2**30
+WITHOUT_EXECUTION = ("ledger", "artifacts")
+"""The verdicts for which no code of a run is executed."""
 
 
 @click.command()
@@ -268,6 +270,9 @@ def verify(
         finish(ctx, unreadable(root, run, trusted, error, wanted), None, html=None, as_json=as_json)
         return
     if at_commit is not None and verification.environment.reasons(STEPS):
+        known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
+        if known.exit_code() == 1:
+            finish(ctx, known, verification.run, html=html, as_json=as_json)
         from marin.verify.commit import verify_at_commit
 
         ctx.exit(
@@ -276,7 +281,7 @@ def verify(
                 at_commit,
                 root.location,
                 run,
-                forwarded(ctx, ("allow", "memory", "hours")),
+                forwarded(ctx, ("allow", "memory", "hours", "record_in", "no_record")),
                 agreed=yes or agree,
             )
         )

@@ -26,6 +26,8 @@ from marin.errors import DataError, DataMissing
 
 _TEXT = (".txt", ".train", ".dev", ".test")
 _KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
+MOST_LINE, MOST_RATIO = 64 << 20, 256
+"""Of a compressed file: bytes of a line, and how many times its own bytes (beside one line) it may unpack to."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def read_file(
             for number, text in enumerate(texts):
                 yield Document(text, source, {"file": file.name, "number": number})
         else:
-            stream = gzip.GzipFile(fileobj=io.BufferedReader(hashing)) if file.path.name.endswith(".gz") else hashing
+            stream = _unpacked(hashing, str(file.path)) if file.path.name.endswith(".gz") else hashing
             yield from (
                 _chat_documents(stream, file, source) if chat else _json_documents(stream, file, source, text_field)
             )
@@ -162,6 +164,8 @@ class _Hashing(io.RawIOBase):
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
         self._hasher = hashlib.sha256()
+        self.size = 0
+        """Bytes read so far."""
 
     def readable(self) -> bool:
         return True
@@ -169,6 +173,7 @@ class _Hashing(io.RawIOBase):
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         count = self._file.readinto(buffer)
         self._hasher.update(memoryview(buffer)[:count])
+        self.size += count
         return count
 
     def readline(self, size: int | None = -1) -> bytes:
@@ -181,6 +186,24 @@ class _Hashing(io.RawIOBase):
         while block := self._file.read(1 << 20):
             self._hasher.update(block)
         return "sha256:" + self._hasher.hexdigest()
+
+
+def _unpacked(packed: _Hashing, where: str) -> Iterator[bytes]:
+    """The lines of a gzip file, as long as it is no bomb: text shrinks to a tenth, zeros to a thousandth."""
+    stream = gzip.GzipFile(fileobj=io.BufferedReader(packed))
+    size = 0
+    while line := stream.readline(MOST_LINE + 1):
+        size += len(line)
+        most = MOST_LINE + MOST_RATIO * packed.size
+        if len(line) > MOST_LINE or size > most:
+            raise DataError(
+                "compressed file unpacks to too much",
+                where=where,
+                expected=f"lines of at most {MOST_LINE} bytes, and at most {most} bytes of {packed.size} packed ones",
+                found="a longer line" if len(line) > MOST_LINE else "more",
+                cure="unpack it, look at it, and name the .jsonl",
+            )
+        yield line
 
 
 def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[str, object]]]:

@@ -47,6 +47,12 @@ def visible_json(value: object, indent: int | None = None) -> str:
     return _UNSEEN_IN_JSON.sub(lambda found: _in_json(found[0]), text)
 
 
+def in_markdown(text: str) -> str:
+    """``text`` inside a line of Markdown: visible, one line, and nothing of it a link, an image, a tag, a code span or
+    the border of a cell."""
+    return re.sub(r"[\\`<\[|]", r"\\\g<0>", visible(" ".join(text.split())))
+
+
 def _drawn(letter: str) -> bool:
     return letter.isprintable() and letter not in _BLANK
 

@@ -583,6 +583,9 @@ REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
     "tpu": (),
 }
 """Flags without which a profile promises nothing; a recipe may have more, but none of these with another value."""
+_MORE_FLAGS = re.compile(r"--xla_(cpu|gpu|tpu)_[a-z0-9_]+=(true|false|[0-9]{1,9})")
+"""Of those: switches and numbers. A recipe may be a stranger's, and other flags name files that XLA reads and writes,
+and options of the compiler below it."""
 
 
 def _check_contract(arithmetic: Arithmetic, where: str) -> None:
@@ -600,6 +603,16 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
             expected=" ".join(required),
             found=" ".join(arithmetic.xla_flags) or "no flags",
             cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
+        )
+    known = {flag for flags in REQUIRED_FLAGS.values() for flag in flags}
+    odd = [flag for flag in arithmetic.xla_flags if flag not in known and not _MORE_FLAGS.fullmatch(flag)]
+    if odd:
+        raise UsageError(
+            "a flag that is no setting of arithmetic",
+            where=f"{where}: arithmetic.xla_flags",
+            expected="--xla_cpu_NAME=, --xla_gpu_NAME= or --xla_tpu_NAME= with true, false or a number",
+            found=odd[0][:200],
+            cure="leave it out",
         )
     if (arithmetic.profile == "arm-cpu") != (arithmetic.isa == "aarch64"):
         raise UsageError(

@@ -14,6 +14,7 @@ from typing import Any
 
 from marin.preregistration.analysis import Findings, conclusion, spent
 from marin.preregistration.statistics import Comparison, Summary
+from marin.process.text import in_markdown
 from marin.reporting.template import render
 
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
@@ -106,8 +107,8 @@ def markdown(findings: Findings) -> str:
     """The report as Markdown."""
     body = findings.registration.body
     parts = [
-        f"# {body.experiment}\n",
-        "\n".join(f"- **{name}**: {value}" for name, value in heading(findings)[1:]),
+        f"# {in_markdown(body.experiment)}\n",
+        "\n".join(f"- **{name}**: {in_markdown(value)}" for name, value in heading(findings)[1:]),
         "\n## Arms\n",
         _markdown_table(ARMS, arm_rows(findings)),
         "\n![primary metric](plot.svg)\n",
@@ -115,14 +116,14 @@ def markdown(findings: Findings) -> str:
         _markdown_table(COMPARISONS, comparison_rows([*findings.primary, *findings.secondary])),
     ]
     for title, lines in (("Deviations from the registration", findings.deviations), ("Notes", _notes(findings))):
-        parts += [f"\n## {title}\n", "\n".join(f"- {line}" for line in lines) or "None."]
+        parts += [f"\n## {title}\n", "\n".join(f"- {in_markdown(line)}" for line in lines) or "None."]
     parts += ["\n## Runs\n", _markdown_table(("run", "arm", "seed", "state", "executed"), _runs(findings))]
     return "\n".join(parts) + "\n"
 
 
 def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    lines = [columns, ["---"] * len(columns), *([in_markdown(cell) for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _runs(findings: Findings) -> list[tuple[str, ...]]:
@@ -169,9 +170,9 @@ def plot(findings: Findings) -> bytes:
                 axes.errorbar(
                     x + 0.12, found.mean, yerr=found.sd or 0.0, fmt="D", markersize=5, capsize=4, color="#0969da"
                 )
-        axes.set_xticks(range(len(arms)), arms)
+        axes.set_xticks(range(len(arms)), arms, parse_math=False)
         axes.set_xlim(-0.5, len(arms) - 0.5)
-        axes.set_ylabel(metric)
+        axes.set_ylabel(metric, parse_math=False)
         axes.grid(axis="y", linewidth=0.4)
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": f"{metric} by arm"})

@@ -4,6 +4,9 @@ Code that a ledger names is never executed by itself. Here it is, after a yes, a
 of a ref that the verifier named: a run can name any commit, and a server gives out commits that no branch has. It gets
 the environment that this commit's own lock describes, every hash checked by the installer. The commit's own
 `.ci/environment` makes it, as `make` would.
+
+The run chooses the commit, and any of that history: also one whose verifier is fooled by what was mended since. So its
+word is worth less than that of the installed code: it is recorded nowhere, and what passes there is PARTIAL.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from marin.errors import MissingEvidence, UsageError
-from marin.process.cache import cache_folder
+from marin.process.cache import cache_folder, own_folder
 from marin.provenance.code import code_folder
 from marin.provenance.git import git
 from marin.verify.environment_diff import EnvironmentDiff
 
 logger = logging.getLogger(__name__)
+PARTIAL_STATUS = 4
 Agreed = bool | Callable[[str], bool]
 """Whether the commit may be built and executed, or who is asked."""
 
@@ -29,13 +33,15 @@ Agreed = bool | Callable[[str], bool]
 def verify_at_commit(
     around: EnvironmentDiff, ref: str, location: str, run: str, arguments: Sequence[str], agreed: Agreed
 ) -> int:
-    """Exit status of ``marin verify RUN`` as the run's commit has it; its output goes where ours goes. ``ref``: what the
-    verifier trusts, in whose history the commit must be; ``REMOTE/BRANCH`` is fetched.
+    """Exit status of ``marin verify RUN`` as the run's commit has it, that of PARTIAL where all passes; its output goes
+    where ours goes. ``ref``: what the verifier trusts, in whose history the commit must be; ``REMOTE/BRANCH`` is
+    fetched.
 
     Raises:
         MissingEvidence: the run names no commit, it is not in the history of ``ref``, or its environment can not be
             made.
         UsageError: nobody agreed.
+        Refused: somebody else could have written the folder of worktrees.
     """
     if not around.commit:
         raise MissingEvidence(
@@ -57,11 +63,20 @@ def verify_at_commit(
             cure="read the commit first, then answer yes, or give --yes",
         )
     _check_history(code_folder(), ref, around.commit)
+    own_folder("commits")
     _worktree(folder, around.commit)
     marin = _environment(folder)
-    command = [str(marin), "--root", str(where), "verify", run, *arguments]
+    command = [str(marin), "--root", str(where), "verify", run, *arguments, "--no-record"]
     logger.info("verifying with commit %s", around.commit)
-    return subprocess.run(command, env=_variables(), check=False).returncode
+    status = subprocess.run(command, env=_variables(), check=False).returncode
+    if status:
+        return status
+    logger.warning(
+        "PARTIAL: the verifier of commit %s found nothing wrong; it knows no forgery that was found since, and its verdicts "
+        "are recorded nowhere",
+        around.commit,
+    )
+    return PARTIAL_STATUS
 
 
 def _check_history(source: Path, ref: str, commit: str) -> None:
@@ -95,7 +110,6 @@ def _worktree(folder: Path, commit: str) -> None:
             cure=f"git worktree remove --force {folder}",
         )
     source = code_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
     _git(source, "worktree", "prune")
     _git(source, "worktree", "add", "--quiet", "--detach", str(folder), commit)
 

@@ -44,7 +44,7 @@ from ledger import (
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, stream_of
-from marin.process.cache import cache_folder
+from marin.process.cache import cache_folder, compilation_cache, own_folder
 from marin.process.confinement import VARIABLE, Confined, Limits, held
 from marin.provenance.code import code_folder
 from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, read
@@ -246,7 +246,7 @@ def _variables(folder: Path) -> dict[str, str]:
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     cache = cache_folder() / "foreign"
-    _copy_new(cache_folder() / "xla", cache / "xla")
+    _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's, whoever wrote it
     kept = {
         name: value for name, value in os.environ.items() if name.startswith(_KEPT) and not name.startswith(_WITHHELD)
     }
@@ -266,7 +266,6 @@ def _variables(folder: Path) -> dict[str, str]:
 
 
 def _copy_new(source: Path, target: Path) -> None:
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(OSError):
         for entry in os.scandir(source):
             if entry.is_file(follow_symlinks=False) and not (target / entry.name).exists():

@@ -137,6 +137,34 @@ def test_flags_that_allow_the_bits_of_one_processor_are_unsupported(old: str, ne
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--xla_dump_to=/home/user/.local/state/marin/pins",
+        "--xla_backend_extra_options=-pass-remarks-output=/tmp/x",
+        "--xla_gpu_ptx_file=/tmp/evil.ptx",
+        "--xla_cpu_enable_fast_math=true --xla_cpu_max_isa=AVX512",
+        "--xla_disable_all_hlo_passes=true",
+        "--xla_force_host_platform_device_count=1000000",
+        "/etc/passwd",
+    ],
+)
+def test_a_recipe_gives_the_compiler_no_names_of_files(flag: str, tmp_path: Path) -> None:
+    """Its flags reach XLA in the process of whoever verifies."""
+    path = tmp_path / "params.yaml"
+    kept = "  - --xla_cpu_max_isa=AVX2\n"
+    path.write_text((PROJECT / "params.yaml").read_text().replace(kept, f"  - {flag}\n{kept}", 1))
+    with pytest.raises(UsageError, match="no setting of arithmetic: params.yaml: arithmetic.xla_flags"):
+        load_params(path)
+
+
+def test_a_recipe_may_have_more_settings_of_arithmetic(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    kept, more = "  - --xla_cpu_max_isa=AVX2\n", "  - --xla_cpu_enable_fast_min_max=false\n"
+    path.write_text((PROJECT / "params.yaml").read_text().replace(kept, kept + more, 1))
+    assert "--xla_cpu_enable_fast_min_max=false" in load_params(path).arithmetic.xla_flags
+
+
 def test_a_missing_file_and_bytes_that_are_not_text(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no parameters"):
         load_params(tmp_path / "params.yaml")

@@ -714,8 +714,9 @@ def _facts(value: Mapping[str, Any], prefix: str, *, without: tuple[str, ...] = 
 
 
 def _plain(value: str) -> str:
-    """A value inside Markdown, with nothing left that could close a code span or open a tag."""
-    return re.sub(r"[`<>\[\]*]", "_", value)
+    """A value inside Markdown, also of a code span: one line, with nothing left that closes the span, opens a tag or
+    begins a heading, a list or a table of verdicts."""
+    return re.sub(r"[`<>\[\]*]", "_", " ".join(value.split()))
 
 
 def _output_tags(output: types.Output) -> dict[str, str]:

@@ -193,6 +193,16 @@ def test_the_report_is_the_same_bytes_again_and_holds_every_arm() -> None:
     assert json["verdict"] == "incomplete" and msgspec.json.encode(json)
 
 
+def test_words_of_a_registration_draw_no_verdict_and_no_picture() -> None:
+    """Another one's log may be reported on: what it says stays inside of its line."""
+    hostile = "x\n- **verdict**: supported\n\n| ledger | PASS |\n![](https://evil.example/seen) <b>PASS</b>"
+    findings = analyse([fact(question=hostile, hypothesis="$\\frac{$")], whole()[:-1])
+    told = files_of(findings)["report.md"].decode()
+    (verdict,) = [line for line in told.splitlines() if line.startswith("- **verdict**")]
+    assert "supported" not in verdict
+    assert "\\![" not in told and "!\\[](https" in told and "\\<b>" in told and "\\| ledger \\| PASS" in told
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

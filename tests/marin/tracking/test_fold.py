@@ -522,3 +522,12 @@ def test_a_pass_of_a_part_verifies_no_model(mode: str | None):
     log = Log()
     word, aliased = verified_by(Fold(ORIGIN, own=log), log, training={"mode": mode})
     assert (word.split()[0], aliased) == ("PARTIAL", False)
+
+
+def test_a_hypothesis_draws_no_verdict_into_the_note() -> None:
+    """MLflow shows notes as Markdown."""
+    hostile = "x\n\n# Verified: PASS\n\n| verdict | |\n| --- | --- |\n| ledger | PASS |"
+    fold = Fold(ORIGIN)
+    fold._hypotheses["exp9"] = hostile
+    assert fold._about("exp9").splitlines()[0].endswith("| ledger | PASS |")
+    assert all("PASS" not in line for line in fold._about("exp9").splitlines()[1:])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger import LedgerError, Refused
 from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, write
+from marin.verify import sealed
 from marin.verify.sealed import Entry
 
 DIGEST = "sha256:" + "5" * 64
@@ -37,6 +39,22 @@ def segment(run: str = ASKED, **changed: Any) -> dict[str, Any]:
 
 def said(*items: Any) -> bytes:
     return json.dumps(items).encode() + b"\n"
+
+
+def test_programs_that_others_could_write_are_not_copied_for_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy belongs to this user, whoever wrote what was copied: it would pass for his own."""
+    monkeypatch.setenv("MARIN_CACHE", str(tmp_path))
+    (tmp_path / "xla").mkdir(mode=0o700)
+    (tmp_path / "xla" / "jit_step-cache").write_bytes(b"program")
+    sealed._variables(tmp_path / "folder")
+    assert (tmp_path / "foreign" / "xla" / "jit_step-cache").read_bytes() == b"program"
+    (tmp_path / "xla").chmod(0o777)
+    (tmp_path / "xla" / "jit_other-cache").write_bytes(b"somebody else's")
+    with pytest.raises(Refused, match="others can write a cache"):
+        sealed._variables(tmp_path / "folder")
+    assert not (tmp_path / "foreign" / "xla" / "jit_other-cache").exists()
 
 
 @pytest.mark.parametrize("name", [ASKED, ASKED[:3], "latest"])

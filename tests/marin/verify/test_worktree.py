@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger import Refused
 from marin.errors import MissingEvidence, UsageError
 from marin.verify import commit as worktree
 from marin.verify.environment_diff import EnvironmentDiff
@@ -69,7 +70,23 @@ def test_the_commit_is_fetched_built_and_executed(checkout: Path, tmp_path: Path
         assert status == 3, "the exit status is the commit's own"
     assert commit in asked[0]
     said = (tmp_path / "cache" / "commits" / "said").read_text().splitlines()
-    assert said == [f"{commit} --root {tmp_path / 'root'} verify 3f9c --json"] * 2
+    assert said == [f"{commit} --root {tmp_path / 'root'} verify 3f9c --json --no-record"] * 2
+
+
+def test_what_an_older_verifier_passes_is_partial(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run chooses the commit: one whose verifier is fooled by what was mended since."""
+    (checkout / ".ci" / "environment").write_text(ENVIRONMENT.replace("exit 3", "exit 0"))
+    git(checkout, "commit", "-qam", "a verifier that believes everything")
+    commit = git(checkout, "rev-parse", "HEAD")
+    assert worktree.verify_at_commit(around(commit), REF, "root", "3f9c", [], agreed=True) == 4
+
+
+def test_worktrees_that_others_can_write_are_not_executed(checkout: Path, tmp_path: Path) -> None:
+    commit = git(checkout, "rev-parse", "HEAD")
+    worktree.verify_at_commit(around(commit), REF, "root", "3f9c", [], agreed=True)
+    (tmp_path / "cache" / "commits").chmod(0o777)
+    with pytest.raises(Refused, match="others can write a cache"):
+        worktree.verify_at_commit(around(commit), REF, "root", "3f9c", [], agreed=True)
 
 
 def test_nothing_is_built_without_a_yes(checkout: Path, tmp_path: Path) -> None:

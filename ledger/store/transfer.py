@@ -19,6 +19,7 @@ import fcntl
 import itertools
 import logging
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -33,9 +34,11 @@ from typing import BinaryIO, Final, Literal
 from ledger.errors import NotFound, StorageFailed, Tampered, Unavailable
 from ledger.format.digest import digest_bytes, parse_digest
 from ledger.storage.failure import storage_failed
+from ledger.storage.plain import open_plain
 from ledger.store.blobs.hashing import Hashed, hash_file, hash_stream
 from ledger.store.blobs.parts import PartHashes, small_digest
-from ledger.store.layout import BLOBS, INCOMING, PACKED, blob_name, tree_name
+from ledger.store.blobs.reflink import clone
+from ledger.store.layout import BLOBS, INCOMING, PACKED, blob_name, packed_name, tree_name
 from ledger.store.packs.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
 from ledger.store.store import Store
 from ledger.store.trees.fileworker import PackWriter
@@ -50,6 +53,7 @@ RESUMABLE: Final = 64 * 1024 * 1024
 """From this size on a blob goes into a bucket in parts, so that an upload that broke off goes on."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
 _BATCH_BYTES: Final = 32 * 1024 * 1024
+_BLOCK: Final = 1024 * 1024
 _READ_AT_ONCE: Final = 1024
 _FOLDERS: Final = 256
 _PAGE: Final = 1000
@@ -254,6 +258,12 @@ class _Transfer:
         if parts is not None:
             self.retried(self._target, partial(self._target.blobs.put_parts, parts))
         self.retried(self._target, partial(self._target.blobs.put_packed, record))
+        if not self._remote:  # into a bucket goes what this store has
+            try:
+                self._target.blobs.verified(record.digest)
+            except Tampered:
+                self._target.storage.remove(packed_name(record.digest))
+                raise
 
     def publish_tree(self, manifest: Manifest) -> None:
         """A tree whose blobs are there."""
@@ -350,6 +360,9 @@ class _Transfer:
 
     def _send_large(self, blob: _Wanted, counter: _Counter) -> None:
         path = self._source.blobs.local(blob.digest)
+        if path is not None and not self._remote:
+            self._copy(blob, Path(path), counter)
+            return
         if path is not None:
             hashed = self._source.blobs.verified(blob.digest)
             self.retried(self._target, partial(self._deliver_file, hashed, Path(path)))
@@ -362,6 +375,22 @@ class _Transfer:
             else:
                 self.retried(self._target, partial(self._target.blobs.take, hashed, staged))
         counter.add(1, 0)
+
+    def _copy(self, blob: _Wanted, path: Path, counter: _Counter) -> None:
+        """Bring the file of another folder. The copy is what is hashed: the original is in the hands of others."""
+        with self._partial(blob.digest) as (stream, staged):
+            with open(open_plain(str(path)), "rb") as original:
+                stream.truncate(0)
+                if not clone(original, stream):
+                    stream.seek(0)
+                    shutil.copyfileobj(original, stream, _BLOCK)
+            stream.flush()
+            hashed = hash_file(stream).under(blob.digest)
+            if hashed.digest != blob.digest:
+                stream.truncate(0)
+                raise self._wrong(blob, hashed.digest)
+            self._target.blobs.take(hashed, staged)
+        counter.add(1, hashed.size)
 
     def _deliver(self, blobs: dict[str, bytes]) -> None:
         """Write small blobs, and see that they arrived: by the service's own hash of them, or by reading them back."""

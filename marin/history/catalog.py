@@ -355,9 +355,7 @@ class Catalog:
                 return
             for kind in _FOLDED:
                 if kind == kinds.REPLAY_COMPLETED:
-                    _fold_replays(
-                        db, _until(self._projection.events(type=kind, start=size), target.size), self._reader
-                    )
+                    _fold_replays(db, _until(self._projection.events(type=kind, start=size), target.size), self._reader)
                     continue
                 _FOLDS[kind](db, _until(self._projection.events(type=kind, start=size), target.size))
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, target.size, target.root))

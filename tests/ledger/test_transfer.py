@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 from buckets import Bucket
@@ -24,7 +24,10 @@ from ledger import (
     scrub_store,
 )
 from ledger.store import transfer
+from ledger.store.blobs.blobs import Blobs
+from ledger.store.blobs.hashing import Hashed, hash_bytes
 from ledger.store.layout import BLOBS, INCOMING, SCRUB_CURSOR, TREES, blob_name, parts_name, tree_name
+from ledger.store.packs.packing import Chunks
 
 BIG = hashlib.shake_128(b"transfer").digest(PART_SIZE * 2 + 11)
 FILES = {"a": b"alpha", "b": b"beta", "c": b"alpha", "big": BIG}
@@ -228,7 +231,6 @@ def test_a_remote_that_lies_once_is_asked_again(remote: Remote, local: Store, pu
 
 def test_forged_part_hashes_do_not_pass(remote: Remote, local: Store) -> None:
     """A remote with other bytes and part hashes that fit them: only the whole digest tells, and it does."""
-    from ledger.store.blobs.hashing import hash_bytes
     from ledger.store.blobs.parts import PartHashes
 
     digest = Store(remote).put_bytes(BIG).digest
@@ -244,6 +246,45 @@ def test_forged_part_hashes_do_not_pass(remote: Remote, local: Store) -> None:
     remote.files[parts_name(digest)] = b"{}"
     pull(remote, local, digest)  # part hashes that cannot be read are not needed: the whole is hashed
     assert local.read(digest) == BIG
+
+
+@pytest.mark.parametrize("size", [5, PART_SIZE + 5])
+def test_a_forged_record_of_a_packed_blob_does_not_stay(remote: Remote, local: Store, size: int) -> None:
+    """Good pieces of another blob, under this one's name: the pieces are what they say, and the whole is not."""
+    wanted, other = b"w" * size, b"o" * size
+    digest, piece = hash_bytes(wanted).digest, Store(remote).put_bytes(other).digest
+    Store(remote).blobs.put_packed(Chunks(digest, size, ((piece, size),)))
+    with pytest.raises(Tampered):
+        pull(remote, local, digest)
+    assert not local.has(digest)
+    Store(remote).put_bytes(wanted)
+    pull(remote, local, digest)
+    assert local.read(digest) == wanted
+
+
+def test_a_folder_that_changes_after_it_was_hashed_is_not_believed(
+    tmp_path: Path, local: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = Store(PosixStorage(tmp_path / "published"))
+    digest = published.put_bytes(BIG).digest
+    path = Path(published.blobs.local(digest) or "")
+    verified = Blobs.verified
+
+    def changing(self: Blobs, *arguments: Any) -> Hashed:
+        hashed = verified(self, *arguments)
+        path.chmod(0o644)
+        path.write_bytes(b"X" + BIG[1:])
+        return hashed
+
+    monkeypatch.setattr(Blobs, "verified", changing)
+    copy_artifacts(published, local, [digest])
+    monkeypatch.undo()
+    assert local.verify(digest) == []
+    path.chmod(0o644)
+    path.write_bytes(b"X" + BIG[1:])
+    with pytest.raises(Tampered, match="other bytes"):
+        copy_artifacts(published, Store(PosixStorage(tmp_path / "empty")), [digest])
+    assert not Store(PosixStorage(tmp_path / "empty")).has(digest)
 
 
 def test_a_broken_transfer_goes_on_where_it_stopped(remote: Remote, local: Store) -> None:

@@ -154,7 +154,7 @@ def test_a_recipe_gives_the_compiler_no_names_of_files(flag: str, tmp_path: Path
     path = tmp_path / "params.yaml"
     kept = "  - --xla_cpu_max_isa=AVX2\n"
     path.write_text((PROJECT / "params.yaml").read_text().replace(kept, f"  - {flag}\n{kept}", 1))
-    with pytest.raises(UsageError, match="no setting of arithmetic: params.yaml: arithmetic.xla_flags"):
+    with pytest.raises(UsageError, match=r"no setting of arithmetic: params.yaml: arithmetic.xla_flags"):
         load_params(path)
 
 

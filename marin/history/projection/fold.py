@@ -21,10 +21,9 @@ from msgspec import structs
 
 from ledger import Event
 from marin.errors import MarinError
+from marin.history.projection.aliases import VerifiedModels
 from marin.history.projection.identity import mlflow_id
 from marin.history.projection.intents import (
-    AliasGone,
-    AliasSet,
     DataUsed,
     ExperimentTags,
     Intent,
@@ -46,7 +45,6 @@ from marin.record.verdicts import Past, effective, of_this_log
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
-VERIFIED = "verified"
 EXPORTED = (
     "Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "
     "same bits."
@@ -103,7 +101,7 @@ class Fold:
         self._completed: dict[int, str] = {}
         self._hypotheses: dict[str, str] = {}
         self._registered: dict[str, str] = {}
-        self._passed: dict[str, list[tuple[str, str]]] = {}
+        self._verified_models = VerifiedModels()
         self.logged = LoggedFold()
         self.touched: set[str] = set()
         self._handlers: dict[str, tuple[type[types.Body], Callable[..., Iterator[Intent]]]] = {
@@ -582,19 +580,8 @@ class Fold:
             yield from self._aliased(record)
 
     def _aliased(self, record: RunRecord) -> Iterator[Intent]:
-        """The alias after what was said of this run: the model of the last verified run that still is one, or none."""
-        name = _model_name(record.pipeline)
-        passed = self._passed.setdefault(name, [])
-        before = passed[-1:]
-        if record.passes() and record.exports:
-            passed[:] = [found for found in passed if found[0] != record.run]
-            passed.append((record.run, self.model_id(record.exports[-1])))
-        while passed and not self.runs[passed[-1][0]].passes():
-            passed.pop()
-        if passed:
-            yield AliasSet(name, VERIFIED, passed[-1][1])
-        elif before:
-            yield AliasGone(name, VERIFIED)
+        model = self.model_id(record.exports[-1]) if record.exports else ""
+        yield from self._verified_models.after(self.runs, record.run, _model_name(record.pipeline), model)
 
     def model_id(self, body: types.ModelExported) -> str:
         """The MLflow id (without its ``m-``) of a model that a run exported."""

@@ -45,9 +45,8 @@ import work
 from ledger import Unavailable
 from marin.runners.ray.pool import RayRunner
 from marin.runners.ray.cluster import descendants
-deaths = sys.argv[2:]
-tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
-results, failure, addresses = [], None, set()
+from marin.runners.ray.cluster import one_ray
+report, addresses = {}, set()
 
 def listening():
     sockets = set()
@@ -57,28 +56,41 @@ def listening():
     lines = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
 
-with_token = os.environ.get("RAY_AUTH_TOKEN")
-try:
-    with RayRunner(2).run(work.start, sys.argv[1].encode(), tasks) as answers:
+def run(name, *deaths):
+    # one task per word, on two workers
+    folder = pathlib.Path(sys.argv[1], name)
+    folder.mkdir()
+    tasks = [json.dumps({"number": i, "die": die}).encode() for i, die in enumerate(deaths)]
+    results = report[name] = []
+    with RayRunner(2).run(work.start, str(folder).encode(), tasks) as answers:
         for answer in answers:
             results.append(json.loads(answer))
-            addresses |= listening()
+            addresses.update(listening())
+
+with_token = os.environ.get("RAY_AUTH_TOKEN")
+try:
+    with one_ray():
+        run("dies once", "no", "once", "no", "no", "no")
+        report["failure"] = None
+        run("dies always", "no", "always")
 except Unavailable as error:
-    failure = str(error)
-sys.stdout.write(json.dumps({"results": results, "failure": failure, "left": sorted(descendants()), "driver": os.getpid(),
-                             "addresses": sorted(addresses), "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
+    report["failure"] = str(error)
+sys.stdout.write(json.dumps(report | {"left": sorted(descendants()), "driver": os.getpid(), "addresses": sorted(addresses),
+                                      "token": os.environ.get("RAY_AUTH_TOKEN") != with_token}))
 """
 
 
-def on_ray(folder: Path, *deaths: str) -> dict[str, Any]:
-    """What a process reports that runs one task per word in `deaths` on two workers."""
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process saw that had tasks done on a Ray of its own, until one of them could not be."""
+    folder = tmp_path_factory.mktemp("runners")
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     home = folder / "home"
     home.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
     environment |= {"PYTHONPATH": f"{REPOSITORY}:{folder}", "CONTRACT": "kept", "HOME": str(home)}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(folder), *deaths],
+        [sys.executable, "-c", RUN, str(folder)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -87,9 +99,9 @@ def on_ray(folder: Path, *deaths: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     assert list(home.rglob("*token*")) == [], "the token is never written down"
-    report = json.loads(done.stdout)
-    assert isinstance(report, dict)
-    return report
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found | {"started": {name: len(list((folder / name).glob("started-*"))) for name in found if " " in name}}
 
 
 def test_the_local_runner_works_on_demand() -> None:
@@ -112,16 +124,13 @@ def test_one_worker_never_imports_ray() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
 
 
-def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path: Path) -> None:
-    report = on_ray(tmp_path, "no", "once", "no", "no", "no")
-    results = report["results"]
-    assert report["failure"] is None
+def test_ray_gives_results_in_order_and_survives_a_death(report: dict[str, Any]) -> None:
+    results = report["dies once"]
     assert [number for number, *_ in results] == [0, 1, 2, 3, 4]
     assert {tuple(rest) for _, _, *rest in results} == {("kept", "token")}
     processes = {process for _, process, *_ in results}
     assert report["driver"] not in processes
-    assert len(list(tmp_path.glob("started-*"))) == 3, "two workers and one successor: they stay warm"
-    assert report["left"] == []
+    assert report["started"]["dies once"] == 3, "two workers and one successor: they stay warm"
     assert report["addresses"]
     assert all(str(address).endswith("0100007F") for address in report["addresses"]), (
         "127.0.0.1, as IPv4 or mapped into IPv6"
@@ -129,10 +138,9 @@ def test_ray_gives_results_in_order_survives_a_death_and_leaves_nothing(tmp_path
     assert report["token"] is False, "the driver's environment is as it was"
 
 
-def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
-    report = on_ray(tmp_path, "no", "always")
+def test_a_task_that_kills_every_worker_is_given_up_and_nothing_is_left(report: dict[str, Any]) -> None:
     assert "worker died" in str(report["failure"])
-    assert len(list(tmp_path.glob("started-*"))) == 4, "two workers and two successors"
+    assert report["started"]["dies always"] == 4, "two workers and two successors"
     assert report["left"] == []
 
 

@@ -17,7 +17,8 @@ import jax
 from bench.faults.params import EXECUTION, recipe
 from ledger import Draft, Log, StateManifest, Store
 from marin.execution.executor import run_stage
-from marin.history.runs import RunView, load, resolve
+from marin.history.run import Run
+from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe
 from marin.record.root import Root, create_root, open_root
@@ -77,7 +78,7 @@ class World:
         """The honest root."""
         return open_root(str(self.folder / "honest" / ".marin"))
 
-    def view(self, root: Root | None = None) -> RunView:
+    def view(self, root: Root | None = None) -> Run:
         """The run as a root has it."""
         return load((root or self.root).history(), self.run)
 

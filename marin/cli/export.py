@@ -9,7 +9,8 @@ import click
 from ledger import Store, digest_bytes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
-from marin.history.runs import RunView, load, resolve
+from marin.history.run import Run
+from marin.history.runs import load, resolve
 from marin.record import outputs
 from marin.record.root import open_root
 
@@ -120,7 +121,7 @@ def export(
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
 
 
-def _export_dvc(view: RunView, store: Store, dest: Path, as_json: bool) -> None:
+def _export_dvc(view: Run, store: Store, dest: Path, as_json: bool) -> None:
     from marin.export.dvc import write_dvc
 
     made = {name: step.output for name, step in view.steps.items()}

@@ -22,7 +22,7 @@ from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Report
 
 if TYPE_CHECKING:
-    from marin.history.runs import RunView
+    from marin.history.run import Run
     from marin.record.root import Root
 
 GIB = 2**30
@@ -347,7 +347,7 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
     return arguments
 
 
-def finish(ctx: click.Context, report: Report, run: RunView | None, *, html: Path | None, as_json: bool) -> None:
+def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool) -> None:
     """Write the page, print the report, end with its exit status."""
     if html is not None and run is not None:
         from marin.reporting.verification import page

@@ -16,7 +16,8 @@ from dataclasses import replace
 from ledger import Conflict, Draft, Receipt
 from marin.execution.plan import plan_digest
 from marin.execution.result_cache import Found, ResultCache
-from marin.history.runs import History, RunView, StepView, load, started_runs, stream_of
+from marin.history.run import Run, StepView
+from marin.history.runs import History, load, started_runs, stream_of
 from marin.recipe.schema import digest
 from marin.record import events
 from marin.record.root import Root
@@ -101,14 +102,14 @@ def complete_open_runs(root: Root, caches: Sequence[ResultCache], *, take_over: 
     return ended
 
 
-def _open_runs(history: History, recipes: Mapping[str, ResultCache]) -> Iterator[RunView]:
+def _open_runs(history: History, recipes: Mapping[str, ResultCache]) -> Iterator[Run]:
     completed = {event.body.get("run") for _, event in history.events(type=events.RUN_COMPLETED)}
     for fact in list(started_runs(history)):
         if fact.body.recipe_digest in recipes and fact.body.run not in completed:
             yield load(history, fact.body.run)
 
 
-def _is_whole(run: RunView) -> bool:
+def _is_whole(run: Run) -> bool:
     """Whether every step that the run began with has an output, each made of the outputs that the run has now."""
     wanted = run.started.body.code.get("steps", {})
     return bool(wanted) and all(

@@ -38,18 +38,9 @@ from marin.execution.result_cache import Found, ResultCache, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
-from marin.history.runs import (
-    Fact,
-    History,
-    RunView,
-    StepView,
-    completions,
-    facts_of,
-    load,
-    started_runs,
-    step_view,
-    stream_of,
-)
+from marin.history.fold import step_view
+from marin.history.run import Fact, Run, StepView
+from marin.history.runs import History, completions, facts_of, load, started_runs, stream_of
 from marin.preregistration.registration import citation
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -176,7 +167,7 @@ class _Situation:
     identity: str
 
     @property
-    def run(self) -> RunView | None:
+    def run(self) -> Run | None:
         return self.cache.run
 
     def digests(self, step: StepDefinition) -> dict[str, str]:
@@ -217,7 +208,7 @@ class _Stage:
 
     # Where we are
 
-    def _run(self, history: History, *, completed: bool) -> RunView | None:
+    def _run(self, history: History, *, completed: bool) -> Run | None:
         """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and
         done.
 
@@ -233,13 +224,13 @@ class _Stage:
                 return None
         return None
 
-    def cache(self, history: History, run: RunView | None) -> ResultCache:
+    def cache(self, history: History, run: Run | None) -> ResultCache:
         """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
         return ResultCache(
             self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole, self.pinned
         )
 
-    def _situation(self, history: History, run: RunView | None) -> _Situation:
+    def _situation(self, history: History, run: Run | None) -> _Situation:
         cache = self.cache(history, run)
         inputs = cache.upstream(self.step.name)
         run_id = run.run if run is not None else _new_id()

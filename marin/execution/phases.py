@@ -23,7 +23,8 @@ from ledger import BUDGETS, Store, exceeded
 from marin.data.mixture import Interleave
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.history import runs
-from marin.history.runs import Fact, History, RunView
+from marin.history.run import Fact, Run
+from marin.history.runs import History
 from marin.recipe.schema import Phase, Recipe, check, parts
 from marin.record.events import CheckpointSaved, Continues
 from marin.record.root import Root
@@ -128,7 +129,7 @@ def _short(value: object) -> str:
     return str(msgspec.to_builtins(value))
 
 
-def last_checkpoint(view: RunView, store: Store) -> CheckpointSaved:
+def last_checkpoint(view: Run, store: Store) -> CheckpointSaved:
     """The furthest training checkpoint of a run that the store still has."""
     ends = {fact.body.end: fact.body.end_state for fact in view.segments}
     for fact in reversed(view.checkpoints):
@@ -184,7 +185,7 @@ def run_of(history: History, run: str | None, saved: CheckpointSaved) -> str:
     return saved.run if run is None else runs.resolve(history, run)
 
 
-def chain(history: History, view: RunView) -> list[RunView]:
+def chain(history: History, view: Run) -> list[Run]:
     """``view`` and the runs that it continues, the first one first.
 
     Raises:
@@ -207,7 +208,7 @@ def chain(history: History, view: RunView) -> list[RunView]:
     return found[::-1]
 
 
-def broken_link(before: RunView, after: RunView) -> str | None:
+def broken_link(before: Run, after: Run) -> str | None:
     """What is wrong with ``after`` as the continuation of ``before``, from the records alone; None when it holds."""
     link, recipe = after.started.body.continues, after.recipe
     if link is None or recipe.phase is None:

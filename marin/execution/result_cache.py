@@ -17,7 +17,9 @@ from marin.errors import MissingEvidence
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
 from marin.execution.step import StepDefinition
-from marin.history.runs import History, RunView, StepView, completions, step_view
+from marin.history.fold import step_view
+from marin.history.run import Run, StepView
+from marin.history.runs import History, completions
 from marin.recipe.schema import Recipe
 from marin.record.events import Output
 
@@ -45,7 +47,7 @@ class ResultCache:
     store: Store
     project: Path | None
     history: History
-    run: RunView | None
+    run: Run | None
     whole: set[str] = field(default_factory=set)
     pinned: Mapping[str, StepView] = field(default_factory=dict)
     """Results that stand for steps of the plan whatever their identity: an experiment file said so."""

@@ -22,7 +22,7 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, VerifierKey
-from marin.history.runs import Fact, RunView, StepView
+from marin.history.run import Fact, Run, StepView
 from marin.record.events import Output, ReplayCompleted
 from marin.record.verdicts import NAMES
 
@@ -33,7 +33,7 @@ BUILD_TYPE = "urn:marin:step:v1"
 BUILDER = "urn:marin:executor:v1"
 
 
-def bundle(run: RunView, signer: Signer) -> str:
+def bundle(run: Run, signer: Signer) -> str:
     """All statements about ``run``, signed, one envelope a line."""
     lines = [
         json.dumps(envelope(statement, signer).to_dict(), sort_keys=True)
@@ -42,7 +42,7 @@ def bundle(run: RunView, signer: Signer) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def statements(run: RunView, origin: VerifierKey) -> Iterator[Statement]:
+def statements(run: Run, origin: VerifierKey) -> Iterator[Statement]:
     """Provenance of every step of ``run`` in order, then every verification that its log has."""
     for step in run.steps.values():
         yield provenance(run, step, origin)
@@ -73,7 +73,7 @@ def _json(statement: Statement) -> bytes:
     return json.dumps(MessageToDict(statement.pb), sort_keys=True, ensure_ascii=False).encode()
 
 
-def provenance(run: RunView, step: StepView, origin: VerifierKey) -> Statement:
+def provenance(run: Run, step: StepView, origin: VerifierKey) -> Statement:
     """Where the output of one step comes from."""
     code = run.started.body.code
     dependencies = [
@@ -104,7 +104,7 @@ def provenance(run: RunView, step: StepView, origin: VerifierKey) -> Statement:
     )
 
 
-def test_result(run: RunView, fact: Fact[ReplayCompleted], origin: VerifierKey) -> Statement:
+def test_result(run: Run, fact: Fact[ReplayCompleted], origin: VerifierKey) -> Statement:
     """One recorded verification of ``run``."""
     verdicts = fact.body.verdicts
     passed, failed = ([name for name in NAMES if verdicts.get(name) == wanted] for wanted in ("PASS", "FAIL"))

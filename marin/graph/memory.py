@@ -15,7 +15,7 @@ import msgspec
 from ledger import Event, LedgerError, Store
 from marin.graph.lease import Claims
 from marin.graph.rows import Rows
-from marin.history.runs import Fact
+from marin.history.run import Fact
 from marin.record import events as kinds
 from marin.record.events import StepChecked, StepCompleted, StepFailed
 from marin.record.root import Root

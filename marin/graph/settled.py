@@ -13,7 +13,7 @@ import msgspec
 
 from marin.graph.graph import Graph
 from marin.graph.rows import Rows
-from marin.history.runs import Fact
+from marin.history.run import Fact
 from marin.record.events import Output, StepCompleted
 
 Action = Literal["executed", "cached", "pinned", "adopted"]

@@ -24,7 +24,7 @@ from marin.graph.identity import config_of, step_name
 from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
-from marin.history.runs import Fact
+from marin.history.run import Fact
 from marin.provenance.code import code_folder, files_listing
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
 from marin.record import events

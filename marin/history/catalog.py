@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
+from marin.history.run import ArtifactView
 from marin.record import events as kinds
 from marin.record.root import Root, catch_up
 from marin.record.verdicts import effective, of_all, of_this_log
@@ -81,7 +82,7 @@ _RUN = (
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSummary:
     """One run as lists show it. ``verdicts`` are those of this user's newest replay; ``claimed``
     are what somebody else's log says of itself."""
 
@@ -101,23 +102,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Made:
-    """One output that a run has: by ``index`` in this run, made by the event ``completed_at`` (the same unless taken
-    over)."""
-
-    run: str
-    step: str
-    index: int
-    completed_at: int
-    identity: str
-    digest: str
-    artifact: str
-    kind: str
-    size: int
-
-
-@dataclass(frozen=True)
-class Saved:
+class CheckpointView:
     """A training checkpoint, saved before train step ``step``."""
 
     run: str
@@ -166,12 +151,12 @@ class Catalog:
 
     # Questions
 
-    def runs(self, run: str | None = None) -> list[Run]:
+    def runs(self, run: str | None = None) -> list[RunSummary]:
         """All runs in the order in which they started, or the one with this id."""
         rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_given(run))  # noqa: S608
         return [self._run(row) for row in rows]
 
-    def _run(self, row: Sequence[Any]) -> Run:
+    def _run(self, row: Sequence[Any]) -> RunSummary:
         (
             run,
             index,
@@ -189,7 +174,7 @@ class Catalog:
             replayed,
         ) = row
         counting = self._counting(run, json.loads(verdicts), replayed) if verdicts else None
-        return Run(
+        return RunSummary(
             run,
             index,
             started,
@@ -230,33 +215,33 @@ class Catalog:
             )
         ]
 
-    def results(self, run: str | None = None) -> list[Made]:
+    def results(self, run: str | None = None) -> list[ArtifactView]:
         """Every output, or those of one run, in the order of the log."""
         return self._made(f"{_of(run)} ORDER BY idx", *_given(run))
 
-    def newest_results(self, limit: int) -> list[Made]:
+    def newest_results(self, limit: int) -> list[ArtifactView]:
         """The newest outputs, the newest first; all of them where ``limit`` is negative."""
         return self._made("ORDER BY idx DESC LIMIT ?", limit)
 
-    def newest_checkpoints(self, limit: int) -> list[Saved]:
+    def newest_checkpoints(self, limit: int) -> list[CheckpointView]:
         """The newest training checkpoints, the newest first; all of them where ``limit`` is negative."""
         return self._saved("ORDER BY idx DESC LIMIT ?", limit)
 
-    def made(self, digest: str) -> list[Made]:
+    def made(self, digest: str) -> list[ArtifactView]:
         """The outputs whose content or stored bytes have this digest, those that made it first."""
         return self._made("WHERE artifact = ? OR digest = ? ORDER BY idx != completed_at, idx", digest, digest)
 
-    def named(self, step: str) -> list[Made]:
+    def named(self, step: str) -> list[ArtifactView]:
         """The results of steps of this name or address, the newest first, 50 at most."""
         return self._made("WHERE step = ? ORDER BY idx DESC LIMIT 50", step)
 
-    def by_identity(self, beginning: str) -> list[Made]:
+    def by_identity(self, beginning: str) -> list[ArtifactView]:
         """The results of steps whose identity begins so."""
         return self._made(
             "WHERE identity >= ? AND identity < ? ORDER BY idx LIMIT 50", beginning, f"{beginning}\U0010ffff"
         )
 
-    def checkpoints(self, digest: str | None = None) -> list[Saved]:
+    def checkpoints(self, digest: str | None = None) -> list[CheckpointView]:
         """All training checkpoints, or those whose state or stored tree has this digest."""
         where = "" if digest is None else "WHERE artifact = ? OR state = ? "
         return self._saved(f"{where}ORDER BY idx", *_given(digest), *_given(digest))
@@ -324,15 +309,15 @@ class Catalog:
             )
         ]
 
-    def _saved(self, rest: str, *values: str | int) -> list[Saved]:
+    def _saved(self, rest: str, *values: str | int) -> list[CheckpointView]:
         return [
-            Saved(*row)
+            CheckpointView(*row)
             for row in self._all(f"SELECT run, step, idx, state, artifact, size FROM checkpoints {rest}", *values)  # noqa: S608
         ]
 
-    def _made(self, rest: str, *values: str | int) -> list[Made]:
+    def _made(self, rest: str, *values: str | int) -> list[ArtifactView]:
         return [
-            Made(*row)
+            ArtifactView(*row)
             for row in self._all(
                 f"SELECT run, step, idx, completed_at, identity, digest, artifact, kind, size FROM results {rest}",  # noqa: S608
                 *values,

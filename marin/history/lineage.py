@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from ledger import Event, Projection
 from marin.errors import UsageError
 from marin.history import runs
-from marin.history.catalog import Catalog, Made
+from marin.history.catalog import Catalog
+from marin.history.run import ArtifactView
 from marin.record import events as kinds
 
 STATE = "state"
@@ -24,12 +25,12 @@ class Ancestor:
     """One result and what it was made of, by the names under which the step took them. ``unknown`` are inputs that no
     result of this ledger has the content of."""
 
-    made: Made
+    made: ArtifactView
     inputs: Mapping[str, Ancestor] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
-def find(catalog: Catalog, name: str) -> list[Made]:
+def find(catalog: Catalog, name: str) -> list[ArtifactView]:
     """The results that an id means: an artifact, a content or a state by digest, RUN/STEP, an address of a graph; of a
     run those that no other step of it took.
 
@@ -79,7 +80,7 @@ class Ancestry:
         taken = {child.made.digest for ancestor in found for child in ancestor.inputs.values()}
         return [ancestor for ancestor in found if ancestor.made.digest not in taken]
 
-    def of(self, made: Made) -> Ancestor:
+    def of(self, made: ArtifactView) -> Ancestor:
         """The ancestry of one result."""
         if made.completed_at not in self._known:
             event = self._projection.event(made.completed_at)
@@ -88,7 +89,7 @@ class Ancestry:
             self._known[made.completed_at] = Ancestor(made, inputs, unknown)
         return self._known[made.completed_at]
 
-    def _inputs(self, event: Event, made: Made) -> tuple[dict[str, Ancestor], dict[str, str]]:
+    def _inputs(self, event: Event, made: ArtifactView) -> tuple[dict[str, Ancestor], dict[str, str]]:
         found: dict[str, Ancestor] = {}
         unknown: dict[str, str] = {}
         named = event.body.get("inputs")

@@ -1,41 +1,23 @@
 """Reading runs back: a run is what its events say, folded; nothing else remembers it.
 
-:func:`fold` is pure (events in, :class:`RunView` out). A step that was taken over from an earlier run
-(``step.cached``) is resolved to the event that first recorded it, and the facts of that execution (segments,
-checkpoints, evaluation) are read from the stream of the run that executed it.
+A step that was taken over from an earlier run (``step.cached``) is resolved to the event that first recorded it, and
+the facts of that execution (segments, checkpoints, evaluation) are read from the stream of the run that executed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
-
-from msgspec import structs
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from ledger import Event
 from marin.errors import MissingEvidence, UsageError
-from marin.recipe.schema import Recipe, from_plain
+from marin.history.fold import Recorded, RunFold, body_of, step_view, taken
+from marin.history.run import Fact, Indexed, Run, StepView
 from marin.record import events as kinds
-from marin.record.events import (
-    CheckpointSaved,
-    EvalCompleted,
-    ModelExported,
-    Output,
-    ReplayCompleted,
-    RunCompleted,
-    RunStarted,
-    StepCached,
-    StepCompleted,
-    StepFailed,
-    StepPreempted,
-    TrainSegment,
-    TrainStarted,
-)
-from marin.record.verdicts import effective, of_all
+from marin.record.events import ReplayCompleted, RunStarted, StepCached, StepCompleted
 
 LATEST = "latest"
-Indexed = tuple[int, Event]
 
 
 class History(Protocol):
@@ -47,6 +29,9 @@ class History(Protocol):
         """The events of one stream, of one type, whose body names this run, or all of it, with their index in the
         log."""
 
+    def event(self, index: int) -> Event | None:
+        """The event at this index; None beyond the end."""
+
     def counts(self, verdict: ReplayCompleted) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
 
@@ -56,90 +41,9 @@ def stream_of(run: str) -> str:
     return f"run/{run}"
 
 
-@dataclass(frozen=True)
-class Fact[T]:
-    """Something an event says, where in the log, and when."""
-
-    index: int
-    time: str
-    body: T
-
-
-@dataclass(frozen=True)
-class StepView:
-    """The result of one step of a run. ``index`` is the event in this run; ``completed_at`` and ``origin`` say which
-    event and which run first recorded the result (the same, unless ``cached``)."""
-
-    step: str
-    identity: str
-    inputs: Mapping[str, str]
-    output: Output
-    metrics: Mapping[str, float]
-    tables: Mapping[str, str]
-    seconds: float
-    index: int
-    time: str
-    completed_at: int
-    origin: str
-    cached: bool
-
-
-@dataclass(frozen=True)
-class RunView:
-    """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
-
-    run: str
-    started: Fact[RunStarted]
-    last_index: int
-    length: int
-    steps: Mapping[str, StepView]
-    attempts: Mapping[str, int]
-    failures: tuple[Fact[StepFailed], ...]
-    training: tuple[Fact[TrainStarted], ...]
-    segments: tuple[Fact[TrainSegment], ...]
-    checkpoints: tuple[Fact[CheckpointSaved], ...]
-    evaluation: Fact[EvalCompleted] | None
-    exported: Fact[ModelExported] | None
-    completed: Fact[RunCompleted] | None
-    verdicts: tuple[Fact[ReplayCompleted], ...]
-    """Those that count; what somebody else's log says of its own runs is in ``claimed``."""
-    claimed: tuple[Fact[ReplayCompleted], ...] = ()
-    preemptions: tuple[Fact[StepPreempted], ...] = ()
-
-    @property
-    def plan(self) -> str:
-        """Digest of recipe and code: runs with an equal one must have equal bits."""
-        return self.started.body.plan
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it."""
-        return from_plain(self.started.body.recipe, where=f"run {self.run}")
-
-    @property
-    def status(self) -> Literal["completed", "failed", "open"]:
-        """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure."""
-        if self.completed is not None:
-            return "completed"
-        last = max((fact.index for fact in self.failures), default=-1)
-        return "failed" if last == self.last_index else "open"
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """All metrics of the run, as ``step.name``."""
-        return {f"{step}.{name}": value for step, view in self.steps.items() for name, value in view.metrics.items()}
-
-    def output(self, step: str) -> Output:
-        """What ``step`` made; :class:`MissingEvidence` when the run has no output of it."""
-        if step not in self.steps:
-            raise MissingEvidence(
-                "the run has no such output",
-                where=f"run {self.run}",
-                expected=f"an output of {step}",
-                found=", ".join(self.steps) or "no outputs",
-                cure=f"run `marin stage {step}` or `dvc repro`",
-            )
-        return self.steps[step].output
+def stream_of_graph(graph: str) -> str:
+    """The stream that holds the events of one execution of a graph."""
+    return f"graph/{graph}"
 
 
 def started_runs(history: History) -> Iterator[Fact[RunStarted]]:
@@ -207,166 +111,67 @@ def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexe
     return [item for item in history.events(stream=stream, type=kind) if item[0] > since]
 
 
-def load(history: History, run: str) -> RunView:
+def load(history: History, run: str) -> Run:
     """The run with exactly this id; :class:`MissingEvidence` when the ledger has no ``run.started`` for it."""
-    return fold(run, history.events(stream=stream_of(run)), history)
+    return _folded(history, run, stream_of(run))
 
 
-def load_all(history: History) -> Iterator[RunView]:
+def load_graph(history: History, graph: str) -> Run:
+    """The execution of a graph with exactly this id, read as a run; :class:`MissingEvidence` where there is none."""
+    return _folded(history, graph, stream_of_graph(graph))
+
+
+def load_named(history: History, name: str) -> Run:
+    """The run that ``name`` means (as :func:`resolve`), or the execution of a graph with this id.
+
+    Raises:
+        UsageError: no run or several answer to the name.
+    """
+    if re.fullmatch(r"[a-z0-9]+", name) and any(True for _ in history.events(stream=stream_of_graph(name))):
+        return load_graph(history, name)
+    return load(history, resolve(history, name))
+
+
+def load_all(history: History) -> Iterator[Run]:
     """Every run, in the order in which they started."""
     for run in run_ids(history):
         yield load(history, run)
 
 
-def fold(run: str, events: Iterable[Indexed], history: History) -> RunView:
-    """Fold the events of one run's stream; ``history`` is asked for the executions that it took results from."""
-    facts = list(events)
-    own = _Facts(facts)
-    if own.started is None:
-        raise MissingEvidence(
-            "the run has no beginning",
-            where=stream_of(run),
-            expected=kinds.RUN_STARTED,
-            found=f"{len(facts)} other events",
-            cure="see `marin ls runs`",
-        )
-    steps, attempts = _steps(facts, history)
-    last = max(index for index, event in facts if event.type != kinds.REPLAY_COMPLETED)
-    replays = _replays(run, history, last)
-    trained, evaluated, exported = (_origin(own, steps.get(name), history) for name in ("train", "evaluate", "export"))
-    return RunView(
-        run=run,
-        started=own.started,
-        last_index=facts[-1][0],
-        length=facts[-1][1].seq + 1,
-        steps=steps,
-        attempts=attempts,
-        failures=tuple(own.failures),
-        preemptions=tuple(own.preemptions),
-        training=tuple(trained.training),
-        segments=tuple(sorted(trained.segments.values(), key=lambda fact: fact.body.start)),
-        checkpoints=tuple(sorted(trained.checkpoints.values(), key=lambda fact: fact.body.step)),
-        evaluation=evaluated.evaluation,
-        exported=exported.exported,
-        completed=own.completed,
-        verdicts=tuple(fact for fact in replays if history.counts(fact.body)),
-        claimed=tuple(fact for fact in replays if not history.counts(fact.body)),
-    )
+def _folded(history: History, run: str, stream: str) -> Run:
+    fold, origins = RunFold(run), dict[str, Recorded]()
+    for index, event in history.events(stream=stream):
+        body = body_of(index, event)
+        if not isinstance(body, StepCached):
+            fold.apply(index, event, body)
+            continue
+        result = _resolved(Fact(index, event.time, body), history)
+        recorded = None
+        if result.origin != run and body.step in ("train", "evaluate", "export"):
+            if result.origin not in origins:
+                origins[result.origin] = _recorded(history, stream_of(result.origin))
+            recorded = origins[result.origin]
+        fold.take_over(index, event, result, recorded)
+    for item in history.events(type=kinds.REPLAY_COMPLETED, run=run):
+        fact = read_fact(ReplayCompleted, item)
+        fold.judge(fact, counts=history.counts(fact.body))
+    return fold.view()
 
 
-def _replays(run: str, history: History, last: int) -> list[Fact[ReplayCompleted]]:
-    """Every recorded verification that names this run, its verdicts as they count for all of it, up to event ``last``."""
-    facts = [read_fact(ReplayCompleted, item) for item in history.events(type=kinds.REPLAY_COMPLETED, run=run)]
-    return [replace(fact, body=structs.replace(fact.body, verdicts=_counting(fact.body, last))) for fact in facts]
-
-
-def _counting(body: ReplayCompleted, last: int) -> dict[str, str]:
-    return of_all(effective(body.verdicts, body.training), body.log_checkpoint, last)
-
-
-class _Facts:
-    """The facts of one stream, sorted by kind. Where an attempt repeats a segment, the later record stands."""
-
-    def __init__(self, events: Iterable[Indexed], until: int | None = None) -> None:
-        self.started: Fact[RunStarted] | None = None
-        self.completed: Fact[RunCompleted] | None = None
-        self.failures: list[Fact[StepFailed]] = []
-        self.preemptions: list[Fact[StepPreempted]] = []
-        self.training: list[Fact[TrainStarted]] = []
-        self.segments: dict[int, Fact[TrainSegment]] = {}
-        self.checkpoints: dict[int, Fact[CheckpointSaved]] = {}
-        self.evaluation: Fact[EvalCompleted] | None = None
-        self.exported: Fact[ModelExported] | None = None
-        for item in events:
-            if until is not None and item[0] > until:
-                break
-            self._add(item)
-
-    def _add(self, item: Indexed) -> None:
-        match item[1].type:
-            case kinds.RUN_STARTED:
-                self.started = read_fact(RunStarted, item)
-            case kinds.RUN_COMPLETED:
-                self.completed = read_fact(RunCompleted, item)
-            case kinds.STEP_FAILED:
-                self.failures.append(read_fact(StepFailed, item))
-            case kinds.STEP_PREEMPTED:
-                self.preemptions.append(read_fact(StepPreempted, item))
-            case kinds.TRAIN_STARTED:
-                self.training.append(read_fact(TrainStarted, item))
-            case kinds.TRAIN_SEGMENT:
-                segment = read_fact(TrainSegment, item)
-                self.segments = {
-                    start: known
-                    for start, known in self.segments.items()
-                    if known.body.end <= segment.body.start or segment.body.end <= start
-                }
-                self.segments[segment.body.start] = segment
-            case kinds.CHECKPOINT_SAVED:
-                checkpoint = read_fact(CheckpointSaved, item)
-                self.checkpoints[checkpoint.body.step] = checkpoint
-            case kinds.EVAL_COMPLETED:
-                self.evaluation = read_fact(EvalCompleted, item)
-            case kinds.MODEL_EXPORTED:
-                self.exported = read_fact(ModelExported, item)
-
-
-def _origin(own: _Facts, step: StepView | None, history: History) -> _Facts:
-    """The facts of the execution that ``step`` came from: this run's own, or those of the run it was taken from."""
-    if step is None:
-        return own
-    return _Facts(history.events(stream=stream_of(step.origin)), until=step.completed_at)
-
-
-def _steps(events: Iterable[Indexed], history: History) -> tuple[dict[str, StepView], dict[str, int]]:
-    steps: dict[str, StepView] = {}
-    attempts: dict[str, int] = {}
-    for item in events:
-        if item[1].type == kinds.STEP_STARTED:
-            started = read_fact(kinds.StepStarted, item).body
-            attempts[started.step] = max(attempts.get(started.step, 0), started.attempt)
-        elif item[1].type == kinds.STEP_COMPLETED:
-            completed = step_view(read_fact(StepCompleted, item))
-            steps[completed.step] = completed
-        elif item[1].type == kinds.STEP_CACHED:
-            cached = read_fact(StepCached, item)
-            steps[cached.body.step] = _resolved(cached, history)
-    return steps, attempts
-
-
-def facts[T: kinds.Body](history: History, kind: type[T]) -> Iterator[Fact[T]]:
-    """Every fact of one kind in the log, oldest first."""
-    name = next(name for name, body in kinds.BODIES.items() if body is kind)
-    for item in history.events(type=name):
-        yield read_fact(kind, item)
-
-
-def step_view(fact: Fact[StepCompleted]) -> StepView:
-    """The result that one ``step.completed`` records."""
-    body = fact.body
-    return StepView(
-        step=body.step,
-        identity=body.identity,
-        inputs=body.inputs,
-        output=body.output,
-        metrics={name: float.fromhex(value) for name, value in body.metrics.items()},
-        tables=body.tables,
-        seconds=body.seconds,
-        index=fact.index,
-        time=fact.time,
-        completed_at=fact.index,
-        origin=body.run,
-        cached=False,
-    )
+def _recorded(history: History, stream: str) -> Recorded:
+    found = Recorded()
+    for index, event in history.events(stream=stream):
+        found.add(index, event, body_of(index, event))
+    return found
 
 
 def _resolved(cached: Fact[StepCached], history: History) -> StepView:
     body = cached.body
-    for item in completions(history, step=body.step, identity=body.identity):
-        if item.index == body.completed_at:
-            if item.body.output != body.output:
-                break
-            return replace(step_view(item), index=cached.index, time=cached.time, cached=True)
+    event = history.event(body.completed_at)
+    if event is not None and event.type == kinds.STEP_COMPLETED:
+        made = step_view(read_fact(StepCompleted, (body.completed_at, event)))
+        if (made.step, made.identity, made.output) == (body.step, body.identity, body.output):
+            return taken(cached, made)
     raise MissingEvidence(
         "a result was taken over from an event that does not hold it",
         where=f"event {cached.index}",
@@ -374,6 +179,13 @@ def _resolved(cached: Fact[StepCached], history: History) -> StepView:
         found="something else",
         cure="run `marin ledger fsck`",
     )
+
+
+def facts[T: kinds.Body](history: History, kind: type[T]) -> Iterator[Fact[T]]:
+    """Every fact of one kind in the log, oldest first."""
+    name = next(name for name, body in kinds.BODIES.items() if body is kind)
+    for item in history.events(type=name):
+        yield read_fact(kind, item)
 
 
 def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[StepCompleted]]:
@@ -387,4 +199,4 @@ def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[
 def read_fact[T: kinds.Body](kind: type[T], item: Indexed) -> Fact[T]:
     """The event as a fact of its kind; raises what :func:`marin.record.events.read` raises for a body that does not fit."""
     index, event = item
-    return Fact(index=index, time=event.time, body=kinds.read(kind, event.body, where=f"event {index}"))
+    return Fact(index, event.time, kinds.read(kind, event.body, where=f"event {index}"), event.actor)

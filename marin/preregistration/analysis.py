@@ -22,7 +22,8 @@ from itertools import pairwise
 from typing import Literal
 
 from marin.errors import MissingEvidence, UsageError
-from marin.history.runs import Fact, History, RunView, load, started_runs
+from marin.history.run import Fact, Run
+from marin.history.runs import History, load, started_runs
 from marin.preregistration.registration import arm_of, as_alternative, registrations
 from marin.preregistration.statistics import Comparison, Summary, compare, summary, with_holm
 from marin.recipe.cost import work_of
@@ -102,7 +103,7 @@ def examine(history: History, experiment: str) -> Findings:
     return analyse(known, results)
 
 
-def _result(view: RunView, arm: str, seed: int) -> Result:
+def _result(view: Run, arm: str, seed: int) -> Result:
     metrics, recorded = {}, {}
     for step, result in view.steps.items():
         # Whoever has measured nothing yet and has the trained model already could have known.
@@ -127,7 +128,7 @@ def _result(view: RunView, arm: str, seed: int) -> Result:
     )
 
 
-def _code(view: RunView) -> dict[str, str]:
+def _code(view: Run) -> dict[str, str]:
     steps = view.started.body.code.get("steps", {})
     lock = str(view.started.body.environment.get("lock", ""))
     return {"lock": lock} | {str(name): str(value) for name, value in steps.items()}

@@ -22,7 +22,8 @@ from msgspec import Meta
 
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import UsageError
-from marin.history.runs import Fact, History
+from marin.history.run import Fact
+from marin.history.runs import History
 from marin.preregistration.resolution import pairs_needed
 from marin.recipe.schema import ArtifactDataset, Name, Recipe, Section, Seed, check, digest, plain
 from marin.record import events

@@ -282,6 +282,10 @@ class LedgerHistory:
         """Whether this user gave the verdict, on a run of this log."""
         return self._own and of_this_log(verdict.log_checkpoint, self._reader)
 
+    def event(self, index: int) -> Event | None:
+        """The event at this index; None beyond the end."""
+        return self._reader.event(index) if 0 <= index < self._size else None
+
     def events(
         self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
     ) -> Iterator[tuple[int, Event]]:

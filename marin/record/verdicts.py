@@ -57,6 +57,13 @@ def of_all(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], la
     return {name: "PARTIAL" if went_on and word == "PASS" else word for name, word in verdicts.items()}
 
 
+def counting(
+    verdicts: Mapping[str, str], training: Mapping[str, object], log_checkpoint: Mapping[str, object], last: int
+) -> dict[str, str]:
+    """The verdicts of a ``replay.completed`` as they count for a run that has been told of until the event ``last``."""
+    return of_all(effective(verdicts, training), log_checkpoint, last)
+
+
 def overall(verdicts: Mapping[str, str]) -> str:
     """PASS only where every one of the five passes; FAIL where one fails; PARTIAL where nothing was wrong in what was
     looked at; otherwise the worst of the words that are there.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from ledger import parse_time
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.record.verdicts import NAMES
 from marin.reporting.template import render
 from marin.verify.derivation.claims import grouped
@@ -16,7 +16,7 @@ from marin.verify.verdict import Report
 WIDTH, HEIGHT, MARGIN = 800, 240, 4
 
 
-def page(report: Report, run: RunView) -> str:
+def page(report: Report, run: Run) -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines."""
     return render(
         "verification.html.j2",
@@ -59,7 +59,7 @@ JUDGED_BY = {
 }
 
 
-def _chain(report: Report, run: RunView) -> dict[str, object] | None:
+def _chain(report: Report, run: Run) -> dict[str, object] | None:
     """Each step as a box under the verdict that judges it, joined in the order in which they were made."""
     names = list(run.steps)
     if not names:
@@ -73,7 +73,7 @@ def _chain(report: Report, run: RunView) -> dict[str, object] | None:
     return {"width": width, "boxes": boxes, "label": label}
 
 
-def _curves(report: Report, run: RunView) -> dict[str, object] | None:
+def _curves(report: Report, run: Run) -> dict[str, object] | None:
     """The recorded losses, wide and pale, and over them what was found here; a gap where nothing was replayed."""
     recorded = {
         fact.body.start + i: float.fromhex(loss) for fact in run.segments for i, loss in enumerate(fact.body.losses)
@@ -109,7 +109,7 @@ def _curves(report: Report, run: RunView) -> dict[str, object] | None:
     }
 
 
-def _states(report: Report, run: RunView) -> list[tuple[str, str]]:
+def _states(report: Report, run: Run) -> list[tuple[str, str]]:
     """(class, word) of each segment: what this verification can say of it."""
     divergence, found = report.divergence, []
     for fact in run.segments:
@@ -125,7 +125,7 @@ def _states(report: Report, run: RunView) -> list[tuple[str, str]]:
     return found
 
 
-def _timeline(report: Report, run: RunView) -> dict[str, object] | None:
+def _timeline(report: Report, run: Run) -> dict[str, object] | None:
     """When each segment was recorded: from the event before it to its own, in the colour of what was found."""
     if not run.segments:
         return None
@@ -146,7 +146,7 @@ def _timeline(report: Report, run: RunView) -> dict[str, object] | None:
     return {"bars": bars, "marks": marks, "label": label}
 
 
-def _segments(report: Report, run: RunView) -> list[dict[str, object]]:
+def _segments(report: Report, run: Run) -> list[dict[str, object]]:
     findings: dict[int, list[str]] = {}
     for finding in report.screening.findings if report.screening is not None else ():
         findings.setdefault(finding.position, []).append(finding.describe())

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger import Store
 from marin.errors import UsageError
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record import outputs
@@ -59,7 +59,7 @@ class Batch:
         }
 
 
-def batch_of(view: RunView, store: Store, step: int) -> Batch:
+def batch_of(view: Run, store: Store, step: int) -> Batch:
     """The batch of train step ``step`` of a run, whether that step was executed yet or not.
 
     Raises:

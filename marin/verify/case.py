@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ledger import Store
 from marin.data.reach import EVERYTHING, Reach
-from marin.history.runs import History, RunView
+from marin.history.run import Run
+from marin.history.runs import History
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import Continues
@@ -33,7 +34,7 @@ class Case:
     history: History
     keys: Keys
     record: RunRecord
-    run: RunView
+    run: Run
     execution: Execution
     workers: int
     workshop: Path

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ledger import Draft, LedgerError, canonical_digest
 from marin.execution.plan import code_identity
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
@@ -37,7 +37,7 @@ def record_digest(segment: TrainSegment) -> str:
     return canonical_digest(events.write(segment))
 
 
-def conditions(run: RunView) -> str:
+def conditions(run: Run) -> str:
     """Digest of everything but the segment's record that a replay's result depends on, here and now."""
     folder = code_folder()
     return canonical_digest(
@@ -57,13 +57,13 @@ class Proofs:
     """What this reproducer has proven of ``run``. ``known``: digest of a segment's record -> index of the event that
     says so. Without an own root nothing is known and nothing is kept."""
 
-    run: RunView
+    run: Run
     own: Root | None
     known: dict[str, int] = field(default_factory=dict)
     _conditions: str = ""
 
     @classmethod
-    def read(cls, run: RunView, own: Root | None, *, fresh: bool) -> Proofs:
+    def read(cls, run: Run, own: Root | None, *, fresh: bool) -> Proofs:
         """The proofs in the log of ``own``, verified there under its own key; none of them when ``fresh``."""
         proofs = cls(run, own)
         if own is None:

@@ -19,7 +19,8 @@ from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
-from marin.history.runs import RunView, resolve, stream_of
+from marin.history.run import Run
+from marin.history.runs import resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
@@ -119,7 +120,7 @@ class Verification:
         self.read = read or LogAsRead.of(root, options)
         self.keys, self.reader, self.history, self.seen = self.read
         self.record_of_run = read_record(self.history, resolve(self.history, name))
-        self.run: RunView = self.record_of_run.run
+        self.run: Run = self.record_of_run.run
         if until is not None:
             kept = tuple(fact for fact in self.run.segments if fact.body.end <= until.step)
             self.run = replace(self.run, segments=kept)
@@ -318,14 +319,14 @@ class Verification:
         return report
 
 
-def _readable(run: RunView) -> Recipe | None:
+def _readable(run: Run) -> Recipe | None:
     """The recorded recipe, if this version can read it; where it can not, the verdicts that need it say so."""
     with suppress(UsageError):
         return run.recipe
     return None
 
 
-def since_index(run: RunView, since: str, own: Root, log: LogReader) -> int:
+def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
     """The index in the log from which segments count. ``since``: an index, a time (RFC 3339), or ``last``: the size of
     ``log`` when this reproducer's newest full verification of training that passed saw it.
 

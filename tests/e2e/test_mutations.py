@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from bench.forgeries.workshop import Base, Entry, Shop
 from ledger import Event, LedgerError
-from marin.history.runs import Indexed, RunView, run_ids, stream_of
+from marin.history.run import Indexed, Run
+from marin.history.runs import run_ids, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.verify.case import Case
@@ -116,7 +117,7 @@ class Judges:
                 return difference.describe()
         return "" if run.recipe == honest.recipe else "recipe"
 
-    def sources(self, honest: RunView) -> dict[str, str]:
+    def sources(self, honest: Run) -> dict[str, str]:
         (begun,) = [e for e in self.events if e.type == "step.started/v1" and e.body["step"] == "corpus"][:1]
         found: dict[str, str] = begun.body["config"]["sources"]
         return dict(found)

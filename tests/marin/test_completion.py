@@ -16,7 +16,8 @@ from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.history.runs import RunView, load_all
+from marin.history.run import Run
+from marin.history.runs import load_all
 from marin.recipe.schema import from_mapping
 from marin.record import events
 from marin.record.root import Root, open_root
@@ -24,7 +25,7 @@ from marin.record.root import Root, open_root
 Stage = Callable[..., StageOutcome]
 
 
-def views(project: Path) -> list[RunView]:
+def views(project: Path) -> list[Run]:
     return list(load_all(open_root(str(project / ".marin")).history()))
 
 

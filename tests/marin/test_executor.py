@@ -14,7 +14,8 @@ from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Una
 from marin.errors import Interrupted, MissingEvidence, StepFailed
 from marin.execution.pointer import read_pointer
 from marin.execution.step import StepResult, Task
-from marin.history.runs import RunView, load, load_all
+from marin.history.run import Run
+from marin.history.runs import load, load_all
 from marin.record.root import open_root
 
 ALL = ("words", "upper", "count")
@@ -24,7 +25,7 @@ def types(project: Path) -> list[str]:
     return [event.type.removesuffix("/v1") for _, event in open_root(str(project / ".marin")).reader().events()]
 
 
-def views(project: Path) -> list[RunView]:
+def views(project: Path) -> list[Run]:
     return list(load_all(open_root(str(project / ".marin")).history()))
 
 

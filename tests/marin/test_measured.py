@@ -38,6 +38,9 @@ class Log:
     ) -> Iterable[tuple[int, Event]]:
         return ((index, event) for index, event in enumerate(self.log) if type in (None, event.type))
 
+    def event(self, index: int) -> Event | None:
+        return self.log[index]
+
     def counts(self, verdict: events.ReplayCompleted) -> bool:
         return True
 

@@ -41,6 +41,9 @@ class Memory:
             if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run")):
                 yield index, event
 
+    def event(self, index: int) -> Event | None:
+        return self.log[index] if index < len(self.log) else None
+
     def counts(self, verdict: kinds.ReplayCompleted) -> bool:
         return verdict.log_checkpoint.get("origin") != "another"
 

@@ -31,7 +31,8 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
       marin diff 3f9c latest
       marin diff 3f9c 81aa --json
     """
-    from marin.history.runs import RunView, load, resolve
+    from marin.history.run import Run
+    from marin.history.runs import load, resolve
     from marin.record.root import open_root
     from marin.verify.segments.difference import compare_runs  # reads the whole root: not for --help
 
@@ -45,7 +46,7 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
         except LedgerError:
             return None
 
-    def names(run: RunView) -> list[str]:
+    def names(run: Run) -> list[str]:
         from marin.verify.jax.tensors import trace_names
 
         return trace_names(run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"]))

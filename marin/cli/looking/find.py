@@ -11,9 +11,10 @@ from marin.errors import UsageError
 from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
 from marin.history import runs
-from marin.history.catalog import Catalog, Made, open_catalog
+from marin.history.catalog import Catalog, open_catalog
 from marin.history.metric_query import Answer, answer, parse
 from marin.history.nondeterminism import MARK, unsteady
+from marin.history.run import ArtifactView
 from marin.recipe.units import human_size
 from marin.record.root import Root
 
@@ -86,7 +87,7 @@ def show_step(root: Root, name: str, *, as_json: bool) -> None:
     _print_results(root, found, as_json=as_json)
 
 
-def _at_address(root: Root, catalog: Catalog, address: str) -> list[Made]:
+def _at_address(root: Root, catalog: Catalog, address: str) -> list[ArtifactView]:
     """Results of the step of the pipeline that an experiment file gave this address."""
     row = at_address(root, address)
     if row is None:
@@ -95,7 +96,7 @@ def _at_address(root: Root, catalog: Catalog, address: str) -> list[Made]:
     return sorted(found, key=lambda item: (item.run != row["run"], -item.index))
 
 
-def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
+def _step_of_run(catalog: Catalog, name: str) -> list[ArtifactView]:
     run, _, step = name.partition("/")
     results = catalog.results(runs.pick(catalog.run_ids(), run))
     found = [item for item in results if item.step == step]
@@ -110,7 +111,7 @@ def _step_of_run(catalog: Catalog, name: str) -> list[Made]:
     return found
 
 
-def _print_results(root: Root, found: list[Made], *, as_json: bool) -> None:
+def _print_results(root: Root, found: list[ArtifactView], *, as_json: bool) -> None:
     differed = unsteady(root.history())
     if as_json:
         print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
@@ -140,7 +141,7 @@ def _print_results(root: Root, found: list[Made], *, as_json: bool) -> None:
         )
 
 
-def print_results_of_graph(root: Root, graph: str, found: list[Made], *, as_json: bool) -> None:
+def print_results_of_graph(root: Root, graph: str, found: list[ArtifactView], *, as_json: bool) -> None:
     """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their
     own."""
     differed = unsteady(root.history())

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import click
 
 from marin.cli.output import print_json, print_table, say
-from marin.history import runs
-from marin.history.catalog import Catalog, Run, open_catalog
+from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.nondeterminism import MARK, unsteady
+from marin.history.run import Run
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described
@@ -89,7 +89,7 @@ def _say_of_the_rest(limit: int, count: int) -> None:
         say(f"the newest {limit} of {count}; -n 0 for all", err=True)
 
 
-def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
+def _row(run: RunSummary, metrics: dict[str, float]) -> tuple[str, ...]:
     return (
         run.run,
         run.started[:19].replace("T", " ") + "Z",
@@ -103,7 +103,7 @@ def _row(run: Run, metrics: dict[str, float]) -> tuple[str, ...]:
     )
 
 
-def summarize(view: runs.RunView) -> dict[str, object]:
+def summarize(view: Run) -> dict[str, object]:
     """A run in a few fields, as JSON shows it."""
     return {
         "run": view.run,
@@ -117,7 +117,7 @@ def summarize(view: runs.RunView) -> dict[str, object]:
     }
 
 
-def verdict(view: runs.RunView) -> str:
+def verdict(view: Run) -> str:
     """The newest verdict on a run in a word or two."""
     return described(
         view.verdicts[-1].body.verdicts if view.verdicts else None,

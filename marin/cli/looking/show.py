@@ -24,6 +24,7 @@ from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
 from marin.history.nondeterminism import MARK, unsteady
+from marin.history.run import Run
 from marin.process.text import visible_json
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -114,7 +115,7 @@ def show(
             _show_run(root, view)
 
 
-def whole(view: runs.RunView) -> dict[str, object]:
+def whole(view: Run) -> dict[str, object]:
     """All that is known of a run, as JSON shows it."""
     started = view.started.body
     return summarize(view) | {
@@ -142,7 +143,7 @@ def whole(view: runs.RunView) -> dict[str, object]:
     }
 
 
-def _show_run(root: Root, view: runs.RunView) -> None:
+def _show_run(root: Root, view: Run) -> None:
     started = view.started.body
     code = started.code
     print_fields(
@@ -205,7 +206,7 @@ def _show_run(root: Root, view: runs.RunView) -> None:
         say(f"failed at event {fact.index}: {fact.body.step}: {fact.body.error}")
 
 
-def _show_data(root: Root, view: runs.RunView, step: int, *, as_json: bool) -> None:
+def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:
     from marin.training.batch_inspection import batch_of
 
     batch = batch_of(view, root.store(), step)

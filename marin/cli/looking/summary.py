@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ledger import LogCheckpoint
 from marin.cli.output import print_fields, say
-from marin.history.runs import LATEST, RunView
+from marin.history.run import Run
+from marin.history.runs import LATEST
 
 NEXT = (
     ("marin verify {run}", "replay data and training, compare every bit"),
@@ -13,7 +14,7 @@ NEXT = (
 )
 
 
-def print_summary(view: RunView, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
+def print_summary(view: Run, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
     """Print the headline of `view` and of the log that it is in. ``named``: what to try next says its id instead of
     latest."""
     print_fields(headline(view, checkpoint))
@@ -25,7 +26,7 @@ def print_summary(view: RunView, checkpoint: LogCheckpoint, *, named: bool = Fal
         say(f"  {command.ljust(width)}  {what}")
 
 
-def headline(view: RunView, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
+def headline(view: Run, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
     """Name and value of each line; what the run does not have yet is left out."""
     lines = [("run", f"{view.run}  ({view.status})")]
     if view.segments:

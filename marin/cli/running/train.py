@@ -16,7 +16,7 @@ from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
     from marin.execution.forecast import Forecast
-    from marin.history.runs import RunView
+    from marin.history.run import Run
     from marin.recipe.composition import Composed
     from marin.recipe.schema import Execution
 
@@ -28,7 +28,7 @@ class Trained:
 
     overrides: tuple[str, ...]
     recipe_digest: str
-    run: RunView | None
+    run: Run | None
     steps: Mapping[str, str]
     metrics: Mapping[str, float]
     failed: str

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ledger import LedgerError
 from marin.errors import UsageError
 from marin.execution.plan import Plan
-from marin.history.runs import StepView
+from marin.history.run import StepView
 from marin.recipe.schema import artifacts
 from marin.record import events as kinds
 from marin.record.events import (

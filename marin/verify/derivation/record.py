@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marin.errors import MissingEvidence
-from marin.history.runs import Fact, History, Indexed, RunView, StepView, load, read_fact, started_runs, stream_of
+from marin.history.run import Fact, Indexed, Run, StepView
+from marin.history.runs import History, load, read_fact, started_runs, stream_of
 from marin.history.runs import facts as facts_of_kind
 from marin.record import events as kinds
 from marin.record.events import ExperimentRegistered, RunStarted
@@ -44,7 +45,7 @@ class Stretch:
 class RunRecord:
     """A run as its events say it: the fold, and the events."""
 
-    run: RunView
+    run: Run
     own: Stretch
     taken: Mapping[str, Stretch]
     registrations: tuple[Fact[ExperimentRegistered], ...] = ()
@@ -133,7 +134,7 @@ def read_record(history: History, run: str) -> RunRecord:
     return RunRecord(view, own, taken, tuple(registered) if cited else (), outside)
 
 
-def pinned_steps(view: RunView) -> set[str]:
+def pinned_steps(view: Run) -> set[str]:
     """Steps whose output an experiment pinned to an artifact, whatever its recipe would make. The name of the plan says
     so, with the digest's end (:mod:`marin.graph.arms`), and the run has them as results of other runs. Nothing proves
     them."""
@@ -164,7 +165,7 @@ def _check_taken(step: StepView, beginnings: Mapping[str, Fact[RunStarted]], eve
     )
 
 
-def _taken(view: RunView) -> list[str]:
+def _taken(view: Run) -> list[str]:
     return [name for name, step in view.steps.items() if step.cached and step.origin != view.run]
 
 

@@ -21,7 +21,7 @@ import msgspec.inspect
 from ledger import LedgerError, canonical_digest
 from marin.execution.plan import Plan, identity_of, step_config
 from marin.execution.step import StepDefinition
-from marin.history.runs import Indexed, RunView, StepView
+from marin.history.run import Indexed, Run, StepView
 from marin.preregistration.registration import registers
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
@@ -135,7 +135,7 @@ def _unknown_fields(kind: Any, value: Any, prefix: str = "") -> Iterator[str]:
             yield from _unknown_fields(fields[name], value[name], f"{prefix}{name}.")
 
 
-def _without_step(item: Indexed, run: RunView) -> Iterator[str]:
+def _without_step(item: Indexed, run: Run) -> Iterator[str]:
     """What a step reports and then does not end: nothing says what it was made of, so nothing is executed for it."""
     if item[1].type in OF_STEP and OF_STEP[item[1].type] not in run.steps:
         yield f"an event of type {item[1].type} of step {OF_STEP[item[1].type]}, which has no end"
@@ -144,7 +144,7 @@ def _without_step(item: Indexed, run: RunView) -> Iterator[str]:
 class _Looked:
     """One pass over the events of one stretch, remembering what steps began with."""
 
-    def __init__(self, run: RunView, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
+    def __init__(self, run: Run, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
         self.run, self.stretch, self.recipe, self.plan = run, stretch, recipe, plan
         self._begun: dict[str, kinds.StepStarted] = {}
         self._gone = superseded(run, stretch)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from marin.history.runs import Indexed, RunView
+from marin.history.run import Indexed, Run
 from marin.record import events as kinds
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
 
@@ -21,7 +21,7 @@ GRAD_NORM = "train/grad_norm"
 """The one measured series that evidence covers: the fingerprint of each train step."""
 
 
-def superseded(run: RunView, stretch: Stretch) -> set[int]:
+def superseded(run: Run, stretch: Stretch) -> set[int]:
     """The events of a stretch that tell of a step as it was executed under another identity than the one whose output
     stands."""
     begun: dict[str, str] = {}
@@ -59,7 +59,7 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
     return found
 
 
-def _aside(run: RunView, index: int, kind: str, body: Any) -> str:
+def _aside(run: Run, index: int, kind: str, body: Any) -> str:
     """What an event says of a state that no segment begins or ends with, or of bytes that were stored again later."""
     if kind == kinds.CHECKPOINT_SAVED:
         step = body["step"]
@@ -76,7 +76,7 @@ def _aside(run: RunView, index: int, kind: str, body: Any) -> str:
     return ""
 
 
-def _states(run: RunView) -> dict[int, str]:
+def _states(run: Run) -> dict[int, str]:
     """Train step -> the state before it, as the segments have it."""
     ends = {fact.body.end: fact.body.end_state for fact in run.segments}
     return ends | {fact.body.start: fact.body.start_state for fact in run.segments}

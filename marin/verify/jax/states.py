@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ledger import LedgerError, Store, Tampered
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.training.model import learning_rates
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
 
 
-def screen_run(run: RunView, store: Store) -> Screening:
+def screen_run(run: Run, store: Store) -> Screening:
     """Look at every segment whose two states can be had. The first starts from the recipe's own initial state."""
     began = time.monotonic()
     use_compilation_cache(compilation_cache())
@@ -68,7 +68,7 @@ def screen_run(run: RunView, store: Store) -> Screening:
     return Screening(looked, len(run.segments), time.monotonic() - began, tuple(findings))
 
 
-def _stored(run: RunView, store: Store, state: str, recipe: Recipe, vocab: int) -> Arrays | None:
+def _stored(run: Run, store: Store, state: str, recipe: Recipe, vocab: int) -> Arrays | None:
     saved = next((fact.body for fact in run.checkpoints if fact.body.state == state), None)
     if saved is None:
         return None
@@ -87,7 +87,7 @@ def _distances(before: Arrays, after: Arrays) -> dict[str, float]:
     }
 
 
-def _unusual(run: RunView, travelled: Mapping[str, Mapping[int, float]]) -> list[Finding]:
+def _unusual(run: Run, travelled: Mapping[str, Mapping[int, float]]) -> list[Finding]:
     """For each segment its most unusual tensor, where that is beyond the limit."""
     worst: dict[int, tuple[float, str]] = {}
     for path, by_position in travelled.items():

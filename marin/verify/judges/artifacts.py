@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import LedgerError, Malformed, NotFound, StateManifest
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.process.progress import bar
 from marin.record import outputs
 from marin.record.events import CheckpointSaved, Output
@@ -70,13 +70,13 @@ def judge_artifacts(case: Case) -> Verdict:
     )
 
 
-def _contents(run: RunView) -> set[str]:
+def _contents(run: Run) -> set[str]:
     """Artifacts whose content is digested from their files."""
     held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
     return held | {fact.body.artifact for fact in run.checkpoints}
 
 
-def named_artifacts(run: RunView) -> dict[str, str]:
+def named_artifacts(run: Run) -> dict[str, str]:
     """Digest -> what it is, for everything that the run's events name in the store."""
     named: dict[str, str] = {}
     for name, step in run.steps.items():
@@ -165,7 +165,7 @@ def _listed(case: Case, manifest: str) -> str:
         return str(error)
 
 
-def loss_table(run: RunView) -> bytes:
+def loss_table(run: Run) -> bytes:
     """The table that the train step writes of these segments."""
     losses = [float.fromhex(loss) for fact in run.segments for loss in fact.body.losses]
     first = run.segments[0].body.start if run.segments else 0

@@ -19,7 +19,7 @@ from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, op
 from marin.data.documents import TRAIN, VALIDATION, read_texts
 from marin.data.reach import EVERYTHING, Reach
 from marin.execution.step import StepResult
-from marin.history.runs import StepView
+from marin.history.run import StepView
 from marin.pipeline.corpus import DESCRIPTION
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply

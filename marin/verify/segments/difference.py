@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.record.events import DATA_STEPS, TrainSegment
 from marin.verify.segments.compare import differences
 from marin.verify.segments.ordering import by_execution
@@ -67,13 +67,13 @@ class Comparison:
         }
 
 
-TraceNames = Callable[[RunView], Sequence[str]]
+TraceNames = Callable[[Run], Sequence[str]]
 """The names of the tensors in a run's traces, in their order."""
 Blob = Callable[[str], bytes | None]
 """The stored bytes of a digest, or None when they can not be had."""
 
 
-def compare_runs(one: RunView, other: RunView, blob: Blob, names: TraceNames) -> Comparison:
+def compare_runs(one: Run, other: Run, blob: Blob, names: TraceNames) -> Comparison:
     """Ask all questions. ``names`` is asked only when a step differs and both traces are there."""
     step = _step(one, other)
     answers = (
@@ -100,11 +100,11 @@ def _between(one: object, other: object, prefix: str) -> list[str]:
     ]
 
 
-def _recipe(one: RunView, other: RunView) -> Answer:
+def _recipe(one: Run, other: Run) -> Answer:
     return _answer("recipe", _between(one.started.body.recipe, other.started.body.recipe, ""))
 
 
-def _code(one: RunView, other: RunView) -> Answer:
+def _code(one: Run, other: Run) -> Answer:
     mine, theirs = one.started.body.code, other.started.body.code
     lines = _between(mine.get("steps"), theirs.get("steps"), "step")
     if lines and mine.get("commit") != theirs.get("commit"):
@@ -112,7 +112,7 @@ def _code(one: RunView, other: RunView) -> Answer:
     return _answer("code", lines)
 
 
-def _environment(one: RunView, other: RunView) -> Answer:
+def _environment(one: Run, other: Run) -> Answer:
     mine, theirs = one.started.body.environment, other.started.body.environment
     parts = ("lock", "versions")
     lines = [line for part in parts for line in _between(mine.get(part), theirs.get(part), part)]
@@ -130,7 +130,7 @@ def _settings(environment: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _data(one: RunView, other: RunView) -> Answer:
+def _data(one: Run, other: Run) -> Answer:
     lines = []
     for step in DATA_STEPS:
         mine, theirs = one.steps.get(step), other.steps.get(step)
@@ -143,7 +143,7 @@ def _data(one: RunView, other: RunView) -> Answer:
     return _answer("data", lines)
 
 
-def _program(one: RunView, other: RunView) -> Answer:
+def _program(one: Run, other: Run) -> Answer:
     if not one.training or not other.training:
         return Answer(
             "program",
@@ -164,7 +164,7 @@ class _Record:
     offset: int
 
 
-def _records(run: RunView) -> Iterator[tuple[int, _Record]]:
+def _records(run: Run) -> Iterator[tuple[int, _Record]]:
     for fact in run.segments:
         body: TrainSegment = fact.body
         for offset in range(min(body.end - body.start, len(body.losses), len(body.batches), len(body.fingerprints))):
@@ -174,7 +174,7 @@ def _records(run: RunView) -> Iterator[tuple[int, _Record]]:
             )
 
 
-def _step(one: RunView, other: RunView) -> Answer:
+def _step(one: Run, other: Run) -> Answer:
     if one.segments and other.segments:
         a, b = one.segments[0].body, other.segments[0].body
         if a.start == b.start and a.start_state != b.start_state:
@@ -212,7 +212,7 @@ def _step(one: RunView, other: RunView) -> Answer:
     return Answer("step", "equal")
 
 
-def _tensor(one: RunView, other: RunView, step: Answer, blob: Blob, names: TraceNames) -> Answer:
+def _tensor(one: Run, other: Run, step: Answer, blob: Blob, names: TraceNames) -> Answer:
     if step.step is None:
         return Answer("tensor", "equal")
     mine, theirs = dict(_records(one)).get(step.step), dict(_records(other)).get(step.step)
@@ -239,7 +239,7 @@ def _tensor(one: RunView, other: RunView, step: Answer, blob: Blob, names: Trace
     )
 
 
-def _notes(one: RunView, other: RunView) -> Iterator[str]:
+def _notes(one: Run, other: Run) -> Iterator[str]:
     mine, theirs = one.started.body.environment, other.started.body.environment
     for part in ("processor", "cores", "system", "python"):
         a, b = (

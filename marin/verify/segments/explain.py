@@ -23,7 +23,7 @@ import msgspec
 
 from ledger import Store
 from marin.errors import MissingEvidence, StepFailed, UsageError
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.process.arithmetic import APPLIED
 from marin.provenance.code import code_folder
 from marin.record import outputs
@@ -36,7 +36,7 @@ FIRST_PROGRAMS = ("initial state", "gradient", "square", "update")
 class Process:
     """A :mod:`marin.verify.jax.stepwise` under one setting."""
 
-    def __init__(self, setting: Setting, run: RunView) -> None:
+    def __init__(self, setting: Setting, run: Run) -> None:
         self.setting = setting
         kept = {
             name: value
@@ -95,12 +95,7 @@ class Process:
 
 
 def explain(
-    run: RunView,
-    store: Store,
-    step: int | None,
-    settings: Sequence[Setting],
-    causes: Sequence[str],
-    span: tuple[int, int],
+    run: Run, store: Store, step: int | None, settings: Sequence[Setting], causes: Sequence[str], span: tuple[int, int]
 ) -> Explanation:
     """Take train step ``step`` apart under two ``settings``; None: the first step of ``span`` in which they differ.
 
@@ -221,7 +216,7 @@ def _records(reply: dict[str, Any]) -> list[Record]:
     return msgspec.convert(reply["records"], list[Record])
 
 
-def _checkpoint(run: RunView, store: Store, start: int, state: str, base: Path) -> str:
+def _checkpoint(run: Run, store: Store, start: int, state: str, base: Path) -> str:
     """The folder of the state before ``start``; "" for the recipe's own initial state."""
     if start == 0:
         return ""

@@ -18,7 +18,7 @@ import msgspec
 
 from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
 from marin.errors import MissingEvidence
-from marin.history.runs import RunView
+from marin.history.run import Run
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report
@@ -91,7 +91,7 @@ Done = Callable[[TrainSegment, Sequence[float]], None]
 
 
 def replay_segments(
-    run: RunView,
+    run: Run,
     root: str,
     positions: Sequence[int],
     tokens: Path,
@@ -236,7 +236,7 @@ class SegmentWorker:
             return None
 
 
-def _job(run: RunView, segment: TrainSegment) -> Job:
+def _job(run: Run, segment: TrainSegment) -> Job:
     saved = {fact.body.state: fact.body for fact in run.checkpoints}
     end = saved.get(segment.end_state)
     link = run.started.body.continues

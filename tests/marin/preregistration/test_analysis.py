@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from marin.errors import UsageError
-from marin.history.runs import Fact
+from marin.history.run import Fact
 from marin.preregistration.analysis import Findings, Result, analyse, conclusion
 from marin.preregistration.registration import CostCap, Metric, Registration, arm_digest, checked, registered
 from marin.recipe.schema import Model, Optimizer, Recipe

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marin.history.runs import Fact, RunView, StepView
+from marin.history.run import Fact, Run, StepView
 from marin.recipe.schema import Recipe, plain
 from marin.record.events import Output, RunStarted, TrainSegment, TrainStarted
 from marin.verify.segments.difference import QUESTIONS, Comparison, compare_runs
@@ -20,7 +20,7 @@ def sha(number: int) -> str:
     return f"sha256:{number:064x}"
 
 
-def view(changed: str = "", since: int = 3) -> RunView:
+def view(changed: str = "", since: int = 3) -> Run:
     """A run of four train steps in two segments. ``changed`` and all questions after it have other answers, the steps
     from ``since`` on."""
     at = QUESTIONS.index(changed) if changed else len(QUESTIONS)
@@ -69,7 +69,7 @@ def view(changed: str = "", since: int = 3) -> RunView:
             )
         )
     facts = tuple(Fact(i, "", body) for i, body in enumerate(segments))
-    return RunView(
+    return Run(
         "r",
         Fact(0, "", started),
         9,
@@ -93,7 +93,7 @@ def blob(digest: str) -> bytes | None:
     return b"".join(rows)
 
 
-def compared(one: RunView, other: RunView) -> Comparison:
+def compared(one: Run, other: Run) -> Comparison:
     return compare_runs(one, other, blob, lambda run: TENSORS)
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from ledger import Draft, Event
 from marin.execution.plan import Plan
-from marin.history.runs import Indexed, load, resolve, stream_of
+from marin.history.run import Indexed
+from marin.history.runs import load, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
 from marin.verify.derivation.claims import derive, settled
@@ -37,6 +38,9 @@ class Told:
             for index, event in self.all
             if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run"))
         )
+
+    def event(self, index: int) -> Event | None:
+        return dict(self.all).get(index)
 
     def counts(self, verdict: object) -> bool:
         return True

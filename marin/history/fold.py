@@ -1,0 +1,330 @@
+"""The fold of a run: its events, one by one, into the values of :mod:`marin.history.run`.
+
+There is one, for whoever reads a run whole (:func:`marin.history.runs.load`) and for whoever follows a growing log
+(:mod:`marin.history.projection`). It asks for nothing: where an event refers to another run, its caller brings that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from ledger import Event
+from marin.errors import MissingEvidence
+from marin.history.run import Fact, Run, StepState, StepView
+from marin.record import events as kinds
+from marin.record.events import (
+    Body,
+    CheckpointSaved,
+    EvalCompleted,
+    GraphCompleted,
+    GraphStarted,
+    ModelExported,
+    ReplayCompleted,
+    RunCompleted,
+    RunStarted,
+    StepCached,
+    StepCompleted,
+    StepFailed,
+    StepPreempted,
+    StepStarted,
+    TrainSegment,
+    TrainStarted,
+)
+from marin.record.verdicts import counting
+
+TOLD = (
+    kinds.RUN_STARTED,
+    kinds.RUN_COMPLETED,
+    kinds.STEP_STARTED,
+    kinds.STEP_COMPLETED,
+    kinds.STEP_CACHED,
+    kinds.STEP_FAILED,
+    kinds.STEP_PREEMPTED,
+    kinds.TRAIN_STARTED,
+    kinds.TRAIN_SEGMENT,
+    kinds.CHECKPOINT_SAVED,
+    kinds.EVAL_COMPLETED,
+    kinds.MODEL_EXPORTED,
+    kinds.GRAPH_STARTED,
+    kinds.GRAPH_COMPLETED,
+)
+"""Types of the events that say something of a run, verdicts aside."""
+
+
+@dataclass
+class Recorded:
+    """What one stream says of training, evaluation and export, in the order of the log."""
+
+    training: list[Fact[TrainStarted]] = field(default_factory=list)
+    segments: list[Fact[TrainSegment]] = field(default_factory=list)
+    checkpoints: list[Fact[CheckpointSaved]] = field(default_factory=list)
+    evaluations: list[Fact[EvalCompleted]] = field(default_factory=list)
+    exports: list[Fact[ModelExported]] = field(default_factory=list)
+
+    def add(self, index: int, event: Event, body: Body | None) -> None:
+        """Take in an event, if it is of these."""
+        match body:
+            case TrainStarted():
+                self.training.append(_fact(index, event, body))
+            case TrainSegment():
+                self.segments.append(_fact(index, event, body))
+            case CheckpointSaved():
+                self.checkpoints.append(_fact(index, event, body))
+            case EvalCompleted():
+                self.evaluations.append(_fact(index, event, body))
+            case ModelExported():
+                self.exports.append(_fact(index, event, body))
+
+    def until(self, last: int) -> Recorded:
+        """What was recorded up to event ``last``."""
+        return Recorded(*([fact for fact in facts if fact.index <= last] for facts in vars(self).values()))
+
+
+class RunFold:
+    """One run as far as its events have been read. What it holds may be read at any time; :meth:`view` is the value."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.started: Fact[RunStarted] | None = None
+        self.completed: Fact[RunCompleted] | None = None
+        self.outcome = ""
+        self.last_index = -1
+        self.length = 0
+        self.told = -1
+        """The last event that is no verdict."""
+        self.steps: dict[str, StepView] = {}
+        self.states: dict[str, StepState] = {}
+        self.attempts: dict[str, int] = {}
+        self.failures: list[Fact[StepFailed]] = []
+        self.preemptions: list[Fact[StepPreempted]] = []
+        self.recorded = Recorded()
+        self._taken: dict[str, Recorded] = {}
+        self._verdicts: list[Fact[ReplayCompleted]] = []
+        self._claimed: list[Fact[ReplayCompleted]] = []
+
+    def apply(self, index: int, event: Event, body: Body | None) -> None:
+        """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
+        to :meth:`take_over`, a replay.completed to :meth:`judge`."""
+        self.last_index, self.length = index, event.seq + 1
+        if event.type != kinds.REPLAY_COMPLETED:
+            self.told = index
+        self.recorded.add(index, event, body)
+        match body:
+            case RunStarted():
+                self.started = _fact(index, event, body)
+            case GraphStarted():
+                self.started = _fact(index, event, _as_run(body))
+            case RunCompleted():
+                self.completed = _fact(index, event, body)
+            case GraphCompleted():
+                self.outcome = body.outcome
+                self.completed = _fact(index, event, RunCompleted(run=body.graph, outputs=body.outputs, metrics={}))
+            case StepStarted():
+                self._begun(index, event, body)
+            case StepCompleted():
+                self._taken.pop(body.step, None)
+                self._made("completed", step_view(_fact(index, event, body)))
+            case StepFailed():
+                self.failures.append(_fact(index, event, body))
+                known = self._known(body.step, index, event)
+                self.states[body.step] = replace(known, state="failed", ended=event.time, error=body.error, index=index)
+            case StepPreempted():
+                self.preemptions.append(_fact(index, event, body))
+            case TrainStarted():
+                self.states["train"] = self._known("train", index, event)
+
+    def take_over(self, index: int, event: Event, result: StepView, recorded: Recorded | None = None) -> None:
+        """Take in a step.cached: ``result`` is what it says (:func:`taken`), ``recorded`` what the stream holds in which
+        the result was first recorded, None for this one."""
+        self.apply(index, event, None)
+        if recorded is not None:
+            self._taken[result.step] = recorded
+        else:
+            self._taken.pop(result.step, None)
+        self._made("cached", result)
+
+    def judge(self, fact: Fact[ReplayCompleted], *, counts: bool) -> None:
+        """Take in a verification of the run, wherever in the log it is recorded; ``counts``: by this user, of this
+        log."""
+        (self._verdicts if counts else self._claimed).append(fact)
+
+    def verdicts(self) -> tuple[Fact[ReplayCompleted], ...]:
+        """The verdicts that count, as they count for the run as it is by now."""
+        return tuple(map(self._counting, self._verdicts))
+
+    def last_verdict(self) -> tuple[Fact[ReplayCompleted], ...]:
+        """The newest of them, or none."""
+        return tuple(map(self._counting, self._verdicts[-1:]))
+
+    def view(self) -> Run:
+        """The run as it is by now; :class:`MissingEvidence` without its beginning."""
+        if self.started is None:
+            raise MissingEvidence(
+                "the run has no beginning",
+                where=f"run/{self.run}",
+                expected=kinds.RUN_STARTED,
+                found=f"{self.length} other events",
+                cure="see `marin ls runs`",
+            )
+        trained, evaluated, exported = map(self._recorded_of, ("train", "evaluate", "export"))
+        return Run(
+            run=self.run,
+            started=self.started,
+            last_index=self.last_index,
+            length=self.length,
+            steps=dict(self.steps),
+            attempts=dict(self.attempts),
+            failures=tuple(self.failures),
+            training=tuple(trained.training),
+            segments=standing(trained.segments),
+            checkpoints=tuple(
+                sorted({fact.body.step: fact for fact in trained.checkpoints}.values(), key=lambda fact: fact.body.step)
+            ),
+            evaluation=evaluated.evaluations[-1] if evaluated.evaluations else None,
+            exported=exported.exports[-1] if exported.exports else None,
+            completed=self.completed,
+            verdicts=self.verdicts(),
+            claimed=tuple(map(self._counting, self._claimed)),
+            preemptions=tuple(self.preemptions),
+            states=dict(self.states),
+            outcome=self.outcome,
+        )
+
+    def _begun(self, index: int, event: Event, body: StepStarted) -> None:
+        self.attempts[body.step] = max(self.attempts.get(body.step, 0), body.attempt)
+        self.states[body.step] = StepState(
+            body.step,
+            "running",
+            self._known(body.step, index, event).started,
+            attempt=body.attempt,
+            identity=body.identity,
+            inputs=body.inputs,
+            index=index,
+        )
+
+    def _made(self, state: Any, result: StepView) -> None:
+        known = self.states.get(result.step) or StepState(result.step, "running", result.time)
+        self.steps[result.step] = result
+        self.states[result.step] = replace(
+            known,
+            state=state,
+            ended=result.time,
+            identity=result.identity,
+            inputs=result.inputs,
+            error="",
+            index=result.index,
+            result=result,
+        )
+
+    def _known(self, step: str, index: int, event: Event) -> StepState:
+        """A step that any of its events may be the first to speak of."""
+        return self.states.get(step) or StepState(step, "running", event.time, index=index)
+
+    def _recorded_of(self, step: str) -> Recorded:
+        """What was recorded by the execution that the step's result came from; all of it while it has none."""
+        result = self.steps.get(step)
+        return self.recorded if result is None else self._taken.get(step, self.recorded).until(result.completed_at)
+
+    def _counting(self, fact: Fact[ReplayCompleted]) -> Fact[ReplayCompleted]:
+        body = fact.body
+        words = counting(body.verdicts, body.training, body.log_checkpoint, self.told)
+        return replace(fact, body=structs.replace(body, verdicts=words))
+
+
+def standing(segments: Iterable[Fact[TrainSegment]]) -> tuple[Fact[TrainSegment], ...]:
+    """Of segments in the order of the log those that no later one repeats, in the order of train steps."""
+    found: dict[int, Fact[TrainSegment]] = {}
+    end = 0
+    for fact in segments:
+        segment = fact.body
+        if segment.start < end:
+            found = {
+                start: known
+                for start, known in found.items()
+                if known.body.end <= segment.start or segment.end <= known.body.start
+            }
+        found[segment.start] = fact
+        end = max(end, segment.end)
+    return tuple(sorted(found.values(), key=lambda fact: fact.body.start))
+
+
+def body_of(index: int, event: Event) -> Body | None:
+    """What an event says of a run; None for what says nothing of one. In the stream of a graph a step goes by its
+    address.
+
+    Raises:
+        MarinError: the body does not fit its type.
+    """
+    if event.type not in TOLD:
+        return None
+    body = kinds.read(kinds.BODIES[event.type], event.body, where=f"event {index}")
+    return by_address(body) if event.stream.startswith("graph/") else body
+
+
+def by_address[T: Body](body: T) -> T:
+    """The body with the address of its step for its name, where it has one: in a graph many nodes may be executions of
+    one step."""
+    address = getattr(body, "address", "")
+    return structs.replace(body, step=address) if address and hasattr(body, "step") else body
+
+
+def step_view(fact: Fact[StepCompleted]) -> StepView:
+    """The result that one ``step.completed`` records."""
+    body = fact.body
+    return StepView(
+        step=body.step,
+        identity=body.identity,
+        inputs=body.inputs,
+        output=body.output,
+        metrics={name: float.fromhex(value) for name, value in body.metrics.items()},
+        tables=body.tables,
+        seconds=body.seconds,
+        index=fact.index,
+        time=fact.time,
+        completed_at=fact.index,
+        origin=body.run,
+        cached=False,
+    )
+
+
+def taken(cached: Fact[StepCached], made: StepView | None) -> StepView:
+    """The result that one ``step.cached`` takes over; ``made`` is how it was first recorded, None where that is not
+    known."""
+    body = cached.body
+    if made is not None:
+        return replace(made, step=body.step, index=cached.index, time=cached.time, cached=True)
+    return StepView(
+        step=body.step,
+        identity=body.identity,
+        inputs=body.inputs,
+        output=body.output,
+        metrics={},
+        tables={},
+        seconds=0.0,
+        index=cached.index,
+        time=cached.time,
+        completed_at=body.completed_at,
+        origin="",
+        cached=True,
+    )
+
+
+def _fact[T](index: int, event: Event, body: T) -> Fact[T]:
+    return Fact(index=index, time=event.time, body=body, actor=event.actor)
+
+
+def _as_run(body: GraphStarted) -> RunStarted:
+    """An execution of a graph as the beginning of a run. It has no recipe; what it declares is its plan."""
+    return RunStarted(
+        run=body.graph,
+        pipeline=body.name,
+        plan=body.declaration,
+        recipe_digest=body.declaration,
+        recipe={},
+        code=body.code,
+        environment=body.environment,
+    )

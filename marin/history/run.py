@@ -1,0 +1,226 @@
+"""A run as it is read back: frozen values, which :mod:`marin.history.fold` makes of its events.
+
+A run is one plan on its way through its steps. An execution of an experiment's graph is read as a run too: its steps are
+the nodes of the graph, by address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ledger import Event
+from marin.errors import MissingEvidence
+from marin.recipe.schema import Recipe, from_plain
+from marin.record.events import (
+    STEPS,
+    CheckpointSaved,
+    EvalCompleted,
+    ModelExported,
+    Output,
+    ReplayCompleted,
+    RunCompleted,
+    RunStarted,
+    StepFailed,
+    StepPreempted,
+    TrainSegment,
+    TrainStarted,
+)
+from marin.record.verdicts import overall
+
+Indexed = tuple[int, Event]
+"""An event and its index in the log."""
+
+
+@dataclass(frozen=True)
+class Fact[T]:
+    """Something an event says, where in the log, when, and who recorded it."""
+
+    index: int
+    time: str
+    body: T
+    actor: str = ""
+
+
+@dataclass(frozen=True)
+class StepView:
+    """The result of one step of a run. ``index`` is the event in this run; ``completed_at`` and ``origin`` say which
+    event and which run first recorded the result (the same, unless ``cached``)."""
+
+    step: str
+    identity: str
+    inputs: Mapping[str, str]
+    output: Output
+    metrics: Mapping[str, float]
+    tables: Mapping[str, str]
+    seconds: float
+    index: int
+    time: str
+    completed_at: int
+    origin: str
+    cached: bool
+
+
+@dataclass(frozen=True)
+class StepState:
+    """How far a step of a run has come. ``started``: when its first attempt began; ``index``: the event that tells the
+    state; ``result``: what it made, None while it is made (again)."""
+
+    step: str
+    state: Literal["running", "completed", "cached", "failed"]
+    started: str
+    ended: str | None = None
+    attempt: int = 1
+    identity: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+    index: int = 0
+    result: StepView | None = None
+
+    @property
+    def output(self) -> Output | None:
+        """What the step made, if it made anything."""
+        return self.result.output if self.result is not None else None
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers of its result."""
+        return self.result.metrics if self.result is not None else {}
+
+
+@dataclass(frozen=True)
+class ArtifactView:
+    """One output that a run has, as lists and lineage show it: by ``index`` in this run, made by the event
+    ``completed_at`` (the same unless taken over)."""
+
+    run: str
+    step: str
+    index: int
+    completed_at: int
+    identity: str
+    digest: str
+    artifact: str
+    kind: str
+    size: int
+
+    @classmethod
+    def of(cls, run: str, step: StepView) -> ArtifactView:
+        """The output of a step of ``run``."""
+        made = step.output
+        return cls(
+            run,
+            step.step,
+            step.index,
+            step.completed_at,
+            step.identity,
+            made.digest,
+            made.artifact,
+            made.kind,
+            made.size,
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
+
+    run: str
+    started: Fact[RunStarted]
+    last_index: int
+    length: int
+    steps: Mapping[str, StepView]
+    """The results of its steps; ``states`` has every step that was begun."""
+    attempts: Mapping[str, int]
+    failures: tuple[Fact[StepFailed], ...]
+    training: tuple[Fact[TrainStarted], ...]
+    segments: tuple[Fact[TrainSegment], ...]
+    """Those that stand, in the order of train steps: where an attempt repeats a segment, the later record."""
+    checkpoints: tuple[Fact[CheckpointSaved], ...]
+    evaluation: Fact[EvalCompleted] | None
+    exported: Fact[ModelExported] | None
+    completed: Fact[RunCompleted] | None
+    verdicts: tuple[Fact[ReplayCompleted], ...]
+    """Those that count; what somebody else's log says of its own runs is in ``claimed``."""
+    claimed: tuple[Fact[ReplayCompleted], ...] = ()
+    preemptions: tuple[Fact[StepPreempted], ...] = ()
+    states: Mapping[str, StepState] = field(default_factory=dict)
+    outcome: str = ""
+    """How a graph says that it ended; "" for a run."""
+
+    @property
+    def plan(self) -> str:
+        """Digest of recipe and code: runs with an equal one must have equal bits."""
+        return self.started.body.plan
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it."""
+        return from_plain(self.started.body.recipe, where=f"run {self.run}")
+
+    @property
+    def status(self) -> str:
+        """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure. ``open``:
+        neither. A graph ends as it says: ``completed``, ``failed`` or ``interrupted``."""
+        last = max((fact.index for fact in self.failures), default=None)
+        return self.outcome or status(self.completed is not None, last, self.last_index)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """All metrics of the run, as ``step.name``."""
+        return {f"{step}.{name}": value for step, view in self.steps.items() for name, value in view.metrics.items()}
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """The loss of every train step that is recorded."""
+        return {
+            fact.body.start + place: float.fromhex(loss)
+            for fact in self.segments
+            for place, loss in enumerate(fact.body.losses)
+        }
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        """What the evaluation measured, by name: as its own event says, or else its step."""
+        if self.evaluation is not None:
+            return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
+        return self.steps["evaluate"].metrics if "evaluate" in self.steps else {}
+
+    @property
+    def verified(self) -> str:
+        """``never``, or the newest verdict that counts as one word, and its date."""
+        return verified(self.verdicts)
+
+    def ordered_states(self) -> list[StepState]:
+        """Every step that was begun, in the order of the pipeline."""
+        return ordered(self.states)
+
+    def output(self, step: str) -> Output:
+        """What ``step`` made; :class:`MissingEvidence` when the run has no output of it."""
+        if step not in self.steps:
+            raise MissingEvidence(
+                "the run has no such output",
+                where=f"run {self.run}",
+                expected=f"an output of {step}",
+                found=", ".join(self.steps) or "no outputs",
+                cure=f"run `marin stage {step}` or `dvc repro`",
+            )
+        return self.steps[step].output
+
+
+def status(completed: bool, failed: int | None, last: int) -> Literal["completed", "failed", "open"]:
+    """The status of a run that failed last at event ``failed`` and of which event ``last`` is the newest."""
+    if completed:
+        return "completed"
+    return "failed" if failed is not None and failed == last else "open"
+
+
+def verified(verdicts: Sequence[Fact[ReplayCompleted]]) -> str:
+    """``never``, or the last of these verdicts as one word, and its date."""
+    return f"{overall(verdicts[-1].body.verdicts)} {verdicts[-1].time[:10]}" if verdicts else "never"
+
+
+def ordered(states: Mapping[str, StepState]) -> list[StepState]:
+    """These steps in the order of the pipeline."""
+    place = {name: position for position, name in enumerate(STEPS)}
+    return sorted(states.values(), key=lambda step: place.get(step.step, len(STEPS)))

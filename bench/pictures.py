@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from marin.history.projection.fold import Fold
+from marin.history.projection.identity import Ids
 from marin.record.root import open_root
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("run")
     options = parser.parse_args()
     os.environ["MARIN_ROOT"] = options.root
-    run = Fold(open_root().verifier.name).run_id(options.run)
+    run = Ids(open_root().verifier.name).run(options.run)
     marin = [sys.executable, "-m", "marin.cli.main"]
     with (
         tempfile.TemporaryDirectory(prefix="marin-pictures-") as folder,

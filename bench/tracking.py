@@ -178,11 +178,9 @@ def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
         import mlflow
 
         client = mlflow.MlflowClient(f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}")
-        from marin.history.projection.fold import Fold
+        from marin.history.projection.identity import Ids
 
-        assert (
-            len(client.get_metric_history(Fold(root.verifier.name).run_id(f"run{runs - 1:05}"), "train/loss")) == steps
-        )
+        assert len(client.get_metric_history(Ids(root.verifier.name).run(f"run{runs - 1:05}"), "train/loss")) == steps
     return [
         Figure(f"rebuild of {runs:,} runs x {steps:,} train steps ({2 * runs * steps:,} points)", took, "s"),
         Figure("catching up with nothing new", again, "s"),
@@ -284,9 +282,9 @@ def points(folder: Path, count: int = 100_000) -> list[Figure]:
                     for item in segment("first", start, start + SEGMENT)
                 ]
             )
-        from marin.history.projection.fold import Fold
+        from marin.history.projection.identity import Ids
 
-        small, run = (Fold(root.verifier.name).run_id(name) for name in ("small", "first"))
+        small, run = (Ids(root.verifier.name).run(name) for name in ("small", "first"))
     port = free_port()
     command = [sys.executable, "-m", "marin.cli.main", "ui", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

@@ -296,7 +296,15 @@ def taken(cached: Fact[StepCached], made: StepView | None) -> StepView:
     known."""
     body = cached.body
     if made is not None:
-        return replace(made, step=body.step, index=cached.index, time=cached.time, cached=True)
+        return replace(
+            made,
+            identity=body.identity,
+            output=body.output,
+            index=cached.index,
+            time=cached.time,
+            completed_at=body.completed_at,
+            cached=True,
+        )
     return StepView(
         step=body.step,
         identity=body.identity,

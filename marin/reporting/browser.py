@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from marin.errors import UsageError
-from marin.history.projection.reading import all_records, run_record
-from marin.history.projection.record import RunRecord
+from marin.history.run import Run
+from marin.history.runs import History, facts, load, load_graph, load_named
+from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root
 from marin.reporting.graph import graph_of
 from marin.reporting.lineage import graph_page, lineage_page
@@ -22,12 +23,9 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
     Raises:
         UsageError: nothing in this root has the name.
     """
-    origin, store = root.verifier.name, root.store()
-    if not name.startswith("sha256:") and (run := _run(root, name)) is not None:
-        return lineage_page(run, origin, read_samples(run, store, steps=train_steps))
-    records = all_records(root)
+    origin, store, history = root.verifier.name, root.store(), root.history()
     if name.startswith("sha256:"):
-        whole = graph_of(records)
+        whole = graph_of(runs := _runs(history))
         ends = [
             key
             for key, node in whole.nodes.items()
@@ -41,22 +39,34 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
                 found="no mention",
                 cure="see `marin ls artifacts`",
             )
-        graph = whole.before_and_after(ends)
-        title = f"Lineage of {name[:19]}…"
+        graph, title = whole.before_and_after(ends), f"Lineage of {name[:19]}…"
     else:
-        records = [record for record in records if record.pipeline == name]
-        graph, title = graph_of(records), f"Experiment {name}"
-    by_run = {record.run: record for record in records if any(node.run == record.run for node in graph.nodes.values())}
+        try:
+            run = load_named(history, name)
+        except UsageError:
+            if not (runs := _of_experiment(history, name)):
+                raise
+        else:
+            return lineage_page(run, origin, read_samples(run, store, steps=train_steps))
+        graph, title = graph_of(runs), f"Experiment {name}"
+    by_run = {run.run: run for run in runs if any(node.run == run.run for node in graph.nodes.values())}
     shown = list(by_run.values())[-RUNS_SAMPLED:]
-    samples = {record.run: read_samples(record, store, steps=train_steps or []) for record in shown}
+    samples = {run.run: read_samples(run, store, steps=train_steps or []) for run in shown}
     return graph_page(title, graph, by_run, samples, about=f"{len(by_run)} runs of the ", origin=origin)
 
 
-def _run(root: Root, name: str) -> RunRecord | None:
-    """The run or graph of this name; None when it is an experiment's, and the error of a name that nothing has."""
-    try:
-        return run_record(root, name)
-    except UsageError:
-        if any(record.pipeline == name for record in all_records(root)):
-            return None
-        raise
+def _of_experiment(history: History, name: str) -> list[Run]:
+    """The runs that cite a registration of this experiment or have it for their pipeline, and its graphs."""
+    cited = {fact.body.registration: fact.body.experiment for fact in facts(history, ExperimentRegistered)}
+    return _runs(history, lambda run: cited.get(run.experiment, run.pipeline) == name, lambda graph: graph.name == name)
+
+
+def _runs(
+    history: History,
+    wanted: Callable[[RunStarted], bool] = lambda _: True,
+    wanted_graph: Callable[[GraphStarted], bool] = lambda _: True,
+) -> list[Run]:
+    """These runs and graphs, in the order in which they began."""
+    found = [load(history, fact.body.run) for fact in facts(history, RunStarted) if wanted(fact.body)]
+    found += [load_graph(history, fact.body.graph) for fact in facts(history, GraphStarted) if wanted_graph(fact.body)]
+    return sorted(found, key=lambda run: run.started.index)

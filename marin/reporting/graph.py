@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from marin.history.projection.record import RunRecord, StepRecord
+from marin.history.run import Run, StepState
 from marin.record.verdicts import overall
 
 SWEEPS = 6
@@ -67,15 +67,14 @@ class LineageGraph:
         return reached
 
 
-def graph_of(records: Iterable[RunRecord]) -> LineageGraph:
+def graph_of(runs: Iterable[Run]) -> LineageGraph:
     """The graph of these runs. A step that was taken over is the execution that made it."""
     graph = LineageGraph()
-    for record in records:
-        verdicts = record.verdicts() if record.replays else {}
-        verified = overall(verdicts) if verdicts else "never"
-        for step in record.ordered_steps():
-            key = f"made:{step.identity}" if step.identity and step.output is not None else f"{record.run}/{step.name}"
-            graph.nodes.setdefault(key, _step(key, record, step, verified))
+    for run in runs:
+        verified = verdict_of(run)
+        for step in run.ordered_states():
+            key = f"made:{step.identity}" if step.identity and step.output is not None else f"{run.run}/{step.step}"
+            graph.nodes.setdefault(key, _step(key, run, step, verified))
             for name, digest in step.inputs.items():
                 source = f"artifact:{digest}"
                 graph.nodes.setdefault(
@@ -88,36 +87,43 @@ def graph_of(records: Iterable[RunRecord]) -> LineageGraph:
                 if (
                     known is None or not known.run or known.colour == "none"
                 ):  # one run that was verified speaks for the bytes
-                    graph.nodes[made] = _artifact(made, record, step, verified)
+                    graph.nodes[made] = _artifact(made, run, step, verified)
                 if (made, key) not in graph.edges:  # a step may give back what it was given
                     graph.edges[key, made] = None
     return graph
 
 
-def _step(key: str, record: RunRecord, step: StepRecord, verified: str) -> Node:
+def verdict_of(run: Run) -> str:
+    """The newest verdict on a run that counts, as one word, or never."""
+    return overall(run.verdicts[-1].body.verdicts) if run.verdicts else "never"
+
+
+def _step(key: str, run: Run, step: StepState, verified: str) -> Node:
     colour = {"completed": "good", "cached": "good", "failed": "bad"}.get(step.state, "mid")
     facts = [
-        ("step", step.name),
-        ("run", record.run),
+        ("step", step.step),
+        ("run", run.run),
         ("state", step.state),
-        ("by", record.actor),
+        ("by", run.started.actor),
         ("begun", step.started[:19].replace("T", " ") + " UTC"),
         ("event", str(step.index)),
         ("identity", step.identity),
         ("run verified", verified),
     ]
-    if step.seconds is not None:
-        facts.insert(5, ("took", f"{step.seconds:.1f} s"))
-    if step.completed_at is not None:
-        facts.append(("taken over from", f"event {step.completed_at}"))
+    result = step.result
+    took = f"{result.seconds:.1f} s" if result is not None and not result.cached else ""
+    if took:
+        facts.insert(5, ("took", took))
+    if result is not None and result.cached:
+        facts.append(("taken over from", f"event {result.completed_at}"))
     if step.error:
         facts.append(("error", step.error))
     facts += [(name, f"{value:.6g}") for name, value in sorted(step.metrics.items())]
-    took = f" · {step.seconds:.1f} s" if step.seconds is not None else ""
-    return Node(key, "step", step.name, f"{record.run}{took}", colour, tuple(facts), record.run, step.name)
+    detail = f"{run.run} · {took}" if took else run.run
+    return Node(key, "step", step.step, detail, colour, tuple(facts), run.run, step.step)
 
 
-def _artifact(key: str, record: RunRecord, step: StepRecord, verified: str) -> Node:
+def _artifact(key: str, run: Run, step: StepState, verified: str) -> Node:
     assert step.output is not None
     output = step.output
     colour = {"PASS": "good", "FAIL": "bad", "PARTIAL": "mid"}.get(verified, "none")
@@ -126,7 +132,7 @@ def _artifact(key: str, record: RunRecord, step: StepRecord, verified: str) -> N
         ("content", output.digest),
         ("stored as", output.artifact),
         ("bytes", f"{output.size:,}"),
-        ("made by", f"{step.name} of run {record.run}, {record.actor}"),
+        ("made by", f"{step.step} of run {run.run}, {run.started.actor}"),
         ("when", (step.ended or step.started)[:19].replace("T", " ") + " UTC"),
         ("run verified", verified),
     )
@@ -137,8 +143,8 @@ def _artifact(key: str, record: RunRecord, step: StepRecord, verified: str) -> N
         f"{output.digest[7:19]} · {size_text(output.size)}",
         colour,
         facts,
-        record.run,
-        step.name,
+        run.run,
+        step.step,
     )
 
 

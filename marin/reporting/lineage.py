@@ -18,9 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ledger import NotFound
-from marin.history.projection.record import RunRecord
-from marin.record.verdicts import overall
-from marin.reporting.graph import LineageGraph, Node, graph_of, layers
+from marin.history.run import Run
+from marin.reporting.graph import LineageGraph, Node, graph_of, layers, verdict_of
 from marin.reporting.samples import Samples, read_samples
 from marin.reporting.template import render
 
@@ -31,23 +30,24 @@ SHORT = 24
 """A layer with so many nodes is never broken into columns."""
 
 
-def lineage_page(record: RunRecord, origin: str, samples: Samples) -> bytes:
+def lineage_page(run: Run, origin: str, samples: Samples) -> bytes:
     """The page of a run, as bytes that are the same for the same events and artifacts."""
+    started = run.started
     return graph_page(
-        f"Lineage of run {record.run}",
-        graph_of([record]),
-        {record.run: record},
-        {record.run: samples},
-        about=f"{record.pipeline}, begun {record.started[:19].replace('T', ' ')} UTC by {record.actor}, ",
+        f"Lineage of run {run.run}",
+        graph_of([run]),
+        {run.run: run},
+        {run.run: samples},
+        about=f"{started.body.pipeline}, begun {started.time[:19].replace('T', ' ')} UTC by {started.actor}, ",
         origin=origin,
-        verified=overall(record.verdicts()) if record.replays else "never",
+        verified=verdict_of(run),
     )
 
 
 def graph_page(
     title: str,
     graph: LineageGraph,
-    records: Mapping[str, RunRecord],
+    runs: Mapping[str, Run],
     samples: Mapping[str, Samples],
     *,
     about: str = "",
@@ -76,7 +76,7 @@ def graph_page(
         height=height,
         edges=edges,
         boxes=boxes,
-        panels=[_panel(graph, key, numbers, beside[key], records, samples) for key in numbers],
+        panels=[_panel(graph, key, numbers, beside[key], runs, samples) for key in numbers],
     )
 
 
@@ -173,7 +173,7 @@ class Panel:
     made_of: Sequence[tuple[str, str]]
     used_by: Sequence[tuple[str, str]]
     search: str
-    record: RunRecord | None
+    run: Run | None
     samples: Samples
 
 
@@ -182,7 +182,7 @@ def _panel(
     key: str,
     numbers: Mapping[str, str],
     beside: tuple[list[str], list[str]],
-    records: Mapping[str, RunRecord],
+    runs: Mapping[str, Run],
     samples: Mapping[str, Samples],
 ) -> Panel:
     node = graph.nodes[key]
@@ -194,6 +194,6 @@ def _panel(
         made_of=made_of,
         used_by=used_by,
         search=" ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600],
-        record=records.get(node.run),
+        run=runs.get(node.run),
         samples=samples.get(node.run, Samples()),
     )

@@ -9,39 +9,39 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from marin.history.projection.record import RunRecord
+from marin.history.run import Run
 from marin.reporting.template import render
 
 
-def order_digest(record: RunRecord) -> str:
+def order_digest(run: Run) -> str:
     """One digest for all batches of the run in their order: sha256 over the recorded digests, a line each."""
-    return "sha256:" + hashlib.sha256("".join(f"{batch}\n" for _, batch in batches(record)).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256("".join(f"{batch}\n" for _, batch in batches(run)).encode()).hexdigest()
 
 
-def batches(record: RunRecord) -> Iterator[tuple[int, str]]:
+def batches(run: Run) -> Iterator[tuple[int, str]]:
     """Train step and digest of its batch, in order; where a segment was told twice, the later record stands."""
-    found = {part.start + place: batch for part in record.segments for place, batch in enumerate(part.batches)}
+    found = {fact.body.start + place: batch for fact in run.segments for place, batch in enumerate(fact.body.batches)}
     yield from sorted(found.items())
 
 
-def order_page(record: RunRecord, origin: str) -> bytes:
+def order_page(run: Run, origin: str) -> bytes:
     """The page as bytes that are the same for the same events."""
-    tokens = record.steps.get("tokens")
-    known = dict(batches(record))
+    tokens = run.steps.get("tokens")
+    known = dict(batches(run))
     return render(
         "order.html.j2",
-        record=record,
+        run=run,
         origin=origin,
-        facts=list(_facts(record, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),
+        facts=list(_facts(run, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),
         segments=[
             (part.start, part.end, [(step, known[step]) for step in range(part.start, part.end) if step in known])
-            for part in record.segments
+            for part in (fact.body for fact in run.segments)
         ],
     )
 
 
-def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]:
-    trainer, model = record.recipe.get("trainer", {}), record.recipe.get("model", {})
+def _facts(run: Run, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]:
+    trainer, model = run.started.body.recipe.get("trainer", {}), run.started.body.recipe.get("model", {})
     batch, length = trainer.get("batch_size"), model.get("seq_len")
     yield "train steps recorded", steps
     if isinstance(batch, int) and isinstance(length, int):
@@ -50,8 +50,8 @@ def _facts(record: RunRecord, steps: int, tokens: int) -> Iterator[tuple[str, st
         if tokens // length:
             yield "sequences in the train split", f"{tokens // length:,} ({tokens:,} tokens)"
             yield "passes over the data", f"{steps * batch / (tokens // length):.3f}"
-    yield "seed of the order", str(record.recipe.get("seed", ""))
+    yield "seed of the order", str(run.started.body.recipe.get("seed", ""))
     yield "order", "a new Feistel permutation of all sequences for each pass, keyed by the seed"
-    yield "all batches", order_digest(record)
-    if (made := record.steps.get("tokens")) is not None and made.output is not None:
+    yield "all batches", order_digest(run)
+    if (made := run.steps.get("tokens")) is not None:
         yield "token cache", made.output.digest

@@ -9,48 +9,50 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from marin.history.projection.fold import flatten
-from marin.history.projection.record import RunRecord
+from marin.history.projection.text import flatten
+from marin.history.run import Run
 from marin.reporting.template import render
 
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
 
 
-def run_page(record: RunRecord, origin: str, curve: bytes | None) -> bytes:
+def run_page(run: Run, origin: str, curve: bytes | None) -> bytes:
     """The page of a run, as bytes that are the same for the same events. ``curve`` is a PNG."""
-    word, _, date = record.verified().partition(" ")
+    started = run.started.body
+    word, _, date = run.verified.partition(" ")
     return render(
         "run.html.j2",
-        record=record,
+        run=run,
         origin=origin,
         curve=base64.b64encode(curve).decode() if curve is not None else None,
         verified=(word, date) if date else None,
-        steps=record.ordered_steps(),
-        replays=list(_replays(record)),
+        steps=run.ordered_states(),
+        replays=list(_replays(run)),
         decides=[
-            ("recipe", record.recipe_digest),
-            ("plan", record.plan),
+            ("recipe", started.recipe_digest),
+            ("plan", run.plan),
             *(
                 (f"code {key}", value)
-                for key, value in sorted(flatten(record.code).items())
+                for key, value in sorted(flatten(started.code).items())
                 if len(value) <= LONGEST_FACT
             ),
         ],
         folded=[
             (title, list(flatten(values).items()))
-            for title, values in (("Recipe", record.recipe), ("Environment", record.environment))
+            for title, values in (("Recipe", started.recipe), ("Environment", started.environment))
         ],
     )
 
 
-def _replays(record: RunRecord) -> Iterator[dict[str, object]]:
+def _replays(run: Run) -> Iterator[dict[str, object]]:
     """The replays of the run, newest first."""
-    for index, time, actor, replay in reversed(record.replays):
+    for fact in reversed(run.verdicts):
+        replay = fact.body
         yield {
-            "index": index,
-            "time": time,
-            "actor": actor,
+            "index": fact.index,
+            "time": fact.time,
+            "actor": fact.actor,
             "verdicts": [(name, word, replay.details.get(name, [])) for name, word in replay.verdicts.items()],
             "divergence": flatten(replay.first_divergence) if replay.first_divergence is not None else {},
         }

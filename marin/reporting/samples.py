@@ -19,7 +19,7 @@ from typing import Any
 
 from ledger import LedgerError, Store
 from marin.data.tokenizer import parse_tokenizer
-from marin.history.projection.record import RunRecord
+from marin.history.run import Run
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.order import batches
 
@@ -66,25 +66,25 @@ class Samples:
     parts: Sequence[str] = ()
 
 
-def read_samples(record: RunRecord, store: Store, *, steps: Sequence[int] | None = None) -> Samples:
+def read_samples(run: Run, store: Store, *, steps: Sequence[int] | None = None) -> Samples:
     """Documents and tokens from verified bytes, and what these train steps saw (by default the first and the last; none
     for an empty list)."""
     try:
-        found = list(_documents(record, store))
+        found = list(_documents(run, store))
     except LedgerError as error:
         return Samples(missing=str(error))
     documents, parts = [text for _, text in found], [part for part, _ in found]
     try:
-        tokenizer = _tokenizer(record, store)
+        tokenizer = _tokenizer(run, store)
         samples = Samples(documents, _tokenized(tokenizer, documents[:TOKENIZED]), parts=parts)
     except (LedgerError, ValueError) as error:
         return Samples(documents, missing=str(error), parts=parts)
-    known = dict(batches(record))
+    known = dict(batches(run))
     chosen = sorted({min(known), max(known)} if steps is None and known else set(steps or ()) & known.keys())
     if not chosen or tokenizer is None:
         return samples
     try:
-        return replace(samples, seen=_seen(record, store, tokenizer, known, chosen))
+        return replace(samples, seen=_seen(run, store, tokenizer, known, chosen))
     except (LedgerError, OSError, ValueError, subprocess.SubprocessError) as error:
         return replace(samples, seen_missing=str(error)[:500])
 
@@ -98,10 +98,10 @@ def _splits(store: Store, artifact: str) -> dict[str, str]:
     return parts or {"": "train.jsonl"}
 
 
-def _documents(record: RunRecord, store: Store) -> Iterator[tuple[str, str]]:
+def _documents(run: Run, store: Store) -> Iterator[tuple[str, str]]:
     """The first documents, of each part of a mixture, with the part."""
-    corpus = record.steps.get("corpus")
-    if corpus is None or corpus.output is None:
+    corpus = run.steps.get("corpus")
+    if corpus is None:
         return
     splits = _splits(store, bytes_of(corpus.output))
     for part, path in splits.items():
@@ -119,9 +119,9 @@ def _text(line: bytes) -> str:
     return found[:LETTERS] if isinstance(found, str) else "(not a document)"
 
 
-def _tokenizer(record: RunRecord, store: Store) -> Any:
-    made = record.steps.get("tokenizer")
-    if made is None or made.output is None:
+def _tokenizer(run: Run, store: Store) -> Any:
+    made = run.steps.get("tokenizer")
+    if made is None:
         return None
     with store.open_file(bytes_of(made.output), "tokenizer.json") as stream:
         return parse_tokenizer(stream.read(), where=f"output of step tokenizer, {bytes_of(made.output)}")
@@ -137,9 +137,9 @@ def _tokenized(tokenizer: Any, documents: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _seen(record: RunRecord, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int]) -> list[SeenStep]:
-    tokens, corpus = record.steps.get("tokens"), record.steps.get("corpus")
-    if tokens is None or tokens.output is None:
+def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int]) -> list[SeenStep]:
+    tokens, corpus = run.steps.get("tokens"), run.steps.get("corpus")
+    if tokens is None:
         return []
     if not any(
         entry.path.startswith("train/") and entry.path.endswith("shard_ledger.json")
@@ -148,7 +148,7 @@ def _seen(record: RunRecord, store: Store, tokenizer: Any, known: dict[int, str]
         raise ValueError("the token cache of the run cannot be read here")
     with tempfile.TemporaryDirectory(prefix="marin-seen-") as folder:
         checkout(store, tokens.output, Path(folder) / "tokens", kind="tokens")
-        request = {"recipe": record.recipe, "cache": str(Path(folder) / "tokens" / "train"), "steps": steps}
+        request = {"recipe": run.started.body.recipe, "cache": str(Path(folder) / "tokens" / "train"), "steps": steps}
         done = subprocess.run(
             [sys.executable, "-m", "marin.training.tokens.inspection"],
             input=json.dumps(request),
@@ -164,7 +164,7 @@ def _seen(record: RunRecord, store: Store, tokenizer: Any, known: dict[int, str]
     found = json.loads(done.stdout)
     texts = (
         {}
-        if corpus is None or corpus.output is None
+        if corpus is None
         else _texts(
             store,
             bytes_of(corpus.output),

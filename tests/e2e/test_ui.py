@@ -28,6 +28,7 @@ import pytest
 
 from ledger import Draft
 from marin.history.projection.fold import Fold
+from marin.history.projection.identity import Ids
 from marin.record import events as types
 from marin.record.meter import Meter, recorded
 from marin.record.root import Root
@@ -53,7 +54,7 @@ def helper(name: str) -> ModuleType:
 
 
 story, roots = helper("story"), helper("roots")
-RUN = Fold(story.ORIGIN).run_id("abcd2345")
+RUN = Ids(story.ORIGIN).run("abcd2345")
 
 
 @dataclass(frozen=True)
@@ -379,7 +380,7 @@ def test_the_tab_of_system_metrics_shows_what_training_measured(served: Served, 
 
 @pytest.mark.browser
 def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any, shots: Path):
-    run = Fold(story.ORIGIN).run_id("manyj234")
+    run = Ids(story.ORIGIN).run("manyj234")
     asked = (
         f"/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?run_ids={run}&metric_key=train%2Floss&max_results=320"
     )
@@ -396,7 +397,7 @@ def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any
 
 @pytest.mark.browser
 def test_two_runs_are_compared(served: Served, page: Any, shots: Path):
-    other = Fold(story.ORIGIN).run_id("efgh6723")
+    other = Ids(story.ORIGIN).run("efgh6723")
     runs = urllib.parse.quote(json.dumps([RUN, other]))
     page.goto(f"{served.address}/#/compare-runs?runs={runs}&experiments=%5B%221%22%5D")
     page.get_by_text("Comparing 2 Runs", exact=False).first.wait_for()
@@ -537,10 +538,10 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
         run = "".join("abcdefghij"[int(digit)] for digit in f"{number:08}")
         story.whole_run(log, run, steps=30, artifacts={"corpus": story.digest(f"corpus {number % 5}")})
     list(fold.apply_all(log.events()))
-    graph = graph_of(fold.runs.values())
+    graph = graph_of(projected.run for projected in fold.runs.values())
     assert len(graph.nodes) > 2000
     target = tmp_path / "many.html"
-    target.write_bytes(graph_page("many", graph, fold.runs, {}))
+    target.write_bytes(graph_page("many", graph, {name: projected.run for name, projected in fold.runs.items()}, {}))
     page.goto(target.as_uri())
     assert page.locator("a.node").count() == len(graph.nodes)
     page.get_by_label("show everything").click()

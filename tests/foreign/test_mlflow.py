@@ -144,7 +144,7 @@ def test_what_the_ledger_recorded_is_not_written(stores, judge):
     from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
 
-    from marin.history.projection.fold import Fold
+    from marin.history.projection.identity import Ids
     from marin.tracking.mlflow.recorder import projection_of
 
     judged = judge("MLflow's client", metadata.version("mlflow"))
@@ -161,7 +161,7 @@ def test_what_the_ledger_recorded_is_not_written(stores, judge):
     root.append([Draft(events.RUN_STARTED, stream_of("2khr7ocq"), events.write(body))])
     projection_of(root).catch_up()
     client = MlflowClient(tracking_uri="marin://", registry_uri="marin://")
-    run, own = Fold(ORIGIN).run_id("2khr7ocq"), ours.ids[5]
+    run, own = Ids(ORIGIN).run("2khr7ocq"), ours.ids[5]
     before = client.get_run(run)
     assert before.data.params["dataset.name"] == "grammar"
     judged.accepts("a run that the ledger recorded, with its recipe as parameters")

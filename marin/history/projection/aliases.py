@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from marin.history.projection.intents import AliasGone, AliasSet, Intent
-from marin.history.projection.record import RunRecord
+from marin.history.projection.projected import ProjectedRun
+from marin.history.projection.text import model_name
 
 VERIFIED = "verified"
 
 
 class VerifiedModels:
-    """Follows the alias of each registered model."""
+    """Follows the alias of each registered model, among ``runs`` as they go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Mapping[str, ProjectedRun]) -> None:
+        self._runs = runs
         self._passed: dict[str, list[tuple[str, str]]] = {}
 
-    def after(self, runs: Mapping[str, RunRecord], run: str, name: str, model: str) -> Iterator[Intent]:
-        """Where the alias of ``name`` goes after something was said of ``run``, whose ``model`` is "" if it has none."""
+    def after(self, projected: ProjectedRun) -> Iterator[Intent]:
+        """Where the alias goes after something was said of a run."""
+        name, run = model_name(projected.experiment), projected.name
         passed = self._passed.setdefault(name, [])
         before = bool(passed)
-        if model and runs[run].passes():
+        if projected.exports and projected.passes:
             passed[:] = [found for found in passed if found[0] != run]
-            passed.append((run, model))
-        while passed and not runs[passed[-1][0]].passes():
+            passed.append((run, projected.ids.model(projected.exports[-1])))
+        while passed and not self._runs[passed[-1][0]].passes:
             passed.pop()
         if passed:
             yield AliasSet(name, VERIFIED, passed[-1][1])

@@ -28,7 +28,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger import Event, LedgerError, Locked
 from marin.history.projection.fold import Fold
-from marin.history.projection.record import milliseconds
+from marin.history.projection.text import milliseconds
 from marin.record.verdicts import Past, Position
 from marin.tracking.mlflow.database import damaged, dispose
 from marin.tracking.mlflow.shelf import Shelves

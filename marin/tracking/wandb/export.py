@@ -12,9 +12,8 @@ from pathlib import Path
 import wandb
 
 from marin.errors import MarinError
-from marin.history.projection.reading import run_record
-from marin.history.projection.record import RunRecord
-from marin.history.runs import stream_of
+from marin.history.run import Run
+from marin.history.runs import load_named, stream_of
 from marin.record import events
 from marin.record.root import Root
 from marin.tracking.wandb.file import STEP, told
@@ -27,39 +26,25 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
     Raises:
         MarinError: wandb did not write one.
     """
-    record = run_record(root, name)
-    known = told(folder, record.run, training_of(record))
-    own = (
-        event.body
-        for _, event in root.history().events(stream=stream_of(record.run))
-        if event.type == events.METRICS_RECORDED
-    )
-    rows = rows_of(record.recipe, record.segments, measured_in(own))
+    history = root.history()
+    recorded = load_named(history, name)
+    known = told(folder, recorded.run, training_of(recorded))
+    own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
+    rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
     with offline():
-        run = opened(record, root, folder)
+        run = opened(recorded, root, folder)
         try:
             for number, values in sorted(rows.items()):
                 if number > known.step:
                     run.log({STEP: number, **values}, step=number)
-            run.summary.update(_summary(record))
-            for saved in record.checkpoints:
-                if (f"{record.run}-checkpoint", saved.artifact) not in known.artifacts:
-                    run.log_artifact(checkpoint_of(record.run, saved), aliases=[f"step-{saved.step}"])
-            for step in record.ordered_steps():
-                if (out := step.output) is not None and (
-                    word(f"{record.run}-{step.name}"),
-                    out.artifact,
-                ) not in known.artifacts:
-                    run.log_artifact(
-                        reference(
-                            f"{record.run}-{step.name}",
-                            out.kind,
-                            out.artifact,
-                            out.digest,
-                            out.size,
-                            {"step": step.name},
-                        )
-                    )
+            run.summary.update(_summary(recorded))
+            for saved in recorded.checkpoints:
+                if (f"{recorded.run}-checkpoint", saved.body.artifact) not in known.artifacts:
+                    run.log_artifact(checkpoint_of(recorded.run, saved.body), aliases=[f"step-{saved.body.step}"])
+            for step in recorded.ordered_states():
+                name = f"{recorded.run}-{step.step}"
+                if (out := step.output) is not None and (word(name), out.artifact) not in known.artifacts:
+                    run.log_artifact(reference(name, out.kind, out.artifact, out.digest, out.size, {"step": step.step}))
             written = Path(run.settings.sync_dir)
         finally:
             run.finish()
@@ -75,9 +60,9 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
     return written
 
 
-def _summary(record: RunRecord) -> dict[str, object]:
-    summary: dict[str, object] = {f"evaluate/{name}": value for name, value in record.evaluation.items()}
-    summary |= {f"{step.name}/{name}": value for step in record.ordered_steps() for name, value in step.metrics.items()}
-    if record.replays:
-        summary |= {f"marin.verdict.{name}": word for name, word in record.verdicts().items()}
-    return summary | {"marin.verified": record.verified(), "marin.state": record.state}
+def _summary(run: Run) -> dict[str, object]:
+    summary: dict[str, object] = {f"evaluate/{name}": value for name, value in run.measured.items()}
+    summary |= {f"{step.step}/{name}": value for step in run.ordered_states() for name, value in step.metrics.items()}
+    for fact in run.verdicts[-1:]:
+        summary |= {f"marin.verdict.{name}": word for name, word in fact.body.verdicts.items()}
+    return summary | {"marin.verified": run.verified, "marin.state": run.status}

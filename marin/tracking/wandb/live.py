@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from marin.execution.step import Journal
-from marin.history.projection.reading import run_record
+from marin.history.runs import load
 from marin.record.events import (
     CHECKPOINT_SAVED,
     METRICS_RECORDED,
@@ -93,11 +93,11 @@ class _Following:
         # Here: jax is up by now, under the recipe's settings.
         from marin.training.runtime.tracker import wandb_tracker
 
-        record, folder = run_record(root, run), root.views()
-        self._recipe, self._run = record.recipe, run
-        self._told = told(folder, run, training_of(record))
+        recorded, folder = load(root.history(), run), root.views()
+        self._recipe, self._run = recorded.started.body.recipe, run
+        self._told = told(folder, run, training_of(recorded))
         with offline():
-            self._wandb: Any = opened(record, root, folder)
+            self._wandb: Any = opened(recorded, root, folder)
         self._tracker: Tracker = wandb_tracker(self._wandb)
         log.info("W&B, offline: %s", self._wandb.settings.sync_dir)
 

@@ -21,8 +21,8 @@ from typing import Any
 import wandb
 
 from marin.errors import MarinError
-from marin.history.projection.fold import LOSS, TOKENS, flatten
-from marin.history.projection.record import RunRecord
+from marin.history.projection.text import LOSS, TOKENS, flatten
+from marin.history.run import Run
 from marin.record import events
 from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
 from marin.record.root import Root
@@ -56,17 +56,17 @@ def offline() -> Iterator[None]:
         os.environ |= before
 
 
-def opened(record: RunRecord, root: Root, folder: Path) -> Any:
+def opened(ledger_run: Run, root: Root, folder: Path) -> Any:
     """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`offline`."""
     folder.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
         dir=str(folder),
-        id=record.run,
-        name=record.run,
-        project=word(record.pipeline),
+        id=ledger_run.run,
+        name=ledger_run.run,
+        project=word(ledger_run.started.body.pipeline),
         mode="offline",
         reinit="create_new",
-        config=_config(record, root),
+        config=_config(ledger_run, root),
         tags=["marin"],
         notes=f"projected from the ledger {root.verifier.name}",
         settings=wandb.Settings(
@@ -85,21 +85,21 @@ def opened(record: RunRecord, root: Root, folder: Path) -> Any:
     return run
 
 
-def _config(record: RunRecord, root: Root) -> dict[str, object]:
+def _config(run: Run, root: Root) -> dict[str, object]:
     return {
-        **flatten(record.recipe),
-        "marin.recipe": record.recipe_digest,
-        "marin.plan": record.plan,
-        "marin.event": record.index,
+        **flatten(run.started.body.recipe),
+        "marin.recipe": run.started.body.recipe_digest,
+        "marin.plan": run.plan,
+        "marin.event": run.started.index,
         "marin.root": root.verifier.name,
-        "marin.verified": record.verified(),
-        TRAINING: training_of(record),
+        "marin.verified": run.verified,
+        TRAINING: training_of(run),
     }
 
 
-def training_of(record: RunRecord) -> str:
-    """The identity of the run's training, "" where it has none."""
-    step = record.steps.get("train")
+def training_of(run: Run) -> str:
+    """The identity of the run's training as it is done now, "" where it has none."""
+    step = run.states.get("train")
     return step.identity if step is not None else ""
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.history.projection.fold import LOSS, TOKENS, Fold, flatten, text
+from marin.history.projection.fold import Fold
 from marin.history.projection.intents import (
     AliasGone,
     AliasSet,
@@ -26,6 +26,7 @@ from marin.history.projection.intents import (
     Status,
     Tags,
 )
+from marin.history.projection.text import LOSS, TOKENS, flatten, text
 from marin.record import events as types
 from marin.record.verdicts import NAMES, overall
 
@@ -77,7 +78,7 @@ def test_a_run_becomes_a_run_with_a_nested_run_per_step():
     whole_run(log, "abcd2345")
     fold, intents = folded(log)
     opened = {item.run: item for item in intents if isinstance(item, OpenRun)}
-    parent = fold.run_id("abcd2345")
+    parent = fold.ids.run("abcd2345")
     assert opened[parent].parent is None
     assert [item.name for item in opened.values() if item.parent == parent] == list(STEPS)
     assert all(status_of(intents, run) == "FINISHED" for run in opened)
@@ -87,7 +88,7 @@ def test_the_curve_has_every_train_step_once_with_the_exact_loss():
     log = Log()
     whole_run(log, "abcd2345", steps=100)
     fold, intents = folded(log)
-    parent = fold.run_id("abcd2345")
+    parent = fold.ids.run("abcd2345")
     assert points_of(intents, parent, LOSS) == [(step, loss(step)) for step in range(100)]
     assert points_of(intents, parent, TOKENS)[-1] == (99, 100 * 16 * 128)
     assert points_of(intents, parent, "evaluate.loss") == [(100, 2.25)]
@@ -100,7 +101,7 @@ def test_a_segment_that_is_recorded_again_adds_nothing_and_a_different_one_is_to
     segment(log, "abcd2345", 0, 30)
     segment(log, "abcd2345", 0, 60)
     fold, intents = folded(log)
-    parent = fold.run_id("abcd2345")
+    parent = fold.ids.run("abcd2345")
     assert points_of(intents, parent, LOSS) == [(step, loss(step)) for step in range(60)]
     assert "marin.disagreement" not in tags_of(intents, parent)
     forged = {**log.entries[2].body, "losses": [(9.0).hex()] * 30}
@@ -128,14 +129,14 @@ def test_tags_say_what_where_and_whether_verified():
     log = Log()
     whole_run(log, "abcd2345")
     fold, intents = folded(log)
-    tags = tags_of(intents, fold.run_id("abcd2345"))
+    tags = tags_of(intents, fold.ids.run("abcd2345"))
     assert tags["marin.run"] == "abcd2345"
     assert tags["marin.recipe"] == digest("recipe")
     assert tags["marin.code"] == digest("code")
     assert (tags["marin.event"], tags["marin.root"], tags["marin.verified"]) == ("0", ORIGIN, "never")
     replay(log, "abcd2345")
     fold, intents = folded(log)
-    tags = tags_of(intents, fold.run_id("abcd2345"))
+    tags = tags_of(intents, fold.ids.run("abcd2345"))
     assert tags["marin.verified"] == f"PASS {log.entries[-1].time[:10]}"
     assert (tags["marin.verdict.training"], tags["marin.verified.by"]) == ("PASS", "bob")
 
@@ -169,9 +170,9 @@ def test_only_a_full_pass_moves_the_alias_of_the_verified_model(verdicts: dict[s
     fold, intents = folded(log)
     made = {item.run: item.model for item in intents if isinstance(item, ModelMade)}
     registered = [item.model for item in intents if isinstance(item, ModelRegistered)]
-    assert registered == [made[fold.run_id("abcd2345")], made[fold.run_id("efgh6723")]]
+    assert registered == [made[fold.ids.run("abcd2345")], made[fold.ids.run("efgh6723")]]
     aliases = [item.model for item in intents if isinstance(item, AliasSet)]
-    assert aliases == ([made[fold.run_id("abcd2345")]] if aliased else [])
+    assert aliases == ([made[fold.ids.run("abcd2345")]] if aliased else [])
 
 
 def test_data_sets_carry_their_whole_digest():
@@ -181,14 +182,14 @@ def test_data_sets_carry_their_whole_digest():
     used = {
         (item.name, item.context): item.digest
         for item in intents
-        if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345")
+        if isinstance(item, DataUsed) and item.run == fold.ids.run("abcd2345")
     }
     assert used == {
         ("grammar/corpus", "corpus"): output("abcd2345", "corpus").digest,
         ("grammar/tokens", "tokens"): output("abcd2345", "tokens").digest,
     }
     read = {
-        item.name for item in intents if isinstance(item, DataUsed) and item.run == fold.run_id("abcd2345", "train")
+        item.name for item in intents if isinstance(item, DataUsed) and item.run == fold.ids.run("abcd2345", "train")
     }
     assert read == {"grammar/tokens"}
 
@@ -201,7 +202,7 @@ def test_a_failed_step_fails_the_run_until_it_is_tried_again():
         types.STEP_FAILED, types.StepFailed(run="abcd2345", step="corpus", identity=digest("i"), error="disk full")
     )
     fold, intents = folded(log)
-    parent, child = fold.run_id("abcd2345"), fold.run_id("abcd2345", "corpus")
+    parent, child = fold.ids.run("abcd2345"), fold.ids.run("abcd2345", "corpus")
     assert (status_of(intents, parent), status_of(intents, child)) == ("FAILED", "FAILED")
     assert tags_of(intents, child)["marin.error"] == "disk full"
     begin_step(log, "abcd2345", "corpus", attempt=2)
@@ -211,7 +212,7 @@ def test_a_failed_step_fails_the_run_until_it_is_tried_again():
     complete_step(log, "abcd2345", "corpus")
     fold, intents = folded(log)
     assert status_of(intents, child) == "FINISHED"
-    assert fold.runs["abcd2345"].state == "running"
+    assert fold.runs["abcd2345"].run.status == "open"
 
 
 def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
@@ -233,12 +234,12 @@ def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
         )
     replay(log, "efgh6723")
     fold, intents = folded(log)
-    run = fold.run_id("efgh6723")
+    run = fold.ids.run("efgh6723")
     assert points_of(intents, run, LOSS) == [(step, loss(step)) for step in range(60)]
     assert points_of(intents, run, "evaluate.perplexity") == [(60, 9.5)]
-    assert tags_of(intents, fold.run_id("efgh6723", "train"))["marin.completed_at"] == str(completions["train"])
+    assert tags_of(intents, fold.ids.run("efgh6723", "train"))["marin.completed_at"] == str(completions["train"])
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [
-        fold.model_id(fold.runs["abcd2345"].exports[0])
+        fold.ids.model(fold.runs["abcd2345"].exports[0])
     ]
 
 
@@ -253,8 +254,8 @@ def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurement
     (made,) = [item for item in intents if isinstance(item, ModelMade) and item.kind != "checkpoint"]
     assert made.tags["marin.model"] == output("abcd2345", "train").digest
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [made.model]
-    assert points_of(intents, fold.run_id("abcd2345"), "evaluate.perplexity") == [(30, 9.5)]
-    assert fold.runs["abcd2345"].evaluation == {"loss": 2.25, "perplexity": 9.5}
+    assert points_of(intents, fold.ids.run("abcd2345"), "evaluate.perplexity") == [(30, 9.5)]
+    assert fold.runs["abcd2345"].run.measured == {"loss": 2.25, "perplexity": 9.5}
     (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelMade) and item.kind != "checkpoint"]
     assert twice.model == made.model
 
@@ -266,7 +267,7 @@ def test_only_curves_have_a_slash_in_their_name():
         types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("m"), metrics={"pairs/a$b": (0.5).hex()})
     )
     fold, intents = folded(log)
-    assert points_of(intents, fold.run_id("abcd2345"), "evaluate.pairs.a_b") == [(0, 0.5)]
+    assert points_of(intents, fold.ids.run("abcd2345"), "evaluate.pairs.a_b") == [(0, 0.5)]
 
 
 def test_what_is_not_ours_or_does_not_fit_changes_nothing():
@@ -296,7 +297,7 @@ def test_events_in_any_order_and_repeated_fold_without_error_and_the_same_way_tw
     fold = Fold(ORIGIN)
     intents = list(fold.apply_all(enumerate(chosen)))
     assert intents == list(Fold(ORIGIN).apply_all(enumerate(chosen)))
-    steps = [step for step, _ in points_of(intents, fold.run_id("abcd2345"), LOSS)]
+    steps = [step for step, _ in points_of(intents, fold.ids.run("abcd2345"), LOSS)]
     assert len(steps) == len(set(steps))
 
 
@@ -324,17 +325,16 @@ def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
     assert [text(value) for value in values] == ["0.1", "0x1", "abc", "null", "true", "[1]", "7"]
 
 
-def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypothesis_and_report():
-    log = Log()
+def register(log: Log, experiment: str, *, hypothesis: str) -> None:
     log.append(
         types.EXPERIMENT_REGISTERED,
         types.ExperimentRegistered(
-            experiment="exp9",
+            experiment=experiment,
             registration=digest("reg"),
-            file="exp9.py",
+            file=f"{experiment}.py",
             file_digest=digest("file"),
             question="Q?",
-            hypothesis="larger is `better`",
+            hypothesis=hypothesis,
             primary={},
             secondary=[],
             arms={},
@@ -346,8 +346,13 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
             stopping_rule="",
             cost_cap={},
         ),
-        stream="experiment/exp9",
+        stream=f"experiment/{experiment}",
     )
+
+
+def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypothesis_and_report():
+    log = Log()
+    register(log, "exp9", hypothesis="larger is `better`")
     log.append(
         types.GRAPH_STARTED,
         types.GraphStarted(
@@ -415,12 +420,12 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
     ]
     assert "larger is _better_" in notes[0]
     opened = {item.name: item.parent for item in intents if isinstance(item, OpenRun)}
-    parent = fold.run_id("gggg2345")
+    parent = fold.ids.run("gggg2345")
     assert opened == {"gggg2345": None, "counts/a": parent, "counts/b": parent, "report": None, "abcd2345": None}
-    assert fold.runs["gggg2345"].state == "failed"
+    assert fold.runs["gggg2345"].run.status == "failed"
     assert [item.status for item in intents if isinstance(item, Status) and item.run == parent][-1] == "FAILED"
     assert {"report": digest("report")} in [item.mounts for item in intents if isinstance(item, Shelve)]
-    assert fold.runs["abcd2345"].pipeline == "exp9"
+    assert fold.runs["abcd2345"].experiment == "exp9"
 
 
 def test_measurements_stand_once_on_the_run():
@@ -436,7 +441,7 @@ def test_measurements_stand_once_on_the_run():
             ),
         )
     fold, intents = folded(log)
-    assert points_of(intents, fold.run_id("abcd2345"), "system/tokens_per_second") == [(29, 5.5)]
+    assert points_of(intents, fold.ids.run("abcd2345"), "system/tokens_per_second") == [(29, 5.5)]
 
 
 def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
@@ -447,7 +452,7 @@ def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
     last = log.entries[-1]
     log.entries[-1] = replace(last, body={**last.body, **changes})
     intents = list(fold.apply_all(log.events()))
-    return tags_of(intents, fold.run_id("abcd2345"))["marin.verified"], any(isinstance(i, AliasSet) for i in intents)
+    return tags_of(intents, fold.ids.run("abcd2345"))["marin.verified"], any(isinstance(i, AliasSet) for i in intents)
 
 
 def test_what_was_verified_before_the_run_went_on_is_partial():
@@ -456,7 +461,7 @@ def test_what_was_verified_before_the_run_went_on_is_partial():
     replay(log, "abcd2345")
     replay(log, "abcd2345")
     fold = Fold(ORIGIN, own=log)
-    run = fold.run_id("abcd2345")
+    run = fold.ids.run("abcd2345")
     assert tags_of(list(fold.apply_all(log.events())), run)["marin.verified"].startswith("PASS ")
     export = next(event for event in log.entries if event.type == types.MODEL_EXPORTED)
     intents = fold.apply(len(log.entries), export)
@@ -468,7 +473,7 @@ def test_what_was_verified_before_the_run_went_on_is_partial():
 def aliases_of(log: Log) -> list[str | None]:
     """Where the alias of verified models goes, None where it is taken away."""
     fold, intents = folded(log)
-    names = {fold.model_id(record.exports[0]): run for run, record in fold.runs.items() if record.exports}
+    names = {fold.ids.model(record.exports[0]): run for run, record in fold.runs.items() if record.exports}
     return [
         names[item.model] if isinstance(item, AliasSet) else None
         for item in intents
@@ -527,7 +532,8 @@ def test_a_pass_of_a_part_verifies_no_model(mode: str | None):
 def test_a_hypothesis_draws_no_verdict_into_the_note() -> None:
     """MLflow shows notes as Markdown."""
     hostile = "x\n\n# Verified: PASS\n\n| verdict | |\n| --- | --- |\n| ledger | PASS |"
-    fold = Fold(ORIGIN)
-    fold._hypotheses["exp9"] = hostile
-    assert fold._about("exp9").splitlines()[0].endswith("| ledger | PASS |")
-    assert all("PASS" not in line for line in fold._about("exp9").splitlines()[1:])
+    log = Log()
+    register(log, "exp9", hypothesis=hostile)
+    (note,) = [item.values["mlflow.note.content"] for item in folded(log)[1] if isinstance(item, ExperimentTags)]
+    assert note.splitlines()[0].endswith("| ledger | PASS |")
+    assert all("PASS" not in line for line in note.splitlines()[1:])

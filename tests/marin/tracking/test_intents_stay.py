@@ -19,9 +19,9 @@ RUNS = ("abcd2345", "efgh6723", "klmn4567")
 GRAPH = "gggg2345"
 
 
-def told(log: Log, own: bool) -> Iterator[str]:
+def told(log: Log, *, own: bool = True) -> Iterator[str]:
     """Every intent of a log, and every few events what stands on the shelves."""
-    fold = Fold(ORIGIN, own=own)
+    fold = Fold(ORIGIN, own=log if own else None)
     for index, event in log.events():
         yield from map(repr, fold.apply(index, event))
         if index % 5 == 0 or index == len(log.entries) - 1:
@@ -32,7 +32,7 @@ def told(log: Log, own: bool) -> Iterator[str]:
 
 
 def fingerprint(log: Log, *, own: bool = True) -> str:
-    return hashlib.sha256("\n".join(told(log, own)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(told(log, own=own)).encode()).hexdigest()[:16]
 
 
 def verdicts(draw: random.Random) -> dict[str, str]:
@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("7b627a7111453515", "dc68aaad83bc2851")
-AT_RANDOM = ("3a7bbeba7df98d8a", "139afcc68f82a678", "28b6ca0698bf1207")
+IN_ORDER = ("3e8fee87ab8c859f", "dc68aaad83bc2851")
+AT_RANDOM = ("a0dfdc959457a09c", "a2084f2ec51bd65d", "1792a724c00b0bf5")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -16,7 +16,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from ledger import Draft
-from marin.history.projection.fold import Fold
+from marin.history.projection.identity import Ids
 from marin.history.projection.logged import AliasValues, LogValues, StateValues, described, stream_of
 from marin.process.running import running
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
@@ -28,7 +28,7 @@ from .dump import client, dump
 from .roots import make_artifacts, make_root, record
 from .story import ORIGIN, Log, replay, whole_run
 
-RUN = Fold(ORIGIN).run_id("abcd2345")
+RUN = Ids(ORIGIN).run("abcd2345")
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def test_a_run_begun_inside_a_step_is_tied_to_it(root: Root):
         pass
     tags = mlflow.get_run(inner.info.run_id).data.tags
     assert (tags["marin.run"], tags["marin.step"]) == ("abcd2345", "train")
-    assert tags["mlflow.parentRunId"] == Fold(ORIGIN).run_id("abcd2345", "train")
+    assert tags["mlflow.parentRunId"] == Ids(ORIGIN).run("abcd2345", "train")
     assert "MARIN_RUN" not in os.environ
 
 

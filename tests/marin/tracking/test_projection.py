@@ -334,4 +334,4 @@ def test_the_cursor_speaks_of_the_last_event_that_is_in_the_database(tmp_path: P
 def test_ids_follow_from_the_ledger(tmp_path: Path, log: Log):
     caught_up(tmp_path / "mlflow", log)
     fold = Fold(ORIGIN)
-    assert client(tmp_path / "mlflow").get_run(fold.run_id("abcd2345", "train")).info.run_name == "train"
+    assert client(tmp_path / "mlflow").get_run(fold.ids.run("abcd2345", "train")).info.run_name == "train"

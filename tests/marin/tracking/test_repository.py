@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
-from marin.history.projection.fold import Fold
+from marin.history.projection.identity import Ids
 from marin.record.root import open_root
 from marin.tracking.mlflow.projection import MlflowProjection
 from marin.tracking.mlflow.repository import MarinArtifactRepository
@@ -27,7 +27,7 @@ from .roots import make_artifacts, make_root, record
 from .story import ORIGIN, Log, digest, whole_run
 
 REPOSITORY = Path(__file__).parents[3]
-RUN = Fold(ORIGIN).run_id("abcd2345")
+RUN = Ids(ORIGIN).run("abcd2345")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 
 from marin.cli.verify import print_report
-from marin.history.runs import RunView, load, resolve
+from marin.history.run import Run
+from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
 from marin.record.verdicts import NAMES
@@ -33,7 +34,7 @@ def every_kind() -> list[Claim]:
 
 
 @pytest.fixture
-def told(root: Root) -> tuple[Report, RunView]:
+def told(root: Root) -> tuple[Report, Run]:
     """A report on a real run, whose claims are the run's own and those of :func:`every_kind`."""
     run = load(root.history(), resolve(root.history(), "latest"))
     verdicts = {name: Verdict("NOT_RUN") for name in NAMES}
@@ -56,7 +57,7 @@ def test_whatever_becomes_of_a_claim_has_a_heading() -> None:
 
 
 def test_every_claim_is_told_in_text_json_and_on_the_page(
-    told: tuple[Report, RunView], capsys: pytest.CaptureFixture[str]
+    told: tuple[Report, Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, run = told
     print_report(report)

@@ -1,0 +1,90 @@
+"""Beginnings and ends: what MLflow is told when a run or a graph begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from marin.history.projection.experiments import Experiments
+from marin.history.projection.intents import Intent, OpenRun, Params, Status, Tags
+from marin.history.projection.projected import ProjectedRun, Told
+from marin.history.projection.text import facts, flatten, text
+from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, Json, RunCompleted, RunStarted
+
+
+def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
+    """A run, with its recipe as parameters."""
+    run, experiment = projected.id(), projected.experiment
+    yield from experiments.open(experiment, told.time)
+    yield OpenRun(run, experiment, body.run, told.time, told.event.actor)
+    yield Params(run, flatten(body.recipe))
+    tags = {
+        "marin.run": body.run,
+        "marin.recipe": body.recipe_digest,
+        "marin.plan": body.plan,
+        "marin.code": text(body.code.get("digest", body.code.get("tree", body.code.get("commit", "")))),
+        "marin.event": str(told.index),
+        "marin.root": projected.ids.origin,
+        "marin.verified": "never",
+        "mlflow.source.name": "dvc.yaml" if body.pipeline == DEFAULT_PIPELINE else body.pipeline,
+        "mlflow.source.type": "PROJECT",
+        "mlflow.note.content": experiments.note(experiment, body.run),
+    }
+    if isinstance(commit := body.code.get("commit"), str) and commit:
+        tags["mlflow.source.git.commit"] = commit
+    yield Tags(run, tags | _of_code_and_environment(body.code, body.environment))
+
+
+def run_completed(told: Told, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
+    """All steps have their output."""
+    run = projected.id()
+    yield Tags(
+        run,
+        {
+            "marin.completed": str(told.index),
+            **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},
+        },
+    )
+    yield Status(run, "FINISHED", told.time)
+
+
+def graph_started(
+    told: Told, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
+) -> Iterator[Intent]:
+    """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
+    yield from experiments.open(body.name, told.time)
+    run = projected.id()
+    yield OpenRun(run, body.name, body.graph, told.time, told.event.actor)
+    yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
+    tags = {
+        "marin.run": body.graph,
+        "marin.plan": body.declaration,
+        "marin.event": str(told.index),
+        "marin.root": projected.ids.origin,
+        "mlflow.source.name": body.file or body.name,
+        "mlflow.source.type": "PROJECT",
+        "mlflow.note.content": "An execution of the experiment's graph; its nodes are nested runs, pipeline steps are in "
+        "the runs of their arms.",
+    }
+    yield Tags(run, tags | _of_code_and_environment(body.code, body.environment))
+
+
+def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -> Iterator[Intent]:
+    """The graph is through, however."""
+    run = projected.id()
+    yield Tags(
+        run,
+        {
+            "marin.completed": str(told.index),
+            "marin.outcome": body.outcome,
+            "marin.results": body.results,
+            **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},
+            **{f"marin.steps.{name}": str(count) for name, count in body.counts.items()},
+        },
+    )
+    ended = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(body.outcome, "FAILED")
+    yield Status(run, ended, told.time)
+
+
+def _of_code_and_environment(code: Json, environment: Json) -> dict[str, str]:
+    found = facts(code, "marin.code", without=("digest", "tree", "steps", "diff"))
+    return found | facts(environment, "marin.environment")

@@ -1,0 +1,75 @@
+"""One run on its way into MLflow: the fold of its events, and what MLflow was told of it.
+
+MLflow's values are written once and stay: a point of a curve that was told is not taken back. So what was told is kept
+beside what holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ledger import Event
+from marin.history.fold import RunFold
+from marin.history.projection.identity import Ids
+from marin.history.run import Run, StepState
+from marin.record.events import CheckpointSaved, ModelExported
+from marin.record.verdicts import overall
+
+
+@dataclass(frozen=True)
+class Told:
+    """One event as the writers of intents see it; ``before`` is how far the step that it names had come."""
+
+    index: int
+    event: Event
+    time: int
+    """In milliseconds since 1970."""
+    before: StepState | None = None
+
+
+@dataclass
+class ProjectedRun:
+    """``experiment`` is the name under which MLflow shows the run; ``at`` the last event that spoke of it."""
+
+    ids: Ids
+    fold: RunFold
+    experiment: str
+    at: int
+    losses: dict[int, float] = field(default_factory=dict)
+    measured: dict[str, set[int]] = field(default_factory=dict)
+    evaluation: Mapping[str, float] = field(default_factory=dict)
+    checkpoints: list[CheckpointSaved] = field(default_factory=list)
+    exports: list[ModelExported] = field(default_factory=list)
+    disagreement: int | None = None
+    """The first train step that was recorded twice, with other losses."""
+
+    @property
+    def name(self) -> str:
+        """The ledger's id of the run."""
+        return self.fold.run
+
+    @property
+    def run(self) -> Run:
+        """The run as it is by now."""
+        return self.fold.view()
+
+    @property
+    def passes(self) -> bool:
+        """Whether all of the run, as it is by now, was verified."""
+        return any(overall(fact.body.verdicts) == "PASS" for fact in self.fold.last_verdict())
+
+    @property
+    def trained(self) -> int:
+        """How many train steps are told: where on the axis of steps a measurement of the model belongs."""
+        return next(reversed(self.losses), -1) + 1
+
+    def id(self, step: str = "") -> str:
+        """The MLflow id of the run, or of a step of it."""
+        return self.ids.run(self.fold.run, step)
+
+    def recipe(self, section: str) -> Mapping[str, object]:
+        """A section of the recorded recipe; empty where it has none."""
+        assert self.fold.started is not None, "a run is projected from its beginning on"
+        found = self.fold.started.body.recipe.get(section)
+        return found if isinstance(found, Mapping) else {}

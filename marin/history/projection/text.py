@@ -1,0 +1,84 @@
+"""Bodies of events as MLflow takes them: flat keys, readable values, names and tags within its bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from marin.record.events import Output
+
+LOSS = "train/loss"
+TOKENS = "train/tokens"
+LONGEST_FACT = 100
+
+_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
+_NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
+_NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
+
+
+def milliseconds(time: str) -> int:
+    """An event's RFC 3339 time as milliseconds since 1970, which is what MLflow counts in."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def text(value: object) -> str:
+    """A value of an event body as people read it: hex floats as decimals, lists and mappings as JSON."""
+    if isinstance(value, str):
+        return repr(float.fromhex(value)) if _HEX_FLOAT.match(value) else value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested mappings as one, keys joined by dots and freed of what MLflow does not take in a key."""
+    flat: dict[str, str] = {}
+    for key, item in value.items():
+        name = f"{prefix}{key_of(str(key))}"
+        if isinstance(item, Mapping) and item:
+            flat.update(flatten(item, f"{name}."))
+        else:
+            flat[name] = text(item)
+    return flat
+
+
+def facts(value: Mapping[str, Any], prefix: str, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """A mapping as tags: short values only, because a page of tags has to be read by somebody."""
+    return {
+        f"{prefix}.{key}": item
+        for key, item in flatten(value).items()
+        if 0 < len(item) <= LONGEST_FACT and key.partition(".")[0] not in without
+    }
+
+
+def key_of(name: str) -> str:
+    """The name of a metric or parameter, freed of what MLflow does not take."""
+    return _NOT_IN_A_KEY.sub("_", name)
+
+
+def single_key(*parts: str) -> str:
+    """The name of a metric with one value. MLflow's run page makes a section of what stands before a slash, in front of
+    all others; only the curves have one, so that they are what is seen first."""
+    return key_of(".".join(parts)).replace("/", ".")
+
+
+def model_name(name: str) -> str:
+    """A name that MLflow takes for a model."""
+    return _NOT_IN_A_MODEL.sub("_", name)
+
+
+def plain(value: str) -> str:
+    """A value inside Markdown, also of a code span: one line, with nothing left that closes the span, opens a tag or
+    begins a heading, a list or a table of verdicts."""
+    return re.sub(r"[`<>\[\]*]", "_", " ".join(value.split()))
+
+
+def output_tags(output: Output) -> dict[str, str]:
+    """The tags of something that a step made."""
+    return {
+        "marin.output": output.digest,
+        "marin.artifact": output.artifact,
+        "marin.output.kind": output.kind,
+        "marin.output.size": str(output.size),
+    }

@@ -68,12 +68,12 @@ class Recorded:
     def add(self, index: int, event: Event, body: Body | None) -> None:
         """Take in an event, if it is of these."""
         match body:
-            case TrainStarted():
-                self.training.append(_fact(index, event, body))
             case TrainSegment():
                 self.segments.append(_fact(index, event, body))
             case CheckpointSaved():
                 self.checkpoints.append(_fact(index, event, body))
+            case TrainStarted():
+                self.training.append(_fact(index, event, body))
             case EvalCompleted():
                 self.evaluations.append(_fact(index, event, body))
             case ModelExported():

@@ -33,7 +33,7 @@ Indexed = tuple[int, Event]
 """An event and its index in the log."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fact[T]:
     """Something an event says, where in the log, when, and who recorded it."""
 

@@ -13,72 +13,25 @@ needs evidence follows the index to the event and verifies that.
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ledger import DoesNotFit, Event, FoldedDatabase, LogReader, Projection
-from marin.history.run import ArtifactView
+from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
+from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, readable
+from marin.history.run import ArtifactView, CheckpointView, status
+from marin.history.runs import stream_of
 from marin.record import events as kinds
+from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import effective, of_all, of_this_log
+from marin.record.verdicts import counting, of_this_log
 
-_VERSION = 4
 _WAIT = 60.0
-_FOLDED = (
-    kinds.RUN_STARTED,
-    kinds.STEP_COMPLETED,
-    kinds.STEP_CACHED,
-    kinds.STEP_FAILED,
-    kinds.RUN_COMPLETED,
-    kinds.CHECKPOINT_SAVED,
-    kinds.REPLAY_COMPLETED,
-)
-"""In this order, which is one in which every row finds what it refers to."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-    run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
-    recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, experiment TEXT NOT NULL,
-    completed INTEGER, failed INTEGER, verdicts TEXT, replayed INTEGER
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS runs_idx ON runs (idx);
-CREATE TABLE IF NOT EXISTS results (
-    run TEXT NOT NULL, step TEXT NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL, identity TEXT NOT NULL,
-    digest TEXT NOT NULL, artifact TEXT NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL, seconds REAL,
-    PRIMARY KEY (run, step)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS results_artifact ON results (artifact);
-CREATE INDEX IF NOT EXISTS results_digest ON results (digest);
-CREATE INDEX IF NOT EXISTS results_identity ON results (identity);
-CREATE INDEX IF NOT EXISTS results_idx ON results (idx);
-CREATE INDEX IF NOT EXISTS results_step ON results (step, idx);
-CREATE TABLE IF NOT EXISTS metrics (
-    run TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL,
-    PRIMARY KEY (run, name)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS metrics_value ON metrics (name, value);
-CREATE INDEX IF NOT EXISTS metrics_made ON metrics (completed_at);
-CREATE TABLE IF NOT EXISTS checkpoints (
-    run TEXT NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, state TEXT NOT NULL, artifact TEXT NOT NULL,
-    size INTEGER NOT NULL, PRIMARY KEY (run, step)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS checkpoints_idx ON checkpoints (idx);
-CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
-CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
-CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
-"""
-
-
-_RUN = (
-    "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, failed, "
-    "verdicts, replayed"
-)
+_RUN = "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, failed, replayed"
 
 
 @dataclass(frozen=True)
@@ -102,18 +55,6 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class CheckpointView:
-    """A training checkpoint, saved before train step ``step``."""
-
-    run: str
-    step: int
-    index: int
-    state: str
-    artifact: str
-    size: int
-
-
-@dataclass(frozen=True)
 class Number:
     """One number that a run ended with."""
 
@@ -131,7 +72,7 @@ class Catalog:
         """``own``: this user's key signs the log, so that the verdicts in it are his."""
         self._own = own
         self._projection, self._reader = projection, reader
-        self._file = FoldedDatabase(path, "the catalog of runs", _SCHEMA, version=_VERSION, wait=_WAIT)
+        self._file = FoldedDatabase(path, "the catalog of runs", SCHEMA, version=VERSION, wait=_WAIT)
         try:
             try:
                 self._catch_up()
@@ -157,54 +98,29 @@ class Catalog:
         return [self._run(row) for row in rows]
 
     def _run(self, row: Sequence[Any]) -> RunSummary:
-        (
-            run,
-            index,
-            started,
-            pipeline,
-            plan,
-            recipe,
-            dataset,
-            model,
-            num_steps,
-            experiment,
-            completed,
-            failed,
-            verdicts,
-            replayed,
-        ) = row
-        counting = self._counting(run, json.loads(verdicts), replayed) if verdicts else None
-        return RunSummary(
-            run,
-            index,
-            started,
-            pipeline,
-            plan,
-            recipe,
-            dataset,
-            model,
-            num_steps,
-            experiment,
-            status=self._status(run, completed, failed),
-            verdicts=counting if self._own else None,
-            claimed=None if self._own else counting,
-        )
+        *shown, completed, failed, replayed = row
+        run = shown[0]
+        last = self._projection.latest(stream=stream_of(run)) if completed is None and failed is not None else None
+        verdicts = self._counting(run, replayed) if replayed is not None else None
+        values = [
+            *shown,
+            status(completed is not None, failed, last[0] if last is not None else -1),
+            verdicts if self._own else None,
+            None if self._own else verdicts,
+        ]
+        return RunSummary(*values)
 
-    def _counting(self, run: str, verdicts: Mapping[str, str], replayed: int) -> Mapping[str, str]:
+    def _counting(self, run: str, replayed: int) -> Mapping[str, str] | None:
         """The verdicts of one verification, as they count for the run as it is by now."""
-        told = self._projection.event(replayed)
-        checkpoint = told.body["log_checkpoint"] if told is not None else {}
-        size = checkpoint.get("size")
+        event = self._projection.event(replayed)
+        if event is None:
+            return None
+        body = kinds.read(ReplayCompleted, event.body, where=f"event {replayed}")
+        size = body.log_checkpoint.get("size")
         start = size if isinstance(size, int) and 0 <= size <= replayed else 0
-        later = self._projection.events(stream=f"run/{run}", start=start)
+        later = self._projection.events(stream=stream_of(run), start=start)
         last = max((index for index, event in later if event.type != kinds.REPLAY_COMPLETED), default=-1)
-        return of_all(verdicts, checkpoint, last)
-
-    def _status(self, run: str, completed: int | None, failed: int | None) -> str:
-        if completed is not None:
-            return "completed"
-        last = self._projection.latest(stream=f"run/{run}") if failed is not None else None
-        return "failed" if last is not None and last[0] == failed else "open"
+        return counting(body.verdicts, body.training, body.log_checkpoint, last)
 
     def run_ids(self, beginning: str = "") -> list[str]:
         """The ids that begin so, in the order in which they started."""
@@ -338,11 +254,12 @@ class Catalog:
                 raise DoesNotFit(f"its {size} events are not the beginning of this log")
             if size == target.size:
                 return
-            for kind in _FOLDED:
+            for kind, fold in FOLDS.items():
+                new = self._projection.events(type=kind, start=size)
+                facts = readable(kind, (item for item in new if item[0] < target.size))
                 if kind == kinds.REPLAY_COMPLETED:
-                    _fold_replays(db, _until(self._projection.events(type=kind, start=size), target.size), self._reader)
-                    continue
-                _FOLDS[kind](db, _until(self._projection.events(type=kind, start=size), target.size))
+                    facts = (fact for fact in facts if of_this_log(fact.body.log_checkpoint, self._reader))
+                fold(db, facts)
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, target.size, target.root))
 
 
@@ -362,158 +279,3 @@ def _of(run: str | None) -> str:
 
 def _given(value: str | None) -> list[str]:
     return [] if value is None else [value]
-
-
-Indexed = tuple[int, Event]
-
-
-def _until(found: Iterable[Indexed], size: int) -> Iterator[Indexed]:
-    return (item for item in found if item[0] < size)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _name(body: Mapping[str, Any]) -> str:
-    """What a result is called in its run: the step of the pipeline, or the address of a graph's step."""
-    return _text(body.get("address")) or _text(body.get("step"))
-
-
-def _section(recipe: object, name: str) -> Mapping[str, Any]:
-    found = recipe.get(name) if isinstance(recipe, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
-
-
-def _fold_started(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    for index, event in found:
-        body, recipe = event.body, event.body.get("recipe")
-        model = _section(recipe, "model")
-        db.execute(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)",
-            (
-                _text(body.get("run")),
-                index,
-                event.time,
-                _text(body.get("pipeline")),
-                _text(body.get("plan")),
-                _text(body.get("recipe_digest")),
-                _text(_section(recipe, "dataset").get("name")),
-                f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
-                _text(_section(recipe, "trainer").get("num_steps")),
-                _text(body.get("experiment")),
-            ),
-        )
-
-
-def _fold_completed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    for index, event in found:
-        body, output = event.body, event.body.get("output")
-        if not isinstance(output, Mapping):
-            continue
-        run, step = _text(body.get("run")), _name(body)
-        _result(db, index, index, body, output)
-        metrics = body.get("metrics")
-        for name, value in metrics.items() if isinstance(metrics, Mapping) else ():
-            number = _number(value)
-            if number is not None:
-                db.execute(
-                    "INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?)",
-                    (run, f"{step}.{name}", number, index, index),
-                )
-
-
-def _fold_cached(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    for index, event in found:
-        body, output, made = event.body, event.body.get("output"), event.body.get("completed_at")
-        if not isinstance(output, Mapping) or not isinstance(made, int):
-            continue
-        run, step = _text(body.get("run")), _name(body)
-        if db.execute("SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (run, step, index)).fetchone():
-            continue
-        _result(db, index, made, body, output)
-        db.execute(
-            "INSERT OR REPLACE INTO metrics SELECT ?, name, value, ?, completed_at FROM metrics "
-            "WHERE completed_at = ? AND idx = ?",
-            (run, index, made, made),
-        )
-
-
-def _result(db: sqlite3.Connection, index: int, made: int, body: Mapping[str, Any], output: Mapping[str, Any]) -> None:
-    seconds, size = body.get("seconds"), output.get("size")
-    db.execute(
-        "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            _text(body.get("run")),
-            _name(body),
-            index,
-            made,
-            _text(body.get("identity")),
-            _text(output.get("digest")),
-            _text(output.get("artifact")),
-            _text(output.get("kind")),
-            size if isinstance(size, int) else 0,
-            seconds if isinstance(seconds, int | float) else None,
-        ),
-    )
-
-
-def _fold_failed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    db.executemany(
-        "UPDATE runs SET failed = ? WHERE run = ?", ((index, _text(event.body.get("run"))) for index, event in found)
-    )
-
-
-def _fold_run_completed(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    db.executemany(
-        "UPDATE runs SET completed = ? WHERE run = ?", ((index, _text(event.body.get("run"))) for index, event in found)
-    )
-
-
-def _fold_checkpoints(db: sqlite3.Connection, found: Iterable[Indexed]) -> None:
-    db.executemany(
-        "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            (
-                _text(body.get("run")),
-                body.get("step"),
-                index,
-                _text(body.get("state")),
-                _text(body.get("artifact")),
-                body.get("size"),
-            )
-            for index, event in found
-            if isinstance((body := event.body).get("step"), int) and isinstance(body.get("size"), int)
-        ),
-    )
-
-
-def _fold_replays(db: sqlite3.Connection, found: Iterable[Indexed], log: LogReader) -> None:
-    db.executemany(
-        "UPDATE runs SET verdicts = ?, replayed = ? WHERE run = ?",
-        (
-            (json.dumps(effective(event.body["verdicts"], event.body["training"])), index, _text(event.body.get("run")))
-            for index, event in found
-            if all(isinstance(event.body.get(name), Mapping) for name in ("verdicts", "training", "log_checkpoint"))
-            and of_this_log(event.body["log_checkpoint"], log)
-        ),
-    )
-
-
-def _number(value: object) -> float | None:
-    """A hex float; one that is no finite number is not found by its value."""
-    try:
-        number = float.fromhex(value) if isinstance(value, str) else float("nan")
-    except (ValueError, OverflowError):
-        return None
-    return number if number - number == 0 else None
-
-
-_FOLDS = {
-    kinds.RUN_STARTED: _fold_started,
-    kinds.STEP_COMPLETED: _fold_completed,
-    kinds.STEP_CACHED: _fold_cached,
-    kinds.STEP_FAILED: _fold_failed,
-    kinds.RUN_COMPLETED: _fold_run_completed,
-    kinds.CHECKPOINT_SAVED: _fold_checkpoints,
-}

@@ -122,6 +122,24 @@ class ArtifactView:
 
 
 @dataclass(frozen=True)
+class CheckpointView:
+    """A training checkpoint, saved before train step ``step``."""
+
+    run: str
+    step: int
+    index: int
+    state: str
+    artifact: str
+    size: int
+
+    @classmethod
+    def of(cls, fact: Fact[CheckpointSaved]) -> CheckpointView:
+        """What one ``checkpoint.saved`` records."""
+        saved = fact.body
+        return cls(saved.run, saved.step, fact.index, saved.state, saved.artifact, saved.size)
+
+
+@dataclass(frozen=True)
 class Run:
     """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
 

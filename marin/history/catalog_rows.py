@@ -1,0 +1,171 @@
+"""The rows of the catalog: what each kind of event adds to them. Written from the same values as a run that is folded
+whole (:mod:`marin.history.run`); an event whose body does not fit its type adds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple
+from typing import Any
+
+from marin.errors import MarinError
+from marin.history.fold import by_address, step_view, taken
+from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed
+from marin.record import events as kinds
+from marin.record.events import (
+    CheckpointSaved,
+    ReplayCompleted,
+    RunCompleted,
+    RunStarted,
+    StepCached,
+    StepCompleted,
+    StepFailed,
+)
+
+VERSION = 5
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
+    recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, experiment TEXT NOT NULL,
+    completed INTEGER, failed INTEGER, replayed INTEGER
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS runs_idx ON runs (idx);
+CREATE TABLE IF NOT EXISTS results (
+    run TEXT NOT NULL, step TEXT NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL, identity TEXT NOT NULL,
+    digest TEXT NOT NULL, artifact TEXT NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL,
+    PRIMARY KEY (run, step)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS results_artifact ON results (artifact);
+CREATE INDEX IF NOT EXISTS results_digest ON results (digest);
+CREATE INDEX IF NOT EXISTS results_identity ON results (identity);
+CREATE INDEX IF NOT EXISTS results_idx ON results (idx);
+CREATE INDEX IF NOT EXISTS results_step ON results (step, idx);
+CREATE TABLE IF NOT EXISTS metrics (
+    run TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL,
+    PRIMARY KEY (run, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS metrics_value ON metrics (name, value);
+CREATE INDEX IF NOT EXISTS metrics_made ON metrics (completed_at);
+CREATE TABLE IF NOT EXISTS checkpoints (
+    run TEXT NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, state TEXT NOT NULL, artifact TEXT NOT NULL,
+    size INTEGER NOT NULL, PRIMARY KEY (run, step)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS checkpoints_idx ON checkpoints (idx);
+CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
+CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
+CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
+"""
+
+
+def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
+    """A run begins; what lists show of its recipe is read here, once."""
+    for fact in facts:
+        body = fact.body
+        model = _section(body.recipe, "model")
+        db.execute(
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
+            (
+                body.run,
+                fact.index,
+                fact.time,
+                body.pipeline,
+                body.plan,
+                body.recipe_digest,
+                _text(_section(body.recipe, "dataset").get("name")),
+                f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
+                _text(_section(body.recipe, "trainer").get("num_steps")),
+                body.experiment,
+            ),
+        )
+
+
+def step_completed(db: sqlite3.Connection, facts: Iterable[Fact[StepCompleted]]) -> None:
+    """An output, and its numbers. One that is not finite is not found by its value."""
+    for fact in facts:
+        run, step = fact.body.run, step_view(fact)
+        _result(db, ArtifactView.of(run, step))
+        db.executemany(
+            "INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?)",
+            (
+                (run, f"{step.step}.{name}", value, step.index, step.index)
+                for name, value in step.metrics.items()
+                if math.isfinite(value)
+            ),
+        )
+
+
+def step_cached(db: sqlite3.Connection, facts: Iterable[Fact[StepCached]]) -> None:
+    """An output that another run made, with the numbers that it recorded."""
+    for fact in facts:
+        found = ArtifactView.of(fact.body.run, taken(fact, None))
+        if db.execute(
+            "SELECT 1 FROM results WHERE run = ? AND step = ? AND idx > ?", (found.run, found.step, found.index)
+        ).fetchone():
+            continue
+        _result(db, found)
+        db.execute(
+            "INSERT OR REPLACE INTO metrics SELECT ?, name, value, ?, completed_at FROM metrics "
+            "WHERE completed_at = ? AND idx = ?",
+            (found.run, found.index, found.completed_at, found.completed_at),
+        )
+
+
+def _result(db: sqlite3.Connection, found: ArtifactView) -> None:
+    db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(found))
+
+
+def step_failed(db: sqlite3.Connection, facts: Iterable[Fact[StepFailed]]) -> None:
+    """The newest failure of a run."""
+    db.executemany("UPDATE runs SET failed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
+
+
+def run_completed(db: sqlite3.Connection, facts: Iterable[Fact[RunCompleted]]) -> None:
+    """A run is complete."""
+    db.executemany("UPDATE runs SET completed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
+
+
+def checkpoint_saved(db: sqlite3.Connection, facts: Iterable[Fact[CheckpointSaved]]) -> None:
+    """A training checkpoint."""
+    db.executemany(
+        "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
+        (astuple(CheckpointView.of(fact)) for fact in facts),
+    )
+
+
+def replayed(db: sqlite3.Connection, facts: Iterable[Fact[ReplayCompleted]]) -> None:
+    """The newest verification of a run."""
+    db.executemany("UPDATE runs SET replayed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
+
+
+Fold = Callable[[sqlite3.Connection, Iterable[Any]], None]
+FOLDS: Mapping[str, Fold] = {
+    kinds.RUN_STARTED: started,
+    kinds.STEP_COMPLETED: step_completed,
+    kinds.STEP_CACHED: step_cached,
+    kinds.STEP_FAILED: step_failed,
+    kinds.RUN_COMPLETED: run_completed,
+    kinds.CHECKPOINT_SAVED: checkpoint_saved,
+    kinds.REPLAY_COMPLETED: replayed,
+}
+"""In this order, which is one in which every row finds what it refers to."""
+
+
+def readable(kind: str, found: Iterable[Indexed]) -> Iterator[Fact[Any]]:
+    """Those of these events whose body fits their type; a step goes by its address, where it has one."""
+    for index, event in found:
+        try:
+            body = kinds.read(kinds.BODIES[kind], event.body, where=f"event {index}")
+        except MarinError:
+            continue
+        yield Fact(index, event.time, by_address(body), event.actor)
+
+
+def _section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = recipe.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)

@@ -33,7 +33,7 @@ def doctor(as_json: bool) -> None:
         print_json(diagnosis.describe())
     else:
         for check in diagnosis.checks:
-            _print(check)
+            _print_check(check)
         verdict = "yes" if diagnosis.able else "no; what is marked NO says why"
         say()
         say(f"Same bits on this machine (portable-cpu): {verdict}")
@@ -41,7 +41,7 @@ def doctor(as_json: bool) -> None:
         click.get_current_context().exit(3)
 
 
-def _print(check: Check) -> None:
+def _print_check(check: Check) -> None:
     mark, colour = MARKS[check.health]
     say(f"  {check.name:<10} {check.found}", mark=(mark, colour))
     if check.cure:

@@ -1,7 +1,7 @@
 """What something was made of, and that of what, back to the beginning: followed by content, across runs and graphs.
 
 A result names its inputs by content digest. Whoever first recorded that content is where it came from, in whatever run;
-the first state of a phase comes from the run that it continues. So the ancestry of an artifact is a walk over events, a
+the first state of a phase comes from the run that it continues. So the lineage of an artifact is a walk over events, a
 few for each step, whatever else is in the log.
 """
 
@@ -21,12 +21,12 @@ STATE = "state"
 
 
 @dataclass(frozen=True)
-class Ancestor:
+class LineageNode:
     """One result and what it was made of, by the names under which the step took them. ``unknown`` are inputs that no
     result of this ledger has the content of."""
 
     made: ArtifactView
-    inputs: Mapping[str, Ancestor] = field(default_factory=dict)
+    inputs: Mapping[str, LineageNode] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,30 +67,30 @@ def find(catalog: Catalog, name: str) -> list[ArtifactView]:
     return catalog.results(runs.pick(catalog.run_ids(), name))
 
 
-class Ancestry:
-    """The walk. Each content is followed once; where it comes up again the same :class:`Ancestor` stands."""
+class Lineage:
+    """The walk. Each content is followed once; where it comes up again the same :class:`LineageNode` stands."""
 
     def __init__(self, catalog: Catalog, projection: Projection) -> None:
         self._catalog, self._projection = catalog, projection
-        self._known: dict[int, Ancestor] = {}
+        self._known: dict[int, LineageNode] = {}
 
-    def ends(self, name: str) -> list[Ancestor]:
-        """The ancestry of what ``name`` means; of a run, of those results that it made nothing else of."""
+    def ends(self, name: str) -> list[LineageNode]:
+        """The lineage of what ``name`` means; of a run, of those results that it made nothing else of."""
         found = [self.of(made) for made in find(self._catalog, name)]
-        taken = {child.made.digest for ancestor in found for child in ancestor.inputs.values()}
-        return [ancestor for ancestor in found if ancestor.made.digest not in taken]
+        taken = {child.made.digest for node in found for child in node.inputs.values()}
+        return [node for node in found if node.made.digest not in taken]
 
-    def of(self, made: ArtifactView) -> Ancestor:
-        """The ancestry of one result."""
+    def of(self, made: ArtifactView) -> LineageNode:
+        """The lineage of one result."""
         if made.completed_at not in self._known:
             event = self._projection.event(made.completed_at)
-            self._known[made.completed_at] = Ancestor(made)  # a content that is made of itself ends here
+            self._known[made.completed_at] = LineageNode(made)  # a content that is made of itself ends here
             inputs, unknown = self._inputs(event, made) if event is not None else ({}, {})
-            self._known[made.completed_at] = Ancestor(made, inputs, unknown)
+            self._known[made.completed_at] = LineageNode(made, inputs, unknown)
         return self._known[made.completed_at]
 
-    def _inputs(self, event: Event, made: ArtifactView) -> tuple[dict[str, Ancestor], dict[str, str]]:
-        found: dict[str, Ancestor] = {}
+    def _inputs(self, event: Event, made: ArtifactView) -> tuple[dict[str, LineageNode], dict[str, str]]:
+        found: dict[str, LineageNode] = {}
         unknown: dict[str, str] = {}
         named = event.body.get("inputs")
         for name, digest in named.items() if isinstance(named, Mapping) else ():
@@ -103,7 +103,7 @@ class Ancestry:
             found[STATE] = before
         return found, unknown
 
-    def _continued(self, event: Event) -> Ancestor | None:
+    def _continued(self, event: Event) -> LineageNode | None:
         """The training that a phase continues, as far as it is recorded as a result."""
         for _, started in self._projection.events(stream=event.stream, type=kinds.RUN_STARTED):
             link = started.body.get("continues")

@@ -24,7 +24,7 @@ LIMIT = 200
 
 
 @dataclass(frozen=True)
-class Quoted:
+class MetricQuery:
     """A name, and perhaps a number with half of its last digit; ``low`` to ``high`` is what rounds to it, ends
     included."""
 
@@ -36,20 +36,20 @@ class Quoted:
 
 
 @dataclass(frozen=True)
-class Answer:
+class MetricAnswer:
     """What was found for one name: the numbers that round to the quoted one, or else the nearest; or the newest, where
-    no number was quoted."""
+    no number was query."""
 
-    quoted: Quoted
+    query: MetricQuery
     found: tuple[Number, ...]
     exact: bool
 
 
-def parse(text: str) -> Quoted:
+def parse(text: str) -> MetricQuery:
     """``NAME=VALUE`` or ``NAME``; :class:`UsageError` for a value that is no number."""
     name, equals, written = text.partition("=")
     if not equals:
-        return Quoted(name.strip())
+        return MetricQuery(name.strip())
     try:
         exact = Decimal(written.strip())
     except InvalidOperation:
@@ -66,7 +66,7 @@ def parse(text: str) -> Quoted:
     assert isinstance(exponent, int), "a finite decimal"
     half = Decimal(5).scaleb(exponent - 1)
     # One step outwards: a double that is meant to be the end may lie just beyond it.
-    return Quoted(
+    return MetricQuery(
         name.strip(),
         float(exact),
         float(half),
@@ -75,34 +75,34 @@ def parse(text: str) -> Quoted:
     )
 
 
-def answer(catalog: Catalog, quoted: Quoted) -> list[Answer]:
+def answer(catalog: Catalog, query: MetricQuery) -> list[MetricAnswer]:
     """For every metric that the name can mean: the runs that gave the number.
 
     Raises:
         UsageError: no run has a metric of such a name.
     """
     known = catalog.metric_names()
-    names = _meant(quoted.name, known)
+    names = _meant(query.name, known)
     if not names:
-        near = difflib.get_close_matches(quoted.name.replace("/", "."), known, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(query.name.replace("/", "."), known, n=1, cutoff=0.4)
         raise UsageError(
             "unknown metric",
-            where=quoted.name,
+            where=query.name,
             expected=", ".join(known[:12]) or "a metric of a run",
-            found=quoted.name,
+            found=query.name,
             cure=f"did you mean {near[0]}?" if near else "see `marin show RUN`",
         )
-    return [_answer(catalog, quoted, name) for name in names]
+    return [_answer(catalog, query, name) for name in names]
 
 
-def _answer(catalog: Catalog, quoted: Quoted, name: str) -> Answer:
-    named = replace(quoted, name=name)
-    if quoted.value is None:
-        return Answer(named, tuple(catalog.newest(name, LIMIT)), exact=True)
-    found = catalog.between(name, quoted.low, quoted.high, LIMIT)
+def _answer(catalog: Catalog, query: MetricQuery, name: str) -> MetricAnswer:
+    named = replace(query, name=name)
+    if query.value is None:
+        return MetricAnswer(named, tuple(catalog.newest(name, LIMIT)), exact=True)
+    found = catalog.between(name, query.low, query.high, LIMIT)
     if found:
-        return Answer(named, tuple(found), exact=True)
-    return Answer(named, tuple(catalog.nearest(name, quoted.value, NEAREST)), exact=False)
+        return MetricAnswer(named, tuple(found), exact=True)
+    return MetricAnswer(named, tuple(catalog.nearest(name, query.value, NEAREST)), exact=False)
 
 
 def _meant(name: str, known: Sequence[str]) -> list[str]:

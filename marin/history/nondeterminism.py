@@ -12,7 +12,7 @@ from marin.record.events import STEP_CHECKED
 MARK = "not deterministic"
 
 
-def unsteady(history: History) -> dict[str, int]:
+def nondeterministic(history: History) -> dict[str, int]:
     """The identities of such steps, and the event that says so first."""
     found: dict[str, int] = {}
     for index, event in history.events(type=STEP_CHECKED):

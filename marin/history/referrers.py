@@ -1,4 +1,4 @@
-"""Who needs an artifact: the events that name it, by themselves or through a tree, and the file that it is there.
+"""What refers to an artifact: the events that name it, by themselves or through a tree, and the file that it is there.
 
 Asked when something is damaged, so that a finding says which runs lose by it. All events and all manifests are read
 once for however many digests.
@@ -14,7 +14,7 @@ from marin.record.root import Root
 
 
 @dataclass(frozen=True)
-class Need:
+class Referrer:
     """One event that names a digest: where it stands, its stream and type, and the file of a tree that is meant."""
 
     index: int
@@ -29,19 +29,19 @@ class Need:
         return f"{who} ({self.type}, event {self.index}{file})"
 
 
-def needs_of(root: Root, digests: Iterable[str]) -> dict[str, list[Need]]:
-    """The needs of each digest, in the order of the log; none for what no event names."""
+def referrers_of(root: Root, digests: Iterable[str]) -> dict[str, list[Referrer]]:
+    """What refers to each digest, in the order of the log; none for what no event names."""
     wanted = set(digests)
     if not wanted:
         return {}
     holders = _holders(root.store(), wanted)
-    found: dict[str, list[Need]] = {digest: [] for digest in wanted}
+    found: dict[str, list[Referrer]] = {digest: [] for digest in wanted}
     for index, event in root.reader().events():
         for named in dict.fromkeys(named_digests(dict(event.body))):
             if named in wanted:
-                found[named].append(Need(index, event.stream, event.type))
+                found[named].append(Referrer(index, event.stream, event.type))
             for digest, path in holders.get(named, ()):
-                found[digest].append(Need(index, event.stream, event.type, named, path))
+                found[digest].append(Referrer(index, event.stream, event.type, named, path))
     return found
 
 

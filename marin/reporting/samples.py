@@ -25,11 +25,11 @@ from marin.reporting.order import batches
 
 DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
 PARTS = "train"
-SEQUENCES_SHOWN, SEEN_SECONDS = 4, 120
+SEQUENCES_SHOWN, INSPECTION_SECONDS = 4, 120
 
 
 @dataclass(frozen=True)
-class SeenSequence:
+class InspectedSequence:
     """A sequence of a batch: its number in the token stream, its tokens as pieces of text, the numbers of the first and
     the last document that it lies in, the beginnings of these documents, and in a mixture the part that all this is
     of."""
@@ -43,26 +43,26 @@ class SeenSequence:
 
 
 @dataclass(frozen=True)
-class SeenStep:
+class InspectedBatch:
     """What one train step saw: the batch's digest as training recorded it and as it was found again."""
 
     step: int
     recorded: str
     found: str
-    sequences: Sequence[SeenSequence]
+    sequences: Sequence[InspectedSequence]
     batch_size: int
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What is shown of the data; ``missing`` says why there is none, ``seen_missing`` why there are no train steps. In
+    """What is shown of the data; ``missing`` says why there is none, ``batches_missing`` why there are no train steps. In
     a mixture, ``parts`` names the part of each document."""
 
     documents: Sequence[str] = ()
     tokens: Sequence[Sequence[str]] = ()
     missing: str = ""
-    seen: Sequence[SeenStep] = ()
-    seen_missing: str = ""
+    batches: Sequence[InspectedBatch] = ()
+    batches_missing: str = ""
     parts: Sequence[str] = ()
 
 
@@ -84,9 +84,9 @@ def read_samples(run: Run, store: Store, *, steps: Sequence[int] | None = None) 
     if not chosen or tokenizer is None:
         return samples
     try:
-        return replace(samples, seen=_seen(run, store, tokenizer, known, chosen))
+        return replace(samples, batches=_inspected(run, store, tokenizer, known, chosen))
     except (LedgerError, OSError, ValueError, subprocess.SubprocessError) as error:
-        return replace(samples, seen_missing=str(error)[:500])
+        return replace(samples, batches_missing=str(error)[:500])
 
 
 def _splits(store: Store, artifact: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _tokenized(tokenizer: Any, documents: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int]) -> list[SeenStep]:
+def _inspected(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int]) -> list[InspectedBatch]:
     tokens, corpus = run.steps.get("tokens"), run.steps.get("corpus")
     if tokens is None:
         return []
@@ -146,7 +146,7 @@ def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: 
         for entry in store.manifest(bytes_of(tokens.output))
     ):
         raise ValueError("the token cache of the run cannot be read here")
-    with tempfile.TemporaryDirectory(prefix="marin-seen-") as folder:
+    with tempfile.TemporaryDirectory(prefix="marin-batches-") as folder:
         checkout(store, tokens.output, Path(folder) / "tokens", kind="tokens")
         request = {"recipe": run.started.body.recipe, "cache": str(Path(folder) / "tokens" / "train"), "steps": steps}
         done = subprocess.run(
@@ -154,7 +154,7 @@ def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: 
             input=json.dumps(request),
             capture_output=True,
             text=True,
-            timeout=SEEN_SECONDS,
+            timeout=INSPECTION_SECONDS,
             check=False,
         )
     if done.returncode:
@@ -177,7 +177,7 @@ def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: 
         )
     )
     return [
-        SeenStep(
+        InspectedBatch(
             step["step"],
             known[step["step"]],
             step["digest"],
@@ -188,11 +188,11 @@ def _seen(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: 
     ]
 
 
-def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int], str]) -> SeenSequence:
+def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int], str]) -> InspectedSequence:
     first, last = found["documents"]
     part = found["part"] if any(named == found["part"] for named, _ in texts) else ""
     pieces = [tokenizer.decode([token], skip_special_tokens=False) for token in found["tokens"]]
-    return SeenSequence(
+    return InspectedSequence(
         found["index"],
         pieces,
         first,

@@ -361,7 +361,7 @@ def parsers() -> list[Parser]:
         P("texts", on_file(lambda path: list(read_texts(path))), documents, ("marin.data.documents.read_texts",)),
         P("event on the command line", lambda data: parse_object(data, where="x"), given(b'{"a":[1,2.5,null]}'),
           ("marin.cli.ledger.group.parse_object",)),
-        P("quoted metric", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
+        P("metric query", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
         P("cpuinfo", text(lambda t: parse_cpuinfo(t, "x86_64")), given(b"model name\t: A\nflags\t: sse avx\n"),
           ("marin.provenance.environment.parse_cpuinfo",)),
     ]  # fmt: skip

@@ -169,7 +169,7 @@ def test_who_made_a_digest_and_the_steps_of_a_name(root: Root) -> None:
         ("loss_last", ["ddd4", "bbb2", "aaa1"], True),
     ],
 )
-def test_a_quoted_number(root: Root, text: str, found: list[str], exact: bool) -> None:
+def test_a_number_as_a_report_has_it(root: Root, text: str, found: list[str], exact: bool) -> None:
     root.append(LOG)
     with open_catalog(root) as catalog:
         (only,) = answer(catalog, parse(text))
@@ -188,9 +188,9 @@ def test_a_wrong_name_or_number_is_named(root: Root) -> None:
 @given(
     st.decimals(min_value="-1e6", max_value="1e6", allow_nan=False, allow_infinity=False, places=4), st.integers(0, 4)
 )
-def test_a_number_rounds_to_what_was_quoted(value: Any, places: int) -> None:
+def test_a_number_rounds_to_the_one_that_is_asked_for(value: Any, places: int) -> None:
     written = f"{value:.{places}f}"
-    quoted = parse(f"loss={written}")
-    assert quoted.value is not None
-    assert quoted.low <= float(value) <= quoted.high
-    assert quoted.tolerance == pytest.approx(0.5 * 10**-places)
+    query = parse(f"loss={written}")
+    assert query.value is not None
+    assert query.low <= float(value) <= query.high
+    assert query.tolerance == pytest.approx(0.5 * 10**-places)

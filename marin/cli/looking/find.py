@@ -12,8 +12,8 @@ from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
 from marin.history import runs
 from marin.history.catalog import Catalog, open_catalog
-from marin.history.metric_query import Answer, answer, parse
-from marin.history.nondeterminism import MARK, unsteady
+from marin.history.metric_query import MetricAnswer, answer, parse
+from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import ArtifactView
 from marin.recipe.units import human_size
 from marin.record.root import Root
@@ -112,7 +112,7 @@ def _step_of_run(catalog: Catalog, name: str) -> list[ArtifactView]:
 
 
 def _print_results(root: Root, found: list[ArtifactView], *, as_json: bool) -> None:
-    differed = unsteady(root.history())
+    differed = nondeterministic(root.history())
     if as_json:
         print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
@@ -144,7 +144,7 @@ def _print_results(root: Root, found: list[ArtifactView], *, as_json: bool) -> N
 def print_results_of_graph(root: Root, graph: str, found: list[ArtifactView], *, as_json: bool) -> None:
     """The steps that one execution of an experiment's graph made itself; those of the pipeline stand in runs of their
     own."""
-    differed = unsteady(root.history())
+    differed = nondeterministic(root.history())
     if as_json:
         print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
@@ -169,17 +169,17 @@ def print_results_of_graph(root: Root, graph: str, found: list[ArtifactView], *,
 
 def show_number(root: Root, text: str, *, as_json: bool) -> None:
     """The runs that gave a number."""
-    quoted = parse(text)
+    query = parse(text)
     with open_catalog(root) as catalog:
-        answers = answer(catalog, quoted)
+        answers = answer(catalog, query)
         started = {item.run: catalog.runs(item.run) for found in answers for item in found.found}
     if as_json:
         print_json(
             [
                 {
-                    "metric": found.quoted.name,
-                    "value": quoted.value,
-                    "tolerance": quoted.tolerance,
+                    "metric": found.query.name,
+                    "value": query.value,
+                    "tolerance": query.tolerance,
                     "exact": found.exact,
                     "runs": [
                         {"run": item.run, "value": item.value, "event": item.index, "made_at": item.completed_at}
@@ -205,18 +205,18 @@ def show_number(root: Root, text: str, *, as_json: bool) -> None:
                     run.model if run else "",
                 )
             )
-        print_table(("run", found.quoted.name, "event", "started", "dataset", "model"), rows, empty="no run has it")
+        print_table(("run", found.query.name, "event", "started", "dataset", "model"), rows, empty="no run has it")
         if len(found.found) > SHOWN:
             say(f"and {len(found.found) - SHOWN} more; --json lists them", err=True)
 
 
-def _heading(found: Answer) -> str:
-    quoted = found.quoted
-    if quoted.value is None:
-        return f"{quoted.name}: the newest"
+def _heading(found: MetricAnswer) -> str:
+    query = found.query
+    if query.value is None:
+        return f"{query.name}: the newest"
     if found.exact:
-        return f"{quoted.name} = {quoted.value:g} (within {quoted.tolerance:g})"
-    return f"{quoted.name}: no run has {quoted.value:g} within {quoted.tolerance:g}; the nearest"
+        return f"{query.name} = {query.value:g} (within {query.tolerance:g})"
+    return f"{query.name}: no run has {query.value:g} within {query.tolerance:g}; the nearest"
 
 
 def _show_artifact(root: Root, digest: str, made_by: list[dict[str, object]], *, as_json: bool) -> None:

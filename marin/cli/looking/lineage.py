@@ -12,7 +12,7 @@ from ledger import Projection
 from marin.cli.output import Branch, print_json, print_tree, say
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
-from marin.history.lineage import Ancestor, Ancestry
+from marin.history.lineage import Lineage, LineageNode
 from marin.recipe.units import human_size
 from marin.record.root import open_root
 
@@ -55,14 +55,14 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
         return
     with open_catalog(root) as catalog, Projection(root.projection_path(), root.reader()) as projection:
         projection.catch_up()  # what the catalog was folded from, and perhaps something newer
-        ends = Ancestry(catalog, projection).ends(name)
+        ends = Lineage(catalog, projection).ends(name)
     if as_json:
         print_json([_as_json(item) for item in _once(ends)])
         return
     if not ends:
         say("the run has no results yet", err=True)
     for end in ends:
-        _print(end)
+        _print_lineage(end)
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -80,7 +80,7 @@ def _numbers(text: str) -> list[int] | None:
     return [int(part) for part in text.split(",")]
 
 
-def _once(ends: list[Ancestor]) -> Iterator[Ancestor]:
+def _once(ends: list[LineageNode]) -> Iterator[LineageNode]:
     """Every result of the trees, each once, what is made before what it is made of."""
     seen: set[int] = set()
     waiting = list(ends)
@@ -92,7 +92,7 @@ def _once(ends: list[Ancestor]) -> Iterator[Ancestor]:
             waiting += item.inputs.values()
 
 
-def _as_json(item: Ancestor) -> dict[str, object]:
+def _as_json(item: LineageNode) -> dict[str, object]:
     made = item.made
     return {
         "step": made.step,
@@ -107,24 +107,24 @@ def _as_json(item: Ancestor) -> dict[str, object]:
     }
 
 
-def _print(end: Ancestor) -> None:
+def _print_lineage(end: LineageNode) -> None:
     tree = Branch(_line(end))
     _grow(tree, end, {end.made.completed_at})
     print_tree(tree)
 
 
-def _grow(tree: Branch, ancestor: Ancestor, shown: set[int]) -> None:
-    for name, child in ancestor.inputs.items():
+def _grow(tree: Branch, node: LineageNode, shown: set[int]) -> None:
+    for name, child in node.inputs.items():
         label = "" if name == child.made.step else f"{name}: "
         if child.made.completed_at in shown:
             tree.add(f"{label}{child.made.step} (above)")
             continue
         shown.add(child.made.completed_at)
         _grow(tree.add(f"{label}{_line(child)}"), child, shown)
-    for name, digest in ancestor.unknown.items():
+    for name, digest in node.unknown.items():
         tree.add(f"{name}: {digest} (not made in this ledger)")
 
 
-def _line(item: Ancestor) -> str:
+def _line(item: LineageNode) -> str:
     made = item.made
     return f"{made.step}  {made.digest}  {human_size(made.size)}  run {made.run}, event {made.completed_at}"

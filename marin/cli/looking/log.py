@@ -59,12 +59,12 @@ def log(stream: str | None, type_: str | None, last: int | None, follow: bool, a
     reader = root.reader()
     size = reader.checkpoint().size
     for item in selected(root, reader, stream, type_, last):
-        _print(item, as_json=as_json)
+        _print_event(item, as_json=as_json)
     if follow:
         sys.stdout.flush()
         for item in appended(reader, size):
             if stream in (None, item[1].stream) and type_ in (None, item[1].type):
-                _print(item, as_json=as_json)
+                _print_event(item, as_json=as_json)
                 sys.stdout.flush()
 
 
@@ -89,7 +89,7 @@ def appended(reader: LogReader, size: int) -> Iterator[Indexed]:
         time.sleep(POLL_SECONDS)
 
 
-def _print(item: Indexed, *, as_json: bool) -> None:
+def _print_event(item: Indexed, *, as_json: bool) -> None:
     index, event = item
     if as_json:
         print_json(describe(index, event))

@@ -8,7 +8,7 @@ import click
 
 from marin.cli.output import print_json, print_table, say
 from marin.history.catalog import Catalog, RunSummary, open_catalog
-from marin.history.nondeterminism import MARK, unsteady
+from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -182,7 +182,9 @@ def _artifacts(root: Root, catalog: Catalog, limit: int, *, as_json: bool) -> No
             ]
         )
         return
-    differed = {made.artifact for identity in unsteady(root.history()) for made in catalog.by_identity(identity)}
+    differed = {
+        made.artifact for identity in nondeterministic(root.history()) for made in catalog.by_identity(identity)
+    }
     rows = [
         (
             item.artifact,

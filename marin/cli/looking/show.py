@@ -23,7 +23,7 @@ from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
-from marin.history.nondeterminism import MARK, unsteady
+from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
 from marin.process.text import visible_json
 from marin.recipe.units import human_size
@@ -165,7 +165,7 @@ def _show_run(root: Root, view: Run) -> None:
         ]
     )
     say()
-    differed = unsteady(root.history())
+    differed = nondeterministic(root.history())
     rows = [
         (
             name,

@@ -123,7 +123,7 @@ def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> No
     if as_json:
         print_json(reports.as_json(findings) | {"artifact": artifact})
     else:
-        _print(findings, artifact)
+        _print_findings(findings, artifact)
     if findings.verdict == "incomplete":
         raise click.exceptions.Exit(3)
 
@@ -293,7 +293,7 @@ def _record(root: Root, history: History, findings: Findings, made: dict[str, by
     return artifact
 
 
-def _print(findings: Findings, artifact: str | None) -> None:
+def _print_findings(findings: Findings, artifact: str | None) -> None:
     from marin.reporting import preregistration as reports
 
     print_fields(reports.heading(findings))

@@ -83,7 +83,7 @@ def run(
         check=check, force=force, force_failed=force_failed, max_concurrent=max_concurrent or 0, execution=execution
     )
     outcome = execute_graph(graph, open_root(), file=file.resolve(), options=options)
-    _print(outcome, graph.ends, as_json=as_json)
+    _print_outcome(outcome, graph.ends, as_json=as_json)
     if check and outcome.unsteady:
         raise Diverged(
             "a step made other bits the second time",
@@ -160,7 +160,7 @@ def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: boo
     print_table(columns, rows, empty="no steps")
 
 
-def _print(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) -> None:
+def _print_outcome(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) -> None:
 
     if as_json:
         print_json(

@@ -114,7 +114,7 @@ def train(
             check(one.recipe.arithmetic, execution)
         composed = [_seeded(root, one) for one in composed]
         outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
-    _print(root, outcomes, as_json=as_json, table=multirun)
+    _print_trained(root, outcomes, as_json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:
         from marin.errors import StepFailed
@@ -286,7 +286,7 @@ def _table(found: Sequence[Forecast]) -> None:
     print_table(("step", "", "FLOPs", "memory", "writes", "time", "price", "why"), rows, empty="")
 
 
-def _print(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: bool) -> None:
+def _print_trained(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: bool) -> None:
     from marin.cli.looking.summary import headline
 
     if as_json:

@@ -28,7 +28,7 @@ from marin.cli.output import describe_finding, print_bytes, print_json, print_ta
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.execution.workspace import sweep_abandoned
-from marin.history.referrers import needs_of
+from marin.history.referrers import referrers_of
 from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
@@ -190,13 +190,13 @@ def verify(digests: tuple[str, ...], everything: bool, as_json: bool) -> None:
         findings.append(finding)
         if not as_json:
             say(str(finding))
-    needs = needs_of(root, (digest for finding in findings for digest in _digests_in(finding)))
+    referrers = referrers_of(root, (digest for finding in findings for digest in _digests_in(finding)))
     for finding in findings if as_json else ():
-        needed = [need for digest in _digests_in(finding) for need in needs[digest]]
-        print_json(describe_finding(finding) | {"needed_by": [asdict(need) for need in needed]})
-    for digest, needed in needs.items() if not as_json else ():
-        for need in needed:
-            say(f"{digest} is needed by {need}")
+        needed = [referrer for digest in _digests_in(finding) for referrer in referrers[digest]]
+        print_json(describe_finding(finding) | {"needed_by": [asdict(referrer) for referrer in needed]})
+    for digest, needed in referrers.items() if not as_json else ():
+        for referrer in needed:
+            say(f"{digest} is needed by {referrer}")
     if findings:
         click.get_current_context().exit(1)
 

@@ -54,14 +54,14 @@ ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 Named = dict[str, str]
 
 
-OF_SURROUNDINGS = frozenset({"marin.run", "marin.step", "marin.root", "marin.status"})
+OF_CONTEXT = frozenset({"marin.run", "marin.step", "marin.root", "marin.status"})
 """Tags that say where something was logged from, and how it went."""
 
 
 def is_reserved(name: str) -> bool:
     """Whether a tag or alias of this name speaks for the ledger."""
     plain = name.strip().casefold()
-    return (plain.startswith("marin.") and name not in OF_SURROUNDINGS) or plain == "verified"
+    return (plain.startswith("marin.") and name not in OF_CONTEXT) or plain == "verified"
 
 
 def refusal(why: str) -> str:

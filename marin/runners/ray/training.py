@@ -294,7 +294,7 @@ class _Training:
             try:
                 ended = self._watched(ray, writer, trainer.fit)
             except WorkerGroupError as error:
-                raise _explained(error.worker_failures, logs_of(ray), stopping=self._stopping) from error
+                raise _reason_of(error.worker_failures, logs_of(ray), stopping=self._stopping) from error
             except (TrainingFailedError, ray.exceptions.RayError) as error:
                 raise _Died(described(error), engine=True) from error
         return bytes(ended.return_value)
@@ -332,7 +332,7 @@ class _Training:
         return future.result()
 
 
-def _explained(failures: Mapping[int, BaseException], logs: Path | None, *, stopping: bool) -> Exception:
+def _reason_of(failures: Mapping[int, BaseException], logs: Path | None, *, stopping: bool) -> Exception:
     """What a refused step raised; or a death, with what became of each worker. SIGTERM to a worker (a machine that is
     to be taken away) is one, of which nothing was lost; unless all were to stop."""
     for error in failures.values():

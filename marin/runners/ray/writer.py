@@ -35,7 +35,7 @@ lock."""
 RESEND_SECONDS = 300.0
 """How long a worker keeps sending one batch before its work counts as failed. The batch stays in its spool."""
 
-Answer = tuple[list[Receipt], list[str]]
+Appended = tuple[list[Receipt], list[str]]
 """Receipts, or the parts of an error."""
 
 
@@ -68,7 +68,7 @@ class LedgerWriter:
         self._progress: dict[str, tuple[int, str]] = {}
         self._stopping: set[str] = set()
 
-    def append(self, drafts: Sequence[Draft]) -> Answer:
+    def append(self, drafts: Sequence[Draft]) -> Appended:
         """One atomic batch; answered when it is durable and under a signed log checkpoint."""
         try:
             receipts = self._commits.submit(drafts).result()

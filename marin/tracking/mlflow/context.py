@@ -22,7 +22,7 @@ OVER_THE_LEDGER = ("marin", "http", "https")
 
 
 class MarinRunContext(RunContextProvider):  # type: ignore[misc]  # MLflow publishes no types
-    """MLflow's port for tags of the surroundings."""
+    """MLflow's port for tags of the context."""
 
     def in_context(self) -> bool:
         """Whether this process executes a run of Marin."""

@@ -22,7 +22,7 @@ QUESTIONS: tuple[Question, ...] = ("recipe", "code", "environment", "data", "pro
 
 
 @dataclass(frozen=True)
-class Answer:
+class Difference:
     """One question answered. ``outcome``: ``unknown`` when the runs do not record enough to say. ``lines``: what
     differs, or why it is not known. ``step``: the first train step that differs."""
 
@@ -38,11 +38,11 @@ class Comparison:
 
     one: str
     other: str
-    answers: tuple[Answer, ...]
+    answers: tuple[Difference, ...]
     notes: tuple[str, ...]
 
     @property
-    def first(self) -> Answer | None:
+    def first(self) -> Difference | None:
         """The first question with a difference, or None."""
         return next((answer for answer in self.answers if answer.outcome == "different"), None)
 
@@ -88,8 +88,8 @@ def compare_runs(one: Run, other: Run, blob: Blob, names: TraceNames) -> Compari
     return Comparison(one.run, other.run, answers, tuple(_notes(one, other)))
 
 
-def _answer(question: Question, lines: Sequence[str]) -> Answer:
-    return Answer(question, "different" if lines else "equal", tuple(lines))
+def _answer(question: Question, lines: Sequence[str]) -> Difference:
+    return Difference(question, "different" if lines else "equal", tuple(lines))
 
 
 def _between(one: object, other: object, prefix: str) -> list[str]:
@@ -100,11 +100,11 @@ def _between(one: object, other: object, prefix: str) -> list[str]:
     ]
 
 
-def _recipe(one: Run, other: Run) -> Answer:
+def _recipe(one: Run, other: Run) -> Difference:
     return _answer("recipe", _between(one.started.body.recipe, other.started.body.recipe, ""))
 
 
-def _code(one: Run, other: Run) -> Answer:
+def _code(one: Run, other: Run) -> Difference:
     mine, theirs = one.started.body.code, other.started.body.code
     lines = _between(mine.get("steps"), theirs.get("steps"), "step")
     if lines and mine.get("commit") != theirs.get("commit"):
@@ -112,7 +112,7 @@ def _code(one: Run, other: Run) -> Answer:
     return _answer("code", lines)
 
 
-def _environment(one: Run, other: Run) -> Answer:
+def _environment(one: Run, other: Run) -> Difference:
     mine, theirs = one.started.body.environment, other.started.body.environment
     parts = ("lock", "versions")
     lines = [line for part in parts for line in _between(mine.get(part), theirs.get(part), part)]
@@ -130,22 +130,22 @@ def _settings(environment: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _data(one: Run, other: Run) -> Answer:
+def _data(one: Run, other: Run) -> Difference:
     lines = []
     for step in DATA_STEPS:
         mine, theirs = one.steps.get(step), other.steps.get(step)
         if mine is None or theirs is None:
             if mine is not theirs:
-                return Answer("data", "unknown", (f"{step}: only one of the runs has an output",))
+                return Difference("data", "unknown", (f"{step}: only one of the runs has an output",))
             continue
         if mine.output.digest != theirs.output.digest:
             lines.append(f"{step}: {mine.output.digest} against {theirs.output.digest}")
     return _answer("data", lines)
 
 
-def _program(one: Run, other: Run) -> Answer:
+def _program(one: Run, other: Run) -> Difference:
     if not one.training or not other.training:
-        return Answer(
+        return Difference(
             "program",
             "equal" if not (one.training or other.training) else "unknown",
             ("only one of the runs has trained",) if one.training or other.training else (),
@@ -174,11 +174,11 @@ def _records(run: Run) -> Iterator[tuple[int, _Record]]:
             )
 
 
-def _step(one: Run, other: Run) -> Answer:
+def _step(one: Run, other: Run) -> Difference:
     if one.segments and other.segments:
         a, b = one.segments[0].body, other.segments[0].body
         if a.start == b.start and a.start_state != b.start_state:
-            return Answer(
+            return Difference(
                 "step",
                 "different",
                 (f"before train step {a.start}: state {a.start_state} against {b.start_state}",),
@@ -193,7 +193,7 @@ def _step(one: Run, other: Run) -> Answer:
             ("recorded loss", left.loss, right.loss),
         ):
             if x != y:
-                return Answer(
+                return Difference(
                     "step",
                     "different",
                     (
@@ -205,25 +205,25 @@ def _step(one: Run, other: Run) -> Answer:
     if mine.keys() != theirs.keys():
         step = min(mine.keys() ^ theirs.keys())
         having = one.run if step in mine else other.run
-        return Answer("step", "different", (f"train step {step} is recorded by {having} only",), step)
+        return Difference("step", "different", (f"train step {step} is recorded by {having} only",), step)
     if one.segments and other.segments and one.segments[-1].body.end_state != other.segments[-1].body.end_state:
         at = one.segments[-1].body.end - 1
-        return Answer("step", "different", ("the last states differ although every step is recorded alike",), at)
-    return Answer("step", "equal")
+        return Difference("step", "different", ("the last states differ although every step is recorded alike",), at)
+    return Difference("step", "equal")
 
 
-def _tensor(one: Run, other: Run, step: Answer, blob: Blob, names: TraceNames) -> Answer:
+def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceNames) -> Difference:
     if step.step is None:
-        return Answer("tensor", "equal")
+        return Difference("tensor", "equal")
     mine, theirs = dict(_records(one)).get(step.step), dict(_records(other)).get(step.step)
     if mine is None or theirs is None:
-        return Answer("tensor", "unknown", ("the step is recorded by one run only",), step.step)
+        return Difference("tensor", "unknown", ("the step is recorded by one run only",), step.step)
     traces = [trace for record in (mine, theirs) if (trace := blob(record.trace)) is not None]
     if len(traces) < 2:
-        return Answer("tensor", "unknown", ("a trace of the tensors is not in the store",), step.step)
+        return Difference("tensor", "unknown", ("a trace of the tensors is not in the store",), step.step)
     known = [names(run) for run in (one, other)]
     if list(known[0]) != list(known[1]):
-        return Answer("tensor", "different", ("the models have other tensors",), step.step)
+        return Difference("tensor", "different", ("the models have other tensors",), step.step)
     rows = [
         trace[8 * len(known[0]) * record.offset :][: 8 * len(known[0])]
         for trace, record in zip(traces, (mine, theirs), strict=True)
@@ -232,9 +232,9 @@ def _tensor(one: Run, other: Run, step: Answer, blob: Blob, names: TraceNames) -
         name for i, name in enumerate(known[0]) if rows[0][8 * i : 8 * i + 8] != rows[1][8 * i : 8 * i + 8]
     )
     if not found:
-        return Answer("tensor", "equal")
+        return Difference("tensor", "equal")
     shown = [f"after train step {step.step}: {name}" for name in found[:8]]
-    return Answer(
+    return Difference(
         "tensor", "different", (*shown, *([f"and {len(found) - 8} more"] if len(found) > 8 else [])), step.step
     )
 

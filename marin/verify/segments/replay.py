@@ -60,7 +60,7 @@ class Job(msgspec.Struct, frozen=True):
     named: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SegmentResult(msgspec.Struct, frozen=True):
     """How the replay of one segment ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what
     was compiled, where the job asks or something is wrong; ``losses`` are the losses found."""
 
@@ -109,12 +109,12 @@ def replay_segments(
     jobs = [_job(run, run.segments[i].body) for i in positions]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     recorded = run.training[-1].body.program if run.training else {}
-    answers: list[Answer] = []
+    answers: list[SegmentResult] = []
     each = reservation(PIPELINE.step("train"), run.recipe, execution)
     tasks = [msgspec.json.encode(job) for job in jobs]
     with runner(workers, each).run(start, msgspec.json.encode(setup), tasks) as results:
         for job, result in zip(jobs, results, strict=True):
-            answers.append(msgspec.json.decode(result, type=Answer))
+            answers.append(msgspec.json.decode(result, type=SegmentResult))
             report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
             if answers[-1].outcome == "PASS" and done is not None:
                 done(job.segment, answers[-1].losses)
@@ -181,10 +181,10 @@ class SegmentWorker:
         self._made: SegmentReplay | None = None
 
     def __call__(self, task: bytes) -> bytes:
-        """The :class:`Answer` to one :class:`Job`."""
+        """The :class:`SegmentResult` to one :class:`Job`."""
         return msgspec.json.encode(self._answer(msgspec.json.decode(task, type=Job)))
 
-    def _answer(self, job: Job) -> Answer:
+    def _answer(self, job: Job) -> SegmentResult:
         segment = job.segment
         try:
             if segment.start > 0 and job.checkpoint is None:
@@ -198,7 +198,7 @@ class SegmentWorker:
             replay = self._replay(job.named)
             divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
         except Tampered as error:
-            return Answer(
+            return SegmentResult(
                 "FAIL",
                 Divergence(
                     segment.start,
@@ -209,9 +209,9 @@ class SegmentWorker:
                 ),
             )
         except LedgerError as error:
-            return Answer(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
+            return SegmentResult(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
         program = replay.program if job.named or divergence is not None else None
-        return Answer(
+        return SegmentResult(
             "PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True
         )
 

@@ -16,7 +16,7 @@ class Experiments:
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
-        self._opened: set[str] = set()
+        self._known: set[str] = set()
         self._hypotheses: dict[str, str] = {}
         self._names: dict[str, str] = {}
 
@@ -24,11 +24,11 @@ class Experiments:
         """The experiment of a run that cites this registration, or else its pipeline."""
         return self._names.get(registration, pipeline)
 
-    def open(self, name: str, time: int) -> Iterator[Intent]:
+    def opened(self, name: str, time: int) -> Iterator[Intent]:
         """An experiment that something is about to stand in."""
-        if name in self._opened:
+        if name in self._known:
             return
-        self._opened.add(name)
+        self._known.add(name)
         yield OpenExperiment(
             name,
             time,
@@ -53,7 +53,7 @@ class Experiments:
         """Question and hypothesis stand on the experiment from then on."""
         name = body.experiment
         self._hypotheses[name], self._names[body.registration] = body.hypothesis, name
-        yield from self.open(name, told.time)
+        yield from self.opened(name, told.time)
         yield ExperimentTags(
             name,
             {
@@ -68,7 +68,7 @@ class Experiments:
     def reported(self, told: Told, body: ExperimentReported) -> Iterator[Intent]:
         """The report is a run of its own, with the stored tables and plots as its artifacts."""
         run = self._ids.report(body.experiment)
-        yield from self.open(body.experiment, told.time)
+        yield from self.opened(body.experiment, told.time)
         yield OpenRun(run, body.experiment, "report", told.time, told.event.actor)
         yield Tags(
             run,

@@ -14,7 +14,7 @@ from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, 
 def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
     """A run, with its recipe as parameters."""
     run, experiment = projected.id(), projected.experiment
-    yield from experiments.open(experiment, told.time)
+    yield from experiments.opened(experiment, told.time)
     yield OpenRun(run, experiment, body.run, told.time, told.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
@@ -51,7 +51,7 @@ def graph_started(
     told: Told, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
 ) -> Iterator[Intent]:
     """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
-    yield from experiments.open(body.name, told.time)
+    yield from experiments.opened(body.name, told.time)
     run = projected.id()
     yield OpenRun(run, body.name, body.graph, told.time, told.event.actor)
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})

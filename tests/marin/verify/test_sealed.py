@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from ledger import LedgerError, Refused
+from marin.data.reach import Reach
+from marin.errors import UsageError
 from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, write
 from marin.verify import sealed
-from marin.verify.sealed import Entry
+from marin.verify.sealed import Allowed, Entry
 
 DIGEST = "sha256:" + "5" * 64
 ASKED, OTHER = "kwixb67b", "tsud5z4m"
@@ -118,3 +120,17 @@ def test_anything_else_is_refused(item: Any) -> None:
 def test_a_request_that_is_none_is_refused(request_: bytes) -> None:
     with pytest.raises(Refused):
         Entry(ASKED).drafts(request_)
+
+
+def test_what_is_allowed_by_name_and_nothing_else(tmp_path: Path) -> None:
+    nothing = Allowed.parse([])
+    assert (nothing, nothing.hosts, nothing.reach()) == (Allowed(), None, Reach(folders=(), hosts=()))
+    (tmp_path / "link").symlink_to(tmp_path / "texts")
+    some = Allowed.parse(["network:data.example", f"read:{tmp_path}/link", "network:other.example"])
+    assert some.reach() == Reach(folders=(str(tmp_path / "texts"),), hosts=("data.example", "other.example"))
+    assert (some.unconfined, Allowed.parse(["unconfined"]).unconfined) == (False, True)
+    folders = Allowed.parse([f"read:{tmp_path}"])
+    assert folders.hosts is None, "a folder opens no network"
+    for name in ("network", "network:", "read:", "everything", "write:/", "", "unconfined:x"):
+        with pytest.raises(UsageError, match="--allow"):
+            Allowed.parse([name])

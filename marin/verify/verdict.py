@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from marin.verify.segments.compare import Divergence
 from marin.verify.segments.explanation import Explanation
 from marin.verify.segments.sampling import Mode
 from marin.verify.segments.screening import Screening
+
+logger = logging.getLogger(__name__)
 
 Outcome = Literal["PASS", "PARTIAL", "FAIL", "NOT_RUN", "UNAVAILABLE", "UNSUPPORTED"]
 WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE", "NOT_RUN", "PARTIAL", "PASS")
@@ -43,7 +46,8 @@ def outcome_of(error: LedgerError) -> Outcome:
 
 
 def judged(judge: Callable[[], Verdict]) -> Verdict:
-    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means."""
+    """The verdict of ``judge``; an error of the ledger's tree becomes the verdict that it means. What a library makes of
+    bytes that were brought is never the end of the program: nothing is established, and nobody accused."""
     try:
         return judge()
     except LedgerError as error:
@@ -51,6 +55,10 @@ def judged(judge: Callable[[], Verdict]) -> Verdict:
     except (MemoryError, RecursionError) as error:  # the last net: budgets say more where they are met first
         what = "memory" if isinstance(error, MemoryError) else "depth"
         return Verdict("UNAVAILABLE", (f"what was brought asks for more {what} than this process may take",))
+    except Exception as error:
+        logger.debug("a judge ended", exc_info=True)
+        said = f"the installed code can do nothing with what was recorded: {type(error).__name__}: {error}"
+        return Verdict("UNAVAILABLE", (said,))
 
 
 def worst(outcomes: Collection[Outcome]) -> Outcome:

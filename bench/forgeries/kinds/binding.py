@@ -108,6 +108,14 @@ _kind("validation text recorded as made", "corpus", _edit("validation.jsonl", la
       digest=True, verdict="data", says="corpus: expected")  # fmt: skip
 _kind("dataset.json with other sources", "corpus", _json("dataset.json", sources={"http://evil": "sha256:" + "1" * 64}),
       digest=True, verdict="data", says="corpus: expected")  # fmt: skip
+for _name, _line in (
+    ("are no JSON", b"{"),
+    ("are no text", b"\xff\xfe"),
+    ("are numbers", b'{"sentence_good": 5, "sentence_bad": [1]}'),
+    ("nest without end", b"[" * 100_000),
+):
+    _kind(f"minimal pairs that {_name}, recorded as made", "corpus", _put("minimal_pairs.jsonl", _line + b"\n"), digest=True,
+          verdict="model", outcomes=("UNAVAILABLE",))  # fmt: skip
 _kind("a file more in the corpus", "corpus", _put("train/evil.jsonl", b'{"text":"x"}\n'), digest=True, verdict="data",
       says="corpus: expected")  # fmt: skip
 _kind("tokenizer swapped", "tokenizer", _json("tokenizer.json", normalizer={"type": "Lowercase"}),

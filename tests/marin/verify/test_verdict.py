@@ -68,3 +68,23 @@ def test_errors_become_the_verdict_that_they_mean(error: LedgerError, outcome: s
 
     verdict = judged(judge)
     assert (verdict.outcome, verdict.lines) == (outcome, (str(error),))
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no JSON"), TypeError("5"), KeyError("x"), OSError("gone"), MemoryError()]
+)
+def test_whatever_foreign_bytes_make_of_a_library_ends_in_words(error: Exception) -> None:
+    def judge() -> Verdict:
+        raise error
+
+    verdict = judged(judge)
+    assert verdict.outcome == "UNAVAILABLE" and len(verdict.lines) == 1
+    assert str(error) in verdict.lines[0]
+
+
+def test_asked_to_stop_it_stops() -> None:
+    def judge() -> Verdict:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(judge)

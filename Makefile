@@ -24,9 +24,6 @@ export PIP_REQUIRE_VIRTUALENV :=
 # Compiled modules are kept: without them every process compiles jax and the rest of its imports again, seven seconds each.
 export PYTHONDONTWRITEBYTECODE :=
 
-# DVC's index holds pickles; its default place is one that every user of the machine can write.
-export DVC_SITE_CACHE_DIR ?= $(CURDIR)/.dvc/tmp/site
-
 PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
 UV ?= uv

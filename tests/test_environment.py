@@ -95,6 +95,21 @@ def test_the_first_that_fits_is_taken_and_a_second_call_does_nothing(folder: Fol
     assert len(folder.diary) == 4
 
 
+def test_dvcs_index_of_pickles_lies_in_the_checkout(folder: Folder) -> None:
+    """Its default place is one that every user of the machine can write."""
+    folder.program("python3", PYTHON)
+    folder.program(
+        "uv", UV.format(python=sys.executable) + f"[ -e .venv/bin/dvc ] || cp '{folder.programs}/dvc' .venv/bin/\n"
+    )
+    folder.program("dvc", '#!/bin/sh\necho "dvc $@" >> diary\n')
+    (folder.programs / "cp").symlink_to(shutil.which("cp") or "cp")
+    (folder.path / ".dvc").mkdir()
+    for name in ("a project", "moved"):
+        folder.path = folder.path.rename(folder.path.with_name(name))
+        assert folder.make().returncode == 0
+        assert folder.diary[-1] == f"dvc config --quiet --local core.site_cache_dir {folder.path}/.dvc/tmp/site"
+
+
 def test_a_changed_lock_and_a_moved_folder_install_again(folder: Folder) -> None:
     folder.program("python3", PYTHON)
     folder.program("uv", UV.format(python=sys.executable))

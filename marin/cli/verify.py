@@ -267,7 +267,7 @@ def verify(
         )
         verification = Verification(root, run, options)
     except (Malformed, Tampered, Unverified) as error:
-        finish(ctx, unreadable(root, run, trusted, error, wanted), None, html=None, as_json=as_json)
+        finish(ctx, unreadable(root, run, trusted, error, wanted), None, html=html, as_json=as_json)
         return
     if at_commit is not None and verification.environment.reasons(STEPS):
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
@@ -349,7 +349,7 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
 
 def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool) -> None:
     """Write the page, print the report, end with its exit status."""
-    if html is not None and run is not None:
+    if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
         from marin.reporting.verification import page
 
         html.write_text(page(report, run), encoding="utf-8")

@@ -16,8 +16,9 @@ from marin.verify.verdict import Report
 WIDTH, HEIGHT, MARGIN = 800, 240, 4
 
 
-def page(report: Report, run: Run) -> str:
-    """The page of one report, for people; ``Report.as_json`` is the same for machines."""
+def page(report: Report, run: Run | None) -> str:
+    """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
+    read, and the page says why."""
     return render(
         "verification.html.j2",
         report=report,
@@ -25,11 +26,11 @@ def page(report: Report, run: Run) -> str:
         verdicts=[(name, report.verdicts[name]) for name in NAMES],
         claims=grouped(report.claims) if report.claims else [],
         elements=_elements(report),
-        chain=_chain(report, run),
-        steps=list(run.steps.items()),
-        curves=_curves(report, run),
-        timeline=_timeline(report, run),
-        segments=_segments(report, run),
+        chain=_chain(report, run) if run else None,
+        steps=list(run.steps.items()) if run else [],
+        curves=_curves(report, run) if run else None,
+        timeline=_timeline(report, run) if run else None,
+        segments=_segments(report, run) if run else [],
     ).decode()
 
 

@@ -151,9 +151,12 @@ def test_a_missing_blob_is_unavailable_and_not_a_failure(project: Project) -> No
 def test_a_flipped_byte_in_a_tile_or_an_event_is_named(project: Project, where: str) -> None:
     (path, *_) = sorted(path for path in (project.root / "log" / where).rglob("*") if path.is_file())
     flip(path, path.stat().st_size // 2)
-    status, report = project.verify("--only", "ledger", "--no-record")
+    page = project.folder / "report.html"
+    page.write_text("PASS, says a page of yesterday")
+    status, report = project.verify("--only", "ledger", "--no-record", "--html", str(page))
     assert (status, report["verdicts"]["ledger"]) == (1, "FAIL")
     assert where.rpartition("/")[2] in "".join(report["details"]["ledger"])
+    assert "FAIL" in page.read_text(encoding="utf-8") and "PASS" not in page.read_text(encoding="utf-8")
 
 
 FORGERIES = {

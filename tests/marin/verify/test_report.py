@@ -77,3 +77,12 @@ def test_every_claim_is_told_in_text_json_and_on_the_page(
 def test_no_claim_is_lost_where_they_are_grouped() -> None:
     claims = [claim for claim in every_kind() if claim.steps is None]
     assert sorted(line for _, lines in grouped(claims) for line in lines) == sorted(claim.text for claim in claims)
+
+
+def test_a_log_that_cannot_be_read_has_a_page_too() -> None:
+    verdicts = {
+        name: Verdict("FAIL" if name == "ledger" else "NOT_RUN", ("the log was rolled back",)) for name in NAMES
+    }
+    report = Report("r", verdicts, TrainingSummary("none", 0, 0, 1, 0.0), None, "o", 0, "", (), wanted=("ledger",))
+    text = page(report, None)
+    assert "FAIL" in text and "the log was rolled back" in text and "PASS" not in text

@@ -318,13 +318,15 @@ def refuse_outside(address: str | None, at_commit: object) -> None:
 
 
 def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
-    """The root that gets what is found: the one that is named, the verified one if it is ``mine``, or the local one."""
+    """The root that gets what is found: the one that is named, the log that the verified one is or is a copy of if it is
+    ``mine``, or the local one."""
+    from marin.record.homes import home_of
     from marin.record.root import DEFAULT_ROOT, open_root
 
     if given is not None:
         return open_root(given)
     if mine and "://" not in verified.location:
-        return verified
+        return home_of(verified)
     with suppress(LedgerError):
         here = open_root(DEFAULT_ROOT)
         if mine or here.absolute != verified.absolute:  # somebody else's log gets nothing, whatever key it names

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,25 @@ class Pins:
     def path(self, origin: str) -> Path:
         """The file of an origin."""
         return self.folder / (hashlib.sha256(origin.encode()).hexdigest()[:32] + ".json")
+
+    def home(self, origin: str) -> str | None:
+        """The place where this user's own log of that origin lives; None where he has none."""
+        try:
+            return self._home(origin).read_text("utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def settle(self, origin: str, place: str, *, moved: bool = False) -> None:
+        """This user's own log lives there, unless he has one elsewhere and it has not ``moved``."""
+        path = self._home(origin)
+        if moved or not path.exists():
+            with suppress(LedgerError, OSError):  # a state folder that cannot be written stops no run
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_whole(path, f"{place}\n".encode())
+
+    def _home(self, origin: str) -> Path:
+        """Beside the pins, which a confined verification writes."""
+        return self.folder.with_name("homes") / self.path(origin).stem
 
     def check(self, reader: LogReader, storage: Storage, place: str, *, move: bool = True, named: bool = True) -> str:
         """Compare the log with its pin, and remember it; a line that says how it went. Without ``move`` nothing is

@@ -181,6 +181,7 @@ class Root:
 
     def log(self, wait: float = 0.0) -> Log:
         """The open log, whose lock this process then holds. Close it."""
+        Pins(default_pins()).settle(self.verifier.name, self.absolute)
         return Log.open(self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path())
 
     def index_path(self) -> Path | None:
@@ -420,6 +421,7 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
         )
     if not storage.exists(CHECKPOINT):
         Log.create(storage, root.signer())
+        Pins(default_pins()).settle(root.verifier.name, root.absolute)
         log.info("made the root %s with the log %s", where, root.verifier.name)
     return root
 

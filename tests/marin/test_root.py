@@ -12,6 +12,7 @@ from buckets import Bucket
 
 from ledger import Conflict, Draft, LedgerError, Log, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
+from marin.cli.verify import own_root
 from marin.record.root import VKEY, create_root, key_path, open_root
 from marin.verify import sealed
 
@@ -221,6 +222,38 @@ def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
     monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "mine"))
     assert sealed.opened_own() is not None
     assert sealed.opened_own([mine.verifier]) is not None
+
+
+def said(location: Path, text: str) -> None:
+    body = {"run": "abc", "step": "train", "identity": "sha256:" + "1" * 64, "error": text}
+    open_root(str(location)).append([Draft("step.failed/v1", "run/abc", body)])
+
+
+def recorded_in(location: Path) -> Path:
+    found = own_root(open_root(str(location)), True, None)
+    assert found is not None
+    return Path(found.absolute)
+
+
+def test_nothing_is_signed_into_a_copy_of_ones_own_log(tmp_path: Path, own_keys: Path) -> None:
+    """Whoever hands over a copy of somebody's log would get a second history under his key, for being verified."""
+    log, copy, moved = tmp_path / "log", tmp_path / "copy", tmp_path / "moved"
+    create_root(str(log))
+    said(log, "one")
+    shutil.copytree(log, copy)
+    assert (recorded_in(log), recorded_in(copy)) == (log, log)
+    said(log, "two")
+    assert recorded_in(copy) == log, "an older copy"
+    said(copy, "another history")
+    said(copy, "which is longer")
+    assert (recorded_in(copy), recorded_in(log)) == (log, log)
+    shutil.rmtree(copy)
+    log.rename(moved)
+    assert recorded_in(moved) == moved
+    shutil.copytree(moved, copy)
+    assert recorded_in(copy) == moved, "the log lives where it moved to"
+    said(copy, "three")
+    assert (recorded_in(copy), recorded_in(moved)) == (copy, copy), "what only went on is the log"
 
 
 def test_a_log_that_is_shown_otherwise_the_second_time_is_not_the_one_that_was_read(

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bench.forgeries.kinds.binding import _json, _kind
 from bench.forgeries.kinds.registry import kind
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import Shop
+from marin.recipe import schema
 from marin.record import events as kinds
 
 ESCAPES = {
@@ -88,6 +90,20 @@ kind(11, "data from the verifier's own machine", verdict="data")(
     _dataset({"kind": "url", "name": "x", "url": "https://127.0.0.1:9/x", "sha256": "1" * 64, "mirror": "x", "size": 10,
               "split": "lines", "paragraphs_per_document": 8, "validation_fraction": (0.1).hex(), "minimal_pairs": None})
 )  # fmt: skip
+
+
+@kind(11, "flags that name files to the compiler", says="no setting of arithmetic")
+def compiler_flags(shop: Shop) -> None:
+    """As a version of the product would have recorded them that lets every flag pass."""
+    flags = shop.one(kinds.RUN_STARTED).body["recipe"]["arithmetic"]["xla_flags"]
+    wanted = [*flags, "--xla_dump_to=/var/tmp/reached", "--xla_backend_extra_options=-pass-remarks-output=reached"]
+    shop.one(kinds.RUN_STARTED).body["recipe"]["arithmetic"]["xla_flags"] = wanted
+    for entry in shop.all(kinds.STEP_STARTED):
+        if "arithmetic" in entry.body["config"]:
+            entry.body["config"]["arithmetic"]["xla_flags"] = wanted
+    shop.one(kinds.TRAIN_STARTED).body["program"]["xla_flags"] = wanted
+    with patch.object(schema, "_check_contract"):
+        shop.follow()
 
 
 def _instead(shop: Shop, name: str, make: Callable[[Path], object]) -> None:

@@ -29,6 +29,12 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS = {b"referrer-policy": b"same-origin", b"x-content-type-options": b"nosniff", b"cache-control": b"no-store"}
 
+_FROM_HERE = (
+    b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; base-uri 'self'; "
+    b"form-action 'self'; frame-ancestors 'self'"
+)
+"""MLflow's own pages hold scripts and styles in line."""
+
 
 def new_token() -> str:
     """A token that nobody guesses: 256 bits."""
@@ -159,8 +165,9 @@ def _is_unspecified(host: str) -> bool:
 
 
 def _sandbox(scope: Scope) -> dict[bytes, bytes]:
-    """What a run brought is shown, and never runs as a page of this server."""
-    return {b"content-security-policy": b"sandbox"} if "artifact" in scope["path"] else {}
+    """What a run brought is shown, and never runs as a page of this server. A page loads from here alone: notes are
+    Markdown that anybody may have written, and a picture in one would tell its host who looks at the run."""
+    return {b"content-security-policy": b"sandbox" if "artifact" in scope["path"] else _FROM_HERE}
 
 
 def _with_headers(send: Send, more: dict[bytes, bytes]) -> Send:

@@ -114,5 +114,7 @@ def test_other_origins_are_refused_and_a_cookie_alone_changes_nothing():
 def test_artifacts_never_run_as_pages_of_the_server_and_sockets_are_closed():
     code, headers = asked(path="/get-artifact", **BEARER)
     assert (code, headers["content-security-policy"], headers["x-from"]) == (200, "sandbox", "inner")
-    assert "content-security-policy" not in asked(path="/", **BEARER)[1]
+    policy = asked(path="/", **BEARER)[1]["content-security-policy"]
+    assert policy.startswith("default-src 'self' ")
+    assert not {"*", "http:", "https:"} & set(policy.replace(";", " ").split()), "a note's picture is fetched from nowhere"
     assert status(kind="websocket", **BEARER) == 0

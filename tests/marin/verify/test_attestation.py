@@ -30,6 +30,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: object) -> Root:
     for step in tiny.PLAN.steps:  # type: ignore[attr-defined]
         run_stage(step.name, plan=tiny.PLAN, recipe=Recipe(), root=made, project=tmp_path)  # type: ignore[attr-defined]
     run = resolve(made.history(), "latest")
+    seen = made.reader().checkpoint()
     body = ReplayCompleted(
         run=run,
         verdicts={"ledger": "PASS", "data": "UNAVAILABLE", "training": "FAIL"},
@@ -37,7 +38,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: object) -> Root:
         first_divergence=None,
         details={},
         environment={},
-        log_checkpoint={"origin": "test.example/log", "size": 9, "root": "00" * 32},
+        log_checkpoint={"origin": seen.origin, "size": seen.size, "root": seen.root.hex()},
     )
     made.append([Draft(REPLAY_COMPLETED, stream_of(run), write(body))])
     return made

@@ -1,0 +1,36 @@
+"""Which root of a log of this user's is the log itself: a copy of it, wherever it came from, names the same key.
+
+Whoever verifies a copy records his verdict. Were it signed into the copy, one key would stand under two histories, and
+whoever handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of.
+"""
+
+from __future__ import annotations
+
+from ledger import LedgerError, Tampered
+from marin.record.pins import Pins, default_pins
+from marin.record.root import Root, open_root
+
+
+def home_of(root: Root) -> Root:
+    """The log that ``root``, one of this user's, is a copy of; ``root`` where it is that log, which may have moved."""
+    pins, origin = Pins(default_pins()), root.verifier.name
+    place = pins.home(origin)
+    if place is None or place == root.absolute:
+        return root
+    try:
+        home = open_root(place)
+        known = home.reader().checkpoint()
+    except LedgerError:
+        pins.settle(origin, root.absolute, moved=True)
+        return root
+    if home.verifier != root.verifier:
+        return root
+    reader = root.reader()
+    if known.size >= reader.checkpoint().size:
+        return home
+    try:
+        reader.check_continues(known)
+    except Tampered:
+        return home
+    pins.settle(origin, root.absolute, moved=True)  # it went on here
+    return root

@@ -150,7 +150,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         made = roots.make_artifacts(root, folder / "made")
         story.whole_run(log, "abcd2345", artifacts=made)
         story.whole_run(log, "efgh6723", steps=60, artifacts=made)
-        story.replay(log, "abcd2345")
         story.start(log, "manyj234")
         for start in range(0, MANY, 1000):
             story.segment(log, "manyj234", start, start + 1000)
@@ -167,6 +166,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 for start in range(0, 120, 30)
             ]
         )
+        recorded_by_now = len(log.entries)
+        story.replay(log, "abcd2345")
+        roots.record(root, log, recorded_by_now)
         process = started(dict(os.environ), "--port", "0")
         try:
             yield Served(process, address_of(process), root, folder, log)

@@ -116,5 +116,7 @@ def test_artifacts_never_run_as_pages_of_the_server_and_sockets_are_closed():
     assert (code, headers["content-security-policy"], headers["x-from"]) == (200, "sandbox", "inner")
     policy = asked(path="/", **BEARER)[1]["content-security-policy"]
     assert policy.startswith("default-src 'self' ")
-    assert not {"*", "http:", "https:"} & set(policy.replace(";", " ").split()), "a note's picture is fetched from nowhere"
+    assert not {"*", "http:", "https:"} & set(policy.replace(";", " ").split()), (
+        "a note's picture is fetched from nowhere"
+    )
     assert status(kind="websocket", **BEARER) == 0

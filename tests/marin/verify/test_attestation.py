@@ -20,6 +20,13 @@ from marin.history.runs import load, resolve, stream_of
 from marin.recipe.schema import Recipe
 from marin.record.events import REPLAY_COMPLETED, ReplayCompleted, write
 from marin.record.root import Root, create_root
+from marin.record.verdicts import NAMES
+
+
+def seen(root: Root) -> dict[str, str | int]:
+    """The log as a verification says that it saw it."""
+    checkpoint = root.reader().checkpoint()
+    return {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
 
 
 @pytest.fixture
@@ -30,7 +37,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: object) -> Root:
     for step in tiny.PLAN.steps:  # type: ignore[attr-defined]
         run_stage(step.name, plan=tiny.PLAN, recipe=Recipe(), root=made, project=tmp_path)  # type: ignore[attr-defined]
     run = resolve(made.history(), "latest")
-    seen = made.reader().checkpoint()
     body = ReplayCompleted(
         run=run,
         verdicts={"ledger": "PASS", "data": "UNAVAILABLE", "training": "FAIL"},
@@ -38,7 +44,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: object) -> Root:
         first_divergence=None,
         details={},
         environment={},
-        log_checkpoint={"origin": seen.origin, "size": seen.size, "root": seen.root.hex()},
+        log_checkpoint=seen(made),
     )
     made.append([Draft(REPLAY_COMPLETED, stream_of(run), write(body))])
     return made
@@ -80,3 +86,30 @@ def test_a_changed_byte_or_another_key_is_refused(root: Root, tmp_path: Path) ->
     line["payload"] = base64.b64encode(payload).decode()
     with pytest.raises(VerificationError):
         Envelope.from_dict(line).verify([public_key(root.verifier)], 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "mode", "result"),
+    [
+        ({}, "full", "PASSED"),
+        ({"training": "PARTIAL"}, "sampled", "WARNED"),
+        ({}, "sampled", "WARNED"),  # as an older version recorded a part
+        ({"model": "NOT_RUN"}, "full", "WARNED"),
+        ({"data": "UNAVAILABLE"}, "full", "WARNED"),
+        ({"training": "PARTIAL", "model": "FAIL"}, "full", "FAILED"),
+    ],
+)
+def test_five_times_pass_alone_is_passed(root: Root, changed: dict[str, str], mode: str, result: str) -> None:
+    name = resolve(root.history(), "latest")
+    body = ReplayCompleted(
+        run=name,
+        verdicts=dict.fromkeys(NAMES, "PASS") | changed,
+        training={"mode": mode},
+        first_divergence=None,
+        details={},
+        environment={},
+        log_checkpoint=seen(root),
+    )
+    root.append([Draft(REPLAY_COMPLETED, stream_of(name), write(body))])
+    *_, last = bundle(load(root.history(), name), root.signer()).splitlines()
+    assert json.loads(Envelope.from_dict(json.loads(last)).payload)["predicate"]["result"] == result

@@ -3,13 +3,15 @@
 A server of plain files is enough. Nothing that arrives is believed: whoever reads through this driver
 verifies bytes against a signed root or a digest, so that the transport only has to deliver. `list` needs an
 index that plain servers lack and is refused. Requests are tried three times, for a read can always be
-repeated; redirects to other schemes are not followed.
+repeated; redirects to other schemes, and from outside into a private network, are not followed.
 """
 
 from __future__ import annotations
 
 import http.client
 import io
+import ipaddress
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -132,7 +134,7 @@ class _BeyondTheEnd(StorageFailed):
     """The range begins behind the last byte."""
 
 
-class _SameScheme(urllib.request.HTTPRedirectHandler):
+class _Onwards(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self,
         req: urllib.request.Request,
@@ -142,12 +144,24 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        if urlsplit(newurl).scheme != urlsplit(req.full_url).scheme:
+        first, there = urlsplit(req.full_url), urlsplit(newurl)
+        if there.scheme != first.scheme:
+            return None
+        if there.hostname != first.hostname and _is_private(there.hostname) and not _is_private(first.hostname):
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-_OPENER = urllib.request.build_opener(_SameScheme)
+_OPENER = urllib.request.build_opener(_Onwards)
+
+
+def _is_private(host: str | None) -> bool:
+    """Whether a name leads to this machine or its own network. One that leads nowhere does not."""
+    try:
+        found = {str(item[4][0]).partition("%")[0] for item in socket.getaddrinfo(host or "", None)}
+    except (OSError, UnicodeError):
+        return False
+    return any(not ipaddress.ip_address(address).is_global for address in found)
 
 
 class Unreachable(StorageFailed, Unavailable):

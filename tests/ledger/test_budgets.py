@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -90,3 +93,26 @@ def test_missing_files_are_counted_and_not_for_ever(tmp_path: Path, monkeypatch:
     found = check(storage, [key.verifier])
     assert found[-1].what == "missing files of the log, and the rest was not looked for"
     assert (found[-1].expected, len(found)) == ("at most 5", 7)
+
+
+@pytest.mark.parametrize(
+    ("there", "followed"),
+    [
+        ("https://mirror.example/log/checkpoint", True),
+        ("https://published.example/elsewhere", True),
+        ("https://router.example/admin", False),
+        ("https://127.0.0.1:8443/admin", False),
+        ("https://[::1]/admin", False),
+        ("http://mirror.example/log/checkpoint", False),
+    ],
+)
+def test_a_redirect_leads_into_no_private_network(there: str, followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a published root would ask, through its reader, what only he can reach."""
+    names = {"published.example": "1.1.1.1", "mirror.example": "8.8.8.8", "router.example": "192.168.1.1"}
+    monkeypatch.setattr(
+        "ledger.storage.https.socket.getaddrinfo",
+        lambda host, port: [(0, 0, 0, "", (names.get(host, host.strip("[]")), 0))],
+    )
+    request = urllib.request.Request("https://published.example/log/checkpoint")
+    found = https._Onwards().redirect_request(request, io.BytesIO(), 302, "Found", Message(), there)
+    assert (found is not None and found.full_url == there) is followed

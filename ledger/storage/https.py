@@ -26,15 +26,15 @@ from ledger.storage.readonly import ReadOnly
 
 _TIMEOUT_SECONDS = 30.0
 _ATTEMPTS = 3
-_PAUSE_SECONDS = 0.2
 _MISSING = {404, 410}
 _CHUNK = 1 << 20
 
 
 class HttpsStorage(ReadOnly):
-    """The files below an address. Plain http is taken from the loopback interface only."""
+    """The files below an address. Plain http is taken from the loopback interface only. ``pause``: seconds before a
+    second try of what may pass; before the third it is twice as long."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, pause: float = 0.2) -> None:
         parts = urlsplit(address)
         local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme != "https" and not local:
@@ -42,6 +42,7 @@ class HttpsStorage(ReadOnly):
                 "not an address to read from", where=address, expected="https://", cure="publish it over https"
             )
         self.address = address.rstrip("/")
+        self._pause = pause
 
     def read(self, name: str) -> bytes:
         return self._request(name, lambda reply: _body(reply, name, BUDGETS.of_file(name)))
@@ -110,7 +111,7 @@ class HttpsStorage(ReadOnly):
             except (OSError, http.client.HTTPException) as error:
                 if attempt == _ATTEMPTS:
                     raise _failed(address, str(error)) from error
-            time.sleep(_PAUSE_SECONDS * attempt)
+            time.sleep(self._pause * attempt)
         raise AssertionError("unreachable")
 
 

@@ -16,8 +16,8 @@ from buckets import Bucket, Mirror
 from http_faults import Fault
 from obstore.store import from_url
 
-from ledger import PART_SIZE, LedgerError, PosixStorage, Store, Tampered, copy_artifacts, open_storage
-from ledger.storage import https
+from ledger import PART_SIZE, LedgerError, PosixStorage, Store, Tampered, copy_artifacts
+from ledger.storage.https import HttpsStorage
 from ledger.storage.objects import ObjectStorage
 from ledger.store import transfer
 from ledger.store.blobs.hashing import hash_bytes
@@ -31,11 +31,6 @@ ALL = ("small blob", "large blob", "part hashes", "manifest")
 
 
 QUICK = timedelta(milliseconds=1)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(https, "_PAUSE_SECONDS", 0.001)
 
 
 def store_in(bucket: Bucket, seconds: float = 20) -> Store:
@@ -178,7 +173,7 @@ def test_a_pull_rides_out_a_fault_that_passes(
 def test_pull_over_https(mirror: Mirror, local: Store, tree: str, tmp_path: Path, fault: Fault) -> None:
     published, mine = Store(PosixStorage(mirror.folder)), Store(PosixStorage(tmp_path / "mine"))
     copy(local, published, tree)
-    remote = Store(open_storage(mirror.url))
+    remote = Store(HttpsStorage(mirror.url, pause=0.001))
     mirror.service.faults.add(fault, method="GET", path=BLOBS)
     fails(remote, mine, tree)
     mirror.service.faults.clear()

@@ -25,7 +25,8 @@ export PIP_REQUIRE_VIRTUALENV :=
 export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST ?= $(BIN)/python -m pytest
-TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 8 ? 8 : n )))
+# One more than processors: tests wait for programs that they start.
+TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
 .PHONY: help environment repro test lint bench survival faults-bench verify-bench browser foreign faults fuzz determinism lock docs clean

@@ -1,0 +1,164 @@
+"""Sums and contractions as sums of whole numbers, compiled: the order of additions cannot matter.
+
+The definition (docs/exact.md) is of whole numbers and one rounding, and names no way to add them. There are three here:
+``float64`` (products and sums of whole numbers below 2**53 are exact), ``int8`` and ``bfloat16`` (a number of 15 bits in
+two parts of 8 bits, four products, joined in 64 bits).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from marin.errors import UsageError
+from marin.exact.functions import power_of_two
+from marin.exact.guarded import Guarded
+
+F, I, D, L = jnp.float32, jnp.int32, jnp.float64, jnp.int64
+Products = Literal["float64", "int8", "bfloat16"]
+
+BITS = 15
+"""Of a factor of a contraction."""
+LARGEST = 2**BITS - 129
+"""The largest whole number that a factor becomes: 127 * 256 + 127, so that two signed bytes hold it."""
+FACTOR_FLOOR, ADDEND_FLOOR = -45, -90
+"""The least power of two that a row's maximum is taken for: results are never below the least number."""
+ADDEND_BITS, ROOM = 30, 52
+"""Bits of an addend below the row's largest one; bits that a whole sum may have."""
+INT8_LONGEST, BFLOAT16_BLOCK = 2**17, 2**10
+"""Products of bytes whose sum int32, and float32, still holds."""
+
+
+def addend_bits(count: int) -> int:
+    """Bits that each of ``count`` addends is given."""
+    return min(ADDEND_BITS, ROOM - (count - 1).bit_length())
+
+
+def _exponents(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Over ``axes``, which stay with size one: the bits of the largest magnitude, the least e with it below 2**e, and
+    1.0, or NaN where a number is not finite."""
+    bits = jnp.max(to.bits(x) & I(0x7FFFFFFF), axis=tuple(axes), keepdims=True)
+    return bits, (bits >> I(23)) - I(126), jnp.where(bits < I(0x7F800000), F(1), F(jnp.nan))
+
+
+def _scaled(to: Guarded, x: jax.Array, exponent: jax.Array) -> jax.Array:
+    """x 2**exponent as the nearest whole number, ties to even; the product is exact."""
+    return lax.round(x * power_of_two(to, exponent), lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def factors(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """``x`` as whole numbers up to :data:`LARGEST` (float32), and the power of two that each row has to be multiplied
+    with."""
+    bits, e, finite = _exponents(to, x, axes)
+    limit = I((LARGEST * 2**9) & 0x7FFFFF)  # the fraction of LARGEST / 2**15 as float32 has it
+    e = jnp.maximum(e + (bits & I(0x7FFFFF) > limit).astype(I), I(FACTOR_FLOOR))
+    return _scaled(to, x, I(BITS) - e), finite * power_of_two(to, e - I(BITS))
+
+
+def addends(to: Guarded, x: jax.Array, axes: Sequence[int], count: int) -> tuple[jax.Array, jax.Array]:
+    """``x`` as whole numbers (float64) of which ``count`` can be added, and the power of two for their sum."""
+    _, e, finite = _exponents(to, x, axes)
+    e = jnp.maximum(e, I(ADDEND_FLOOR))
+    bits = addend_bits(count)
+    return _scaled(to, x, I(bits) - e).astype(D), finite * power_of_two(to, e - I(bits))
+
+
+def total(to: Guarded, x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """The sum over ``axes``."""
+    whole, back = addends(to, x, axes, math.prod(x.shape[axis] for axis in axes))
+    return lax.squeeze(to.mul(jnp.sum(whole, axis=tuple(axes), keepdims=True).astype(F), back), tuple(axes))
+
+
+def scattered(
+    to: Guarded, operand: jax.Array, updates: jax.Array, count: int, scatter: Callable[[jax.Array, jax.Array], jax.Array]
+) -> jax.Array:
+    """``operand`` plus ``updates``, of which at most ``count`` meet in a place; ``scatter`` adds them to zeros."""
+    whole, back = addends(to, updates, range(updates.ndim), count)
+    found = scatter(jnp.zeros(operand.shape, D), whole).astype(F)
+    return to.add(operand, to.mul(found, back.reshape(())))
+
+
+def contraction(
+    to: Guarded, left: jax.Array, right: jax.Array, numbers: Any, products: Products
+) -> jax.Array:
+    """``numbers`` as ``lax.dot_general`` takes them: ((summed, summed), (batch, batch))."""
+    ((left_summed, right_summed), (left_batch, right_batch)) = numbers
+    a, a_back = factors(to, left, left_summed)
+    b, b_back = factors(to, right, right_summed)
+    count = math.prod(left.shape[axis] for axis in left_summed)
+    whole = _WAYS[products](a, b, numbers, count)
+    a_free = [axis for axis in range(left.ndim) if axis not in (*left_summed, *left_batch)]
+    b_free = [axis for axis in range(right.ndim) if axis not in (*right_summed, *right_batch)]
+    a_back = lax.transpose(a_back, (*left_batch, *a_free, *left_summed))
+    b_back = lax.transpose(b_back, (*right_batch, *b_free, *right_summed))
+    batch = [left.shape[axis] for axis in left_batch]
+    a_back = a_back.reshape(*batch, *(left.shape[axis] for axis in a_free), *(1 for _ in b_free))
+    b_back = b_back.reshape(*batch, *(1 for _ in a_free), *(right.shape[axis] for axis in b_free))
+    return to.mul(to.mul(whole, a_back), b_back)
+
+
+def _float64(a: jax.Array, b: jax.Array, numbers: Any, _: int) -> jax.Array:
+    return lax.dot_general(a.astype(D), b.astype(D), numbers, preferred_element_type=D).astype(F)
+
+
+def _bytes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """High and low part, x = 256 high + low, both from -128 to 127."""
+    whole = x.astype(I)
+    high = (whole + I(128)) >> I(8)
+    return high, whole - (high << I(8))
+
+
+def _joined(a: jax.Array, b: jax.Array, product: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+    """The product of whole numbers by four products of their parts."""
+    (a_high, a_low), (b_high, b_low) = _bytes(a), _bytes(b)
+    middle = product(a_high, b_low).astype(L) + product(a_low, b_high).astype(L)
+    return ((product(a_high, b_high).astype(L) << L(16)) + (middle << L(8)) + product(a_low, b_low).astype(L)).astype(F)
+
+
+def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
+    if count > INT8_LONGEST:
+        raise UsageError(
+            "a contraction is too long for products of bytes",
+            where="profile exact",
+            expected=f"at most {INT8_LONGEST} products in a sum",
+            found=str(count),
+            cure="multiply in float64",
+        )
+    return _joined(
+        a, b, lambda x, y: lax.dot_general(x.astype(jnp.int8), y.astype(jnp.int8), numbers, preferred_element_type=I)
+    )
+
+
+def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
+    ((left_summed, right_summed), (left_batch, right_batch)) = numbers
+    a_free = [axis for axis in range(a.ndim) if axis not in (*left_summed, *left_batch)]
+    b_free = [axis for axis in range(b.ndim) if axis not in (*right_summed, *right_batch)]
+    batch = [a.shape[axis] for axis in left_batch]
+    shape = (*batch, *(a.shape[axis] for axis in a_free), *(b.shape[axis] for axis in b_free))
+    left = lax.transpose(a, (*left_batch, *a_free, *left_summed)).reshape(*batch, -1, count)
+    right = lax.transpose(b, (*right_batch, *right_summed, *b_free)).reshape(*batch, count, -1)
+    axes = tuple(range(len(batch)))
+    inner = (((len(batch) + 1,), (len(batch),)), (axes, axes))
+
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
+        x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
+        found = jnp.zeros((), I)
+        for start in range(0, count, BFLOAT16_BLOCK):
+            end = min(count, start + BFLOAT16_BLOCK)
+            part = lax.dot_general(x[..., start:end], y[..., start:end, :], inner, preferred_element_type=F)
+            found = found + part.astype(I)
+        return found
+
+    return _joined(left, right, product).reshape(shape)
+
+
+_WAYS: dict[Products, Callable[[jax.Array, jax.Array, Any, int], jax.Array]] = {
+    "float64": _float64,
+    "int8": _int8,
+    "bfloat16": _bfloat16,
+}

@@ -1,0 +1,94 @@
+"""A program of exact operations as plain data: what is computed, and nothing about how.
+
+It names every operation with its shapes and settings, in order, and says of a sum only that it is one: no tiles, no
+devices, no instructions. So its digest is the same on every platform, and is what a ledger keeps as a program's identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ledger import canonical_digest, tensor_digest
+
+type Json = None | bool | int | str | list[Json] | dict[str, Json]
+
+FLOAT, INT, UINT, BOOL = "float32", "int32", "uint32", "bool"
+DTYPES = (FLOAT, INT, UINT, BOOL)
+"""All that a program computes with."""
+
+LEAST = float(np.float32(2.0**-125))
+"""The least magnitude of a number that is not zero. What is below it becomes zero after each operation: processors
+differ in whether 2**-126 and less is kept, and in whether that is asked before or after rounding."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Dtype (one of :data:`DTYPES`) and shape of a value."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``name`` with its ``settings`` applied to values by number. ``bodies``: what ``scan``, ``while`` and ``cond``
+    execute."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    bodies: tuple[Program, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """``forms[n]`` is the form of value ``n``. ``constants``: values that are known, by number."""
+
+    forms: tuple[Form, ...]
+    inputs: tuple[int, ...]
+    constants: tuple[tuple[int, np.ndarray], ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[int, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:`` of the canonical JSON of all of it; constants enter by the digest of their tensors."""
+        return canonical_digest(self._plain())
+
+    def _plain(self) -> Any:
+        return {
+            "forms": [[form.dtype, list(form.shape)] for form in self.forms],
+            "inputs": list(self.inputs),
+            "constants": [[number, tensor_digest(value)] for number, value in self.constants],
+            "operations": [
+                [
+                    one.name,
+                    list(one.inputs),
+                    list(one.outputs),
+                    dict(one.settings),
+                    [body._plain() for body in one.bodies],
+                ]
+                for one in self.operations
+            ],
+            "outputs": list(self.outputs),
+        }
+
+    def names(self) -> set[str]:
+        """Every operation that occurs, in bodies too."""
+        found = {one.name for one in self.operations}
+        return found.union(*(body.names() for one in self.operations for body in one.bodies))
+
+    def of(self, numbers: Sequence[int]) -> list[Form]:
+        """The forms of some values."""
+        return [self.forms[number] for number in numbers]

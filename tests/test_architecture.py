@@ -19,7 +19,7 @@ FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglo
 # package -> project packages that it may import
 DIRECTIONS = {"ledger": {"ledger"}, "marin": {"marin", "ledger"}, "experiments": {"experiments", "marin"}}
 
-COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/")
+COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/exact/")
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function
 CONFINED = {
@@ -143,6 +143,7 @@ FLOORS = (
     "runners",
     "evaluation",
     "training",
+    "exact",
     "execution",
     "preregistration",
     "history",
@@ -284,6 +285,16 @@ def test_heavy_libraries_are_imported_in_one_place_each() -> None:
     assert breaches_of_confinement(all_imports()) == []
 
 
+def test_the_reference_of_exact_arithmetic_knows_no_compiler() -> None:
+    compiled = {f"marin/exact/{name}.py" for name in ("reading", "guarded", "integers", "compiled", "known")}
+    found = {
+        item.file
+        for item in all_imports()
+        if item.file.startswith("marin/exact/") and item.module.split(".")[0] == "jax"
+    }
+    assert found == compiled
+
+
 def test_the_ledger_needs_little() -> None:
     foreign = {
         f"{item}"
@@ -362,6 +373,7 @@ PRINTS = {
     "marin/runners/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
+    "marin/exact/known.py": "answers its parent in JSON",
     "marin/training/tokens/inspection.py": "answers its parent in JSON",
     "ledger/store/trees/fileworker.py": "answers its parent in lines of its own format",
 }

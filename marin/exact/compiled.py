@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.random import threefry2x32_p
 
 from marin.exact import functions, integers, threefry
 from marin.exact.guarded import MINUS_ZERO, Guarded
@@ -22,7 +23,7 @@ from marin.exact.integers import Products
 from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Operation, Program
 from marin.exact.reading import read
 
-F, I, U = jnp.float32, jnp.int32, jnp.uint32
+F, W, U = jnp.float32, jnp.int32, jnp.uint32
 NAN = np.float32(np.nan)
 Array = Any
 
@@ -67,9 +68,15 @@ def exact(function: Callable[..., Any], *examples: Any, products: Products = "fl
 def run(program: Program, z: Array, inputs: Sequence[Array], products: Products = "float64") -> list[Array]:
     """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits."""
     to = Guarded(z)
-    given = [to.rule(jnp.asarray(x, F)) if _form.dtype == FLOAT else x for _form, x in zip(program.of(program.inputs), inputs, strict=True)]
+    given = [
+        to.rule(jnp.asarray(x, F)) if form.dtype == FLOAT else x
+        for form, x in zip(program.of(program.inputs), inputs, strict=True)
+    ]
     found = _body(_Tracing(to, products), program, given)
-    return [jnp.where(x != x, NAN, x) if form.dtype == FLOAT else x for form, x in zip(program.of(program.outputs), found, strict=True)]
+    return [
+        jnp.where(x != x, NAN, x) if form.dtype == FLOAT else x
+        for form, x in zip(program.of(program.outputs), found, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -113,17 +120,19 @@ def _scan(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]
 def _while(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]:
     asked, done = _int(one, "asked"), _int(one, "done")
     question, body = one.bodies
-    return lax.while_loop(
+    last: list[Array] = lax.while_loop(
         lambda carry: _body(tracing, question, [*values[:asked], *carry])[0],
         lambda carry: _body(tracing, body, [*values[asked : asked + done], *carry]),
         values[asked + done :],
     )
+    return last
 
 
 def _cond(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]:
     branches = [lambda *given, body=body: _body(tracing, body, given) for body in one.bodies]
-    index = values[0].astype(I)
-    return lax.switch(index, branches, *values[1:])
+    index = values[0].astype(W)
+    found: list[Array] = lax.switch(index, branches, *values[1:])
+    return found
 
 
 _LOOPS: dict[str, Callable[[_Tracing, Operation, list[Array]], list[Array]]] = {
@@ -174,7 +183,8 @@ def _ruled(function: Callable[..., Array]) -> Rule:
 
 
 def _function(name: str) -> Rule:
-    return lambda tracing, program, one, values: functions.NAMED[name](tracing.to, *values)
+    function: Callable[..., Array] = functions.NAMED[name]
+    return lambda tracing, program, one, values: function(tracing.to, *values)
 
 
 def _moved(function: Callable[[Operation, tuple[int, ...], list[Array]], Array]) -> Rule:
@@ -265,15 +275,15 @@ def _seed(tracing: _Tracing, program: Program, one: Operation, values: list[Arra
 
 
 def _fold(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    return jnp.stack(threefry.folded(values[0], values[1].astype(U)), axis=-1)
+    return jnp.stack(threefry.folded(values[0], values[1].astype(U), threefry2x32_p.bind), axis=-1)
 
 
 def _draw_keys(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    return jnp.stack(threefry.drawn(values[0], _ints(one, "shape")), axis=-1)
+    return jnp.stack(threefry.drawn(values[0], _ints(one, "shape"), threefry2x32_p.bind), axis=-1)
 
 
 def _draw(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-    high, low = threefry.drawn(values[0], _ints(one, "shape"))
+    high, low = threefry.drawn(values[0], _ints(one, "shape"), threefry2x32_p.bind)
     return high ^ low
 
 
@@ -325,7 +335,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "cumsum": _moved(
         lambda one, shape, values: lax.cumsum(values[0], _int(one, "axis"), reverse=bool(one.settings["reverse"]))
     ),
-    "argmax": _moved(lambda one, shape, values: lax.argmax(values[0], _int(one, "axis"), I)),
+    "argmax": _moved(lambda one, shape, values: lax.argmax(values[0], _int(one, "axis"), W)),
     "sum": _reduced(integers.total, lambda x, axes: jnp.sum(x, axis=axes, dtype=x.dtype)),
     "maximum": _reduced(lambda to, x, axes: jnp.max(x, axis=axes), lambda x, axes: jnp.max(x, axis=axes)),
     "minimum": _reduced(lambda to, x, axes: jnp.min(x, axis=axes), lambda x, axes: jnp.min(x, axis=axes)),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-F, I = np.float32, np.int32
+F, W = np.float32, np.int32
 Array = Any
 """NumPy's or jax's, float32 where nothing else is said."""
 
@@ -60,12 +60,12 @@ def polynomial(to: Arithmetic, x: Array, coefficients: tuple[float, ...]) -> Arr
 
 def magnitude(to: Arithmetic, x: Array) -> Array:
     """|x|, by its bits."""
-    return to.floats(to.bits(x) & I(0x7FFFFFFF))
+    return to.floats(to.bits(x) & W(0x7FFFFFFF))
 
 
 def power_of_two(to: Arithmetic, exponent: Array) -> Array:
     """2**exponent, int32 from -126 to 127."""
-    return to.floats((exponent + I(127)) << I(23))
+    return to.floats((exponent + W(127)) << W(23))
 
 
 def div(to: Arithmetic, a: Array, b: Array) -> Array:
@@ -85,7 +85,7 @@ def exp(to: Arithmetic, x: Array) -> Array:
     k = to.nearest(to.mul(inside, LOG2_E))
     r = to.sub(to.sub(inside, to.mul(k, LN2_HIGH)), to.mul(k, LN2_LOW))
     y = to.add(to.add(to.mul(to.mul(r, r), polynomial(to, r, EXP)), r), F(1))
-    half = to.whole(k) >> I(1)
+    half = to.whole(k) >> W(1)
     scaled = to.mul(to.mul(y, power_of_two(to, half)), power_of_two(to, to.whole(k) - half))
     return to.where(x == x, scaled, x)
 
@@ -96,10 +96,10 @@ LOG = (0.07149754, -0.11571201, 0.116615117, -0.124110505, 0.14249936, -0.166684
 def log(to: Arithmetic, x: Array) -> Array:
     """x = m 2**e with m from sqrt(1/2) to sqrt(2), f = m - 1: e ln 2 + (f - f²/2 + f³ P(f)), the small parts first."""
     bits = to.bits(x)
-    e = ((bits >> I(23)) & I(255)) - I(126)
-    m = to.floats((bits & I(0x7FFFFF)) | I(0x3F000000))
+    e = ((bits >> W(23)) & W(255)) - W(126)
+    m = to.floats((bits & W(0x7FFFFF)) | W(0x3F000000))
     small = m < F(0.70710678)
-    e = to.number(e - to.where(small, I(1), I(0)))
+    e = to.number(e - to.where(small, W(1), W(0)))
     f = to.sub(to.where(small, to.add(m, m), m), F(1))
     s = to.mul(f, f)
     y = to.add(to.mul(to.mul(polynomial(to, f, LOG), f), s), to.mul(e, LN2_LOW))
@@ -139,12 +139,12 @@ def turned(to: Arithmetic, x: Array, quarter: int) -> Array:
     r = x
     for part in HALF_PI:
         r = to.sub(r, to.mul(k, part))
-    q = (to.whole(to.where(magnitude(to, k) < F(2.0**24), k, F(0))) + I(quarter)) & I(3)
+    q = (to.whole(to.where(magnitude(to, k) < F(2.0**24), k, F(0))) + W(quarter)) & W(3)
     s = to.mul(r, r)
     sine = to.add(to.mul(to.mul(polynomial(to, s, SIN), s), r), r)
     cosine = to.add(to.sub(to.mul(to.mul(polynomial(to, s, COS), s), s), to.mul(s, F(0.5))), F(1))
-    value = to.where((q & I(1)) == I(1), cosine, sine)
-    return to.where(q >= I(2), to.sub(F(0), value), value)
+    value = to.where((q & W(1)) == W(1), cosine, sine)
+    return to.where(q >= W(2), to.sub(F(0), value), value)
 
 
 def sin(to: Arithmetic, x: Array) -> Array:
@@ -157,7 +157,16 @@ def cos(to: Arithmetic, x: Array) -> Array:
     return turned(to, x, 1)
 
 
-ERF_SMALL = (-9.673590e-06, 0.00011268254, -0.00084843964, 0.0052210535, -0.026865438, 0.11283783, -0.37612638, 1.1283792)
+ERF_SMALL = (
+    -9.673590e-06,
+    0.00011268254,
+    -0.00084843964,
+    0.0052210535,
+    -0.026865438,
+    0.11283783,
+    -0.37612638,
+    1.1283792,
+)
 ERF_LARGE = (
     0.017141648,
     0.05142973,
@@ -232,7 +241,7 @@ def next_after(to: Arithmetic, x: Array, towards: Array) -> Array:
     """The neighbour of x in the direction of ``towards``; the neighbours of zero are the least numbers."""
     bits = to.bits(x)
     away = (x > F(0)) == (towards > x)
-    stepped = to.floats(bits + to.where(away, I(1), I(-1)))
+    stepped = to.floats(bits + to.where(away, W(1), W(-1)))
     least = to.where(towards > x, F(2.0**-125), F(-(2.0**-125)))
     moved = to.where(x == F(0), least, stepped)
     moved = to.where(x == towards, towards, moved)

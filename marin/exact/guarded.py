@@ -15,7 +15,7 @@ from jax import lax
 
 from marin.exact.program import LEAST
 
-F, I = jnp.float32, jnp.int32
+F, W = jnp.float32, jnp.int32
 MINUS_ZERO = np.float32(-0.0)
 """What every compiled program is given as its first argument."""
 
@@ -55,13 +55,13 @@ class Guarded:
         return jnp.where(condition, a, b)
 
     def bits(self, a: jax.Array) -> jax.Array:
-        return lax.bitcast_convert_type(a, I)
+        return lax.bitcast_convert_type(a, W)
 
     def floats(self, a: jax.Array) -> jax.Array:
         return lax.bitcast_convert_type(a, F)
 
     def whole(self, a: jax.Array) -> jax.Array:
-        return a.astype(I)
+        return a.astype(W)
 
     def number(self, a: jax.Array) -> jax.Array:
         return a.astype(F)

@@ -19,7 +19,7 @@ from marin.errors import UsageError
 from marin.exact.functions import power_of_two
 from marin.exact.guarded import Guarded
 
-F, I, D, L = jnp.float32, jnp.int32, jnp.float64, jnp.int64
+F, W, D, L = jnp.float32, jnp.int32, jnp.float64, jnp.int64
 Products = Literal["float64", "int8", "bfloat16"]
 
 BITS = 15
@@ -42,8 +42,8 @@ def addend_bits(count: int) -> int:
 def _exponents(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Over ``axes``, which stay with size one: the bits of the largest magnitude, the least e with it below 2**e, and
     1.0, or NaN where a number is not finite."""
-    bits = jnp.max(to.bits(x) & I(0x7FFFFFFF), axis=tuple(axes), keepdims=True)
-    return bits, (bits >> I(23)) - I(126), jnp.where(bits < I(0x7F800000), F(1), F(jnp.nan))
+    bits = jnp.max(to.bits(x) & W(0x7FFFFFFF), axis=tuple(axes), keepdims=True)
+    return bits, (bits >> W(23)) - W(126), jnp.where(bits < W(0x7F800000), F(1), F(jnp.nan))
 
 
 def _scaled(to: Guarded, x: jax.Array, exponent: jax.Array) -> jax.Array:
@@ -55,17 +55,17 @@ def factors(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, 
     """``x`` as whole numbers up to :data:`LARGEST` (float32), and the power of two that each row has to be multiplied
     with."""
     bits, e, finite = _exponents(to, x, axes)
-    limit = I((LARGEST * 2**9) & 0x7FFFFF)  # the fraction of LARGEST / 2**15 as float32 has it
-    e = jnp.maximum(e + (bits & I(0x7FFFFF) > limit).astype(I), I(FACTOR_FLOOR))
-    return _scaled(to, x, I(BITS) - e), finite * power_of_two(to, e - I(BITS))
+    limit = W((LARGEST * 2**9) & 0x7FFFFF)  # the fraction of LARGEST / 2**15 as float32 has it
+    e = jnp.maximum(e + (bits & W(0x7FFFFF) > limit).astype(W), W(FACTOR_FLOOR))
+    return _scaled(to, x, W(BITS) - e), finite * power_of_two(to, e - W(BITS))
 
 
 def addends(to: Guarded, x: jax.Array, axes: Sequence[int], count: int) -> tuple[jax.Array, jax.Array]:
     """``x`` as whole numbers (float64) of which ``count`` can be added, and the power of two for their sum."""
     _, e, finite = _exponents(to, x, axes)
-    e = jnp.maximum(e, I(ADDEND_FLOOR))
+    e = jnp.maximum(e, W(ADDEND_FLOOR))
     bits = addend_bits(count)
-    return _scaled(to, x, I(bits) - e).astype(D), finite * power_of_two(to, e - I(bits))
+    return _scaled(to, x, W(bits) - e).astype(D), finite * power_of_two(to, e - W(bits))
 
 
 def total(to: Guarded, x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -75,7 +75,11 @@ def total(to: Guarded, x: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 
 def scattered(
-    to: Guarded, operand: jax.Array, updates: jax.Array, count: int, scatter: Callable[[jax.Array, jax.Array], jax.Array]
+    to: Guarded,
+    operand: jax.Array,
+    updates: jax.Array,
+    count: int,
+    scatter: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
     """``operand`` plus ``updates``, of which at most ``count`` meet in a place; ``scatter`` adds them to zeros."""
     whole, back = addends(to, updates, range(updates.ndim), count)
@@ -83,9 +87,7 @@ def scattered(
     return to.add(operand, to.mul(found, back.reshape(())))
 
 
-def contraction(
-    to: Guarded, left: jax.Array, right: jax.Array, numbers: Any, products: Products
-) -> jax.Array:
+def contraction(to: Guarded, left: jax.Array, right: jax.Array, numbers: Any, products: Products) -> jax.Array:
     """``numbers`` as ``lax.dot_general`` takes them: ((summed, summed), (batch, batch))."""
     ((left_summed, right_summed), (left_batch, right_batch)) = numbers
     a, a_back = factors(to, left, left_summed)
@@ -108,9 +110,9 @@ def _float64(a: jax.Array, b: jax.Array, numbers: Any, _: int) -> jax.Array:
 
 def _bytes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """High and low part, x = 256 high + low, both from -128 to 127."""
-    whole = x.astype(I)
-    high = (whole + I(128)) >> I(8)
-    return high, whole - (high << I(8))
+    whole = x.astype(W)
+    high = (whole + W(128)) >> W(8)
+    return high, whole - (high << W(8))
 
 
 def _joined(a: jax.Array, b: jax.Array, product: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
@@ -130,7 +132,7 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
             cure="multiply in float64",
         )
     return _joined(
-        a, b, lambda x, y: lax.dot_general(x.astype(jnp.int8), y.astype(jnp.int8), numbers, preferred_element_type=I)
+        a, b, lambda x, y: lax.dot_general(x.astype(jnp.int8), y.astype(jnp.int8), numbers, preferred_element_type=W)
     )
 
 
@@ -147,11 +149,11 @@ def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array
 
     def product(x: jax.Array, y: jax.Array) -> jax.Array:
         x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
-        found = jnp.zeros((), I)
+        found = jnp.zeros((), W)
         for start in range(0, count, BFLOAT16_BLOCK):
             end = min(count, start + BFLOAT16_BLOCK)
             part = lax.dot_general(x[..., start:end], y[..., start:end, :], inner, preferred_element_type=F)
-            found = found + part.astype(I)
+            found = found + part.astype(W)
         return found
 
     return _joined(left, right, product).reshape(shape)

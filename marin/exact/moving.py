@@ -61,7 +61,9 @@ def gather(operand: np.ndarray, index: np.ndarray, shape: tuple[int, ...], setti
     return result
 
 
-def scatter(operand: np.ndarray, index: np.ndarray, updates: np.ndarray, settings: Settings, *, add: bool) -> np.ndarray:
+def scatter(
+    operand: np.ndarray, index: np.ndarray, updates: np.ndarray, settings: Settings, *, add: bool
+) -> np.ndarray:
     """``operand`` with its windows at ``index`` replaced by ``updates``, or added to."""
     result = operand.copy()
     gone = {*settings["dropped"], *settings["batch"]}

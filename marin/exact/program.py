@@ -15,7 +15,7 @@ import numpy as np
 
 from ledger import canonical_digest, tensor_digest
 
-type Json = None | bool | int | str | list[Json] | dict[str, Json]
+type Json = bool | int | str | list[Json] | dict[str, Json] | None
 
 FLOAT, INT, UINT, BOOL = "float32", "int32", "uint32", "bool"
 DTYPES = (FLOAT, INT, UINT, BOOL)

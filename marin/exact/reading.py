@@ -13,13 +13,30 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import source_info_util
 from jax.extend.core import Literal
 
 from marin.errors import UsageError
 from marin.exact.program import BOOL, DTYPES, FLOAT, INT, UINT, Form, Json, Operation, Program
 
 FLOATS = {
-    *("add", "sub", "mul", "div", "max", "min", "neg", "abs", "sign", "sqrt", "rsqrt", "exp", "log", "tanh", "logistic"),
+    *(
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "max",
+        "min",
+        "neg",
+        "abs",
+        "sign",
+        "sqrt",
+        "rsqrt",
+        "exp",
+        "log",
+        "tanh",
+        "logistic",
+    ),
     *("erf", "erf_inv", "sin", "cos", "pow", "floor", "ceil", "nextafter", "select_n", "is_finite"),
     *("eq", "ne", "lt", "le", "gt", "ge"),
 }
@@ -66,7 +83,11 @@ def program_of(closed: Any) -> Program:
 def refused(name: str, reason: str, *, where: str = "profile exact") -> UsageError:
     """The error for what has no exact form."""
     return UsageError(
-        "an operation has no exact form", where=where, expected="an operation of docs/exact.md", found=f"{name}: {reason}", cure=CURE
+        "an operation has no exact form",
+        where=where,
+        expected="an operation of docs/exact.md",
+        found=f"{name}: {reason}",
+        cure=CURE,
     )
 
 
@@ -81,7 +102,8 @@ def _form(aval: Any, name: str) -> Form:
 
 
 def _source(equation: Any) -> str:
-    frame = jax._src.source_info_util.user_frame(equation.source_info.traceback)  # type: ignore[attr-defined]
+    """The line of the user's that the operation comes from."""
+    frame = source_info_util.user_frame(equation.source_info.traceback)
     return f"{frame.file_name.rpartition('/')[2]}:{frame.start_line}" if frame is not None else "profile exact"
 
 
@@ -138,7 +160,11 @@ class _Reader:
     def _equation(self, equation: Any, inputs: list[int]) -> list[int]:
         name, given = equation.primitive.name, equation.params
         if name in CALLS:
-            inner = given[CALLS[name]] if CALLS[name] in given else given["call_jaxpr" if "call_jaxpr" in given else "fun_jaxpr"]
+            inner = (
+                given[CALLS[name]]
+                if CALLS[name] in given
+                else given["call_jaxpr" if "call_jaxpr" in given else "fun_jaxpr"]
+            )
             return self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
         if name in ALIASES:
             return inputs
@@ -149,7 +175,11 @@ class _Reader:
         operand = self.forms[inputs[-1]] if inputs else Form(BOOL, ())
         if name in (FLOATS if FLOAT in (operand.dtype, forms[0].dtype) else WHOLES):
             return self.put(name, self.alike(inputs, forms[0].shape), forms[0])
-        raise refused(f"{name} of {', '.join(str(var.aval.str_short()) for var in equation.invars)}", "not on the list", where=_source(equation))
+        raise refused(
+            f"{name} of {', '.join(str(var.aval.str_short()) for var in equation.invars)}",
+            "not on the list",
+            where=_source(equation),
+        )
 
     def alike(self, inputs: Sequence[int], shape: tuple[int, ...]) -> list[int]:
         """Scalars broadcast to ``shape``, for operations element by element."""
@@ -163,7 +193,9 @@ class _Reader:
         return self.put("broadcast", [one], Form(self.forms[one].dtype, shape), axes=_whole(range(len(given))))[0]
 
     def reshape(self, one: int, shape: tuple[int, ...]) -> int:
-        return one if self.forms[one].shape == shape else self.put("reshape", [one], Form(self.forms[one].dtype, shape))[0]
+        return (
+            one if self.forms[one].shape == shape else self.put("reshape", [one], Form(self.forms[one].dtype, shape))[0]
+        )
 
     def body(self, closed: Any) -> Program:
         return program_of(closed)
@@ -196,7 +228,12 @@ def _slice(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form])
     given = equation.params
     strides = given["strides"] or (1,) * len(given["start_indices"])
     return reader.put(
-        "slice", inputs, forms[0], start=_whole(given["start_indices"]), end=_whole(given["limit_indices"]), step=_whole(strides)
+        "slice",
+        inputs,
+        forms[0],
+        start=_whole(given["start_indices"]),
+        end=_whole(given["limit_indices"]),
+        step=_whole(strides),
     )
 
 
@@ -328,7 +365,9 @@ def _argument(name: str) -> Rule:
 def _cumsum(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     if forms[0].dtype == FLOAT:
         raise refused("cumsum", "of float32")
-    return reader.put("cumsum", inputs, forms[0], axis=int(equation.params["axis"]), reverse=bool(equation.params["reverse"]))
+    return reader.put(
+        "cumsum", inputs, forms[0], axis=int(equation.params["axis"]), reverse=bool(equation.params["reverse"])
+    )
 
 
 def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -353,7 +392,9 @@ def _gather(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]
     if fill is None:
         fill = {FLOAT: math.nan, INT: -(2**31), UINT: 2**32 - 1, BOOL: True}[dtype]
     word = np.asarray(fill, dtype).reshape(1)
-    filled = {"fill": int(word.astype(np.uint32)[0] if dtype == BOOL else word.view(np.uint32)[0])} if mode == "fill" else {}
+    filled = (
+        {"fill": int(word.astype(np.uint32)[0] if dtype == BOOL else word.view(np.uint32)[0])} if mode == "fill" else {}
+    )
     return reader.put(
         "gather",
         inputs,

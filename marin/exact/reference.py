@@ -15,7 +15,7 @@ import numpy as np
 from marin.exact import functions, moving, threefry
 from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Operation, Program
 
-F, I = np.float32, np.int32
+F, W = np.float32, np.int32
 type Values = list[np.ndarray]
 
 
@@ -24,7 +24,7 @@ class Rounding:
 
     def rule(self, a: np.ndarray) -> np.ndarray:
         """``a``, or +0.0 where its magnitude is below the least number's."""
-        return np.where(np.abs(a) < F(LEAST), F(0), a).astype(F)
+        return np.asarray(np.where(np.abs(a) < F(LEAST), F(0), a), F)
 
     def add(self, a: Any, b: Any) -> np.ndarray:
         return self.rule(np.add(a, b, dtype=F))
@@ -42,7 +42,7 @@ class Rounding:
         return self.rule(np.divide(F(1), a, dtype=F))
 
     def sqrt(self, a: Any) -> np.ndarray:
-        return np.sqrt(a, dtype=F)
+        return np.asarray(np.sqrt(a), F)
 
     def nearest(self, a: Any) -> np.ndarray:
         return self.rule(np.rint(a))
@@ -51,13 +51,13 @@ class Rounding:
         return np.where(condition, a, b)
 
     def bits(self, a: Any) -> np.ndarray:
-        return np.asarray(a, F).view(I)
+        return np.asarray(a, F).view(W)
 
     def floats(self, a: Any) -> np.ndarray:
-        return np.asarray(a, I).view(F)
+        return np.asarray(a, W).view(F)
 
     def whole(self, a: Any) -> np.ndarray:
-        return np.asarray(np.where(np.isfinite(a), a, 0), np.float64).astype(I)
+        return np.asarray(np.where(np.isfinite(a), a, 0), np.float64).astype(W)
 
     def number(self, a: Any) -> np.ndarray:
         return np.asarray(a).astype(F)
@@ -90,7 +90,9 @@ def _body(program: Program, inputs: Sequence[np.ndarray]) -> Values:
         for number, value in zip(one.outputs, outputs, strict=True):
             form = program.forms[number]
             found = np.asarray(value)
-            assert (str(found.dtype), found.shape) == (form.dtype, form.shape), f"{one.name} gave {found.dtype}{found.shape}"
+            assert (str(found.dtype), found.shape) == (form.dtype, form.shape), (
+                f"{one.name} gave {found.dtype}{found.shape}"
+            )
             known[number] = found
     return [known[number] for number in program.outputs]
 
@@ -174,7 +176,7 @@ def _summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
 
 def _dot(program: Program, one: Operation, values: Values) -> np.ndarray:
     settings: Any = one.settings
-    arranged = []
+    arranged: list[Any] = []
     for x, summed, batch in zip(values, settings["summed"], settings["batch"], strict=True):
         free = [axis for axis in range(x.ndim) if axis not in (*summed, *batch)]
         shapes = [[x.shape[axis] for axis in axes] for axes in (batch, free)]
@@ -185,6 +187,11 @@ def _dot(program: Program, one: Operation, values: Values) -> np.ndarray:
     whole = np.matmul(a, np.swapaxes(b, 1, 2)).astype(np.float64).astype(F)  # int64, below 2**53
     found = TO.mul(TO.mul(whole, a_back[:, :, None]), b_back[:, None, :])
     return found.reshape(*batch, *left_free, *right_free)
+
+
+def _gathered(program: Program, one: Operation, values: Values) -> np.ndarray:
+    operand, index = values
+    return moving.gather(operand, index, program.forms[one.outputs[0]].shape, one.settings)
 
 
 def _scatter_add(program: Program, one: Operation, values: Values) -> np.ndarray:
@@ -210,7 +217,7 @@ def _convert(program: Program, one: Operation, values: Values) -> np.ndarray:
 def _bitcast(program: Program, one: Operation, values: Values) -> np.ndarray:
     (x,), to = values, program.forms[one.outputs[0]].dtype
     x = np.where(np.isnan(x), F(np.nan), x).astype(F) if x.dtype == F else x
-    found = x.view(to)
+    found = x.view(np.dtype(to))
     return TO.rule(found) if to == FLOAT else found
 
 
@@ -234,7 +241,9 @@ def _pad(program: Program, one: Operation, values: Values) -> np.ndarray:
     spread = [(size - 1) * inner + size if size else 0 for size, (_, _, inner) in zip(x.shape, widths, strict=True)]
     middle = np.full(spread, filling, x.dtype)
     middle[tuple(slice(None, None, inner + 1) for _, _, inner in widths)] = x
-    cut = middle[tuple(slice(max(0, -low), size - max(0, -high)) for size, (low, high, _) in zip(spread, widths, strict=True))]
+    cut = middle[
+        tuple(slice(max(0, -low), size - max(0, -high)) for size, (low, high, _) in zip(spread, widths, strict=True))
+    ]
     return np.pad(cut, [(max(0, low), max(0, high)) for low, high, _ in widths], constant_values=filling)
 
 
@@ -283,7 +292,9 @@ def _sliced(program: Program, one: Operation, values: Values) -> np.ndarray:
     return values[0][tuple(slice(*part) for part in parts)]
 
 
-def _shifted(function: Callable[[np.ndarray, np.ndarray], np.ndarray], over: Callable[[np.ndarray], np.ndarray]) -> Rule:
+def _shifted(
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray], over: Callable[[np.ndarray], np.ndarray]
+) -> Rule:
     """A shift; ``over``: what is left of a number that is shifted by 32 bits or more."""
 
     def rule(program: Program, one: Operation, values: Values) -> np.ndarray:
@@ -311,7 +322,8 @@ def _ruled(function: Callable[..., Any]) -> Rule:
 
 
 def _function(name: str) -> Rule:
-    return lambda program, one, values: np.asarray(functions.NAMED[name](TO, *values), F)
+    function: Callable[..., Any] = functions.NAMED[name]
+    return lambda program, one, values: np.asarray(function(TO, *values), F)
 
 
 def _words(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -346,7 +358,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "shift_left": _shifted(np.left_shift, np.zeros_like),
     "shift_right_logical": _shifted(lambda x, n: (x.view(np.uint32) >> n.view(np.uint32)).view(x.dtype), np.zeros_like),
     "shift_right_arithmetic": _shifted(
-        lambda x, n: (x.view(I) >> n.view(I)).view(x.dtype), lambda x: (x.view(I) >> I(31)).view(x.dtype)
+        lambda x, n: (x.view(W) >> n.view(W)).view(x.dtype), lambda x: (x.view(W) >> W(31)).view(x.dtype)
     ),
     "select": _plain(lambda condition, no, yes: np.where(condition, yes, no)),
     "convert": _convert,
@@ -364,15 +376,15 @@ _OPERATIONS: Mapping[str, Rule] = {
     "iota": _iota,
     "rev": lambda program, one, values: np.flip(values[0], _axes(one)),
     "cumsum": _cumulative,
-    "argmax": lambda program, one, values: np.argmax(values[0], axis=_number(one)).astype(I),
+    "argmax": lambda program, one, values: np.argmax(values[0], axis=_number(one)).astype(W),
     "sum": lambda program, one, values: _summed(values[0], _axes(one)),
     "maximum": lambda program, one, values: np.max(values[0], axis=_axes(one)),
     "minimum": lambda program, one, values: np.min(values[0], axis=_axes(one)),
     "all": lambda program, one, values: np.all(values[0], axis=_axes(one)),
     "any": lambda program, one, values: np.any(values[0], axis=_axes(one)),
     "dot": _dot,
-    "gather": lambda program, one, values: moving.gather(*values, program.forms[one.outputs[0]].shape, one.settings),
-    "scatter": lambda program, one, values: moving.scatter(*values, one.settings, add=False),
+    "gather": _gathered,
+    "scatter": lambda program, one, values: moving.scatter(values[0], values[1], values[2], one.settings, add=False),
     "scatter_add": _scatter_add,
     "seed": lambda program, one, values: _words(np.zeros_like(values[0]), values[0]),
     "fold": lambda program, one, values: _words(*threefry.folded(values[0], values[1].astype(np.uint32))),

@@ -1,17 +1,23 @@
 """Random bits: threefry2x32 with 20 rounds (Salmon et al., SC 2011), in the partitionable form that jax draws from.
 
-Arithmetic of uint32 alone, which is exact everywhere; written with operators, for NumPy's arrays and jax's alike. A key
-is uint32[..., 2]. Element n of a draw is the block of the counter n, so a part of a draw can be made without the rest.
+Arithmetic of uint32 alone, which is exact everywhere. A key is uint32[..., 2]. Element n of a draw is the block of the
+counter n, so a part of a draw can be made without the rest. :func:`block` is the reference's; what is compiled gives
+jax's own instead, because twenty rounds written out take a compiler minutes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
+
+
+type Block = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+"""Key (two words) and counter (two words), uint32 of one shape, to two words."""
 
 
 def block(first: Any, second: Any, high: Any, low: Any) -> tuple[Any, Any]:
@@ -33,16 +39,16 @@ def counters(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return (numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32)
 
 
-def drawn(key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def drawn(key: Any, shape: tuple[int, ...], block: Block = block) -> tuple[Any, Any]:
     """Both words of the blocks 0, 1, 2, ... of ``shape`` under each key of uint32[..., 2]."""
     batch = key.shape[:-1]
     high, low = (counter.reshape((1,) * len(batch) + shape) for counter in counters(shape))
     first, second = (key[..., i].reshape(batch + (1,) * len(shape)) for i in range(2))
-    zero = first ^ first
-    return block(first, second, zero ^ high, zero ^ low)
+    zero = (first ^ first) + (high ^ high)
+    return block(first + zero, second + zero, high + zero, low + zero)
 
 
-def folded(key: Any, number: Any) -> tuple[Any, Any]:
+def folded(key: Any, number: Any, block: Block = block) -> tuple[Any, Any]:
     """Both words of the key that ``number`` (uint32, the shape of the batch of keys, or scalar) is folded into."""
-    zero = number ^ number
-    return block(key[..., 0], key[..., 1], zero, number)
+    zero = (number ^ number) + (key[..., 0] ^ key[..., 0])
+    return block(key[..., 0] + zero, key[..., 1] + zero, zero, number + zero)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 
 from ledger import LedgerError
 from marin.process import arithmetic, landlock
+from marin.process.cache import compilation_cache
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
 from marin.recipe.schema import Arithmetic, Execution
@@ -52,6 +55,8 @@ class Diagnosis:
 
     checks: tuple[Check, ...]
     environment: Mapping[str, Any]
+    inexact: tuple[str, ...] = ()
+    """Groups of operations whose known answer (docs/exact.md) did not come out."""
 
     @property
     def able(self) -> bool:
@@ -63,6 +68,7 @@ class Diagnosis:
         reasons = [f"{check.name}: {check.found}" for check in self.checks if check.health is Health.BAD]
         return {
             "profiles": {"portable-cpu": {"supported": self.able, "reasons": reasons}, **_others()},
+            "exact": {"known_answers": not self.inexact, "differing": list(self.inexact)},
             "checks": [
                 {"name": c.name, "health": c.health.value, "found": c.found, "cure": c.cure} for c in self.checks
             ],
@@ -89,6 +95,7 @@ def _others() -> dict[str, Any]:
 
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
     """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
+    inexact = _inexact()
     checks = (
         _system(),
         _processor(environment.processor()),
@@ -100,8 +107,9 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         *_root(root),
         _space(working if "://" in root else Path(root)),
         _confinement(),
+        _exact(inexact),
     )
-    return Diagnosis(checks, environment.describe(lock_digest(project)))
+    return Diagnosis(checks, environment.describe(lock_digest(project)), inexact)
 
 
 def _system() -> Check:
@@ -120,6 +128,34 @@ def _processor(cpu: environment.Processor) -> Check:
         Health.BAD,
         f"{cpu.model}: lacks {missing}",
         "use a processor of the level x86-64-v3 (Haswell, Zen or newer)",
+    )
+
+
+def _inexact() -> tuple[str, ...]:
+    """Groups of operations of exact arithmetic whose known answer did not come out, executed in a process of its own:
+    this one may have to load jax under other settings. ``("all of it",)`` where it did not end well."""
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(compilation_cache()), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "marin.exact.known"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **kept},
+        check=False,
+    )
+    try:
+        return tuple(str(name) for name in json.loads(done.stdout))
+    except ValueError:
+        return ("all of it",)
+
+
+def _exact(differing: tuple[str, ...]) -> Check:
+    if not differing:
+        return Check("exact", Health.OK, "exact arithmetic (docs/exact.md) gives every known answer here")
+    return Check(
+        "exact",
+        Health.NOTE,
+        f"exact arithmetic (docs/exact.md) gives other bits here: {', '.join(differing)}",
+        "the profile portable-cpu does not need it; please report processor and compiler",
     )
 
 

@@ -183,7 +183,7 @@ def _ruled(function: Callable[..., Array]) -> Rule:
 
 
 def _function(name: str) -> Rule:
-    function: Callable[..., Array] = functions.NAMED[name]
+    function = functions.NAMED[name]
     return lambda tracing, program, one, values: function(tracing.to, *values)
 
 
@@ -232,7 +232,7 @@ def _dot(tracing: _Tracing, program: Program, one: Operation, values: list[Array
 def _gather(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
     operand, index = values
     fill = None
-    if "fill" in one.settings:
+    if one.settings["fill"] is not None:
         word = np.asarray([_int(one, "fill")], np.uint32)
         fill = word.astype(bool)[0] if operand.dtype == bool else word.view(operand.dtype)[0]
     numbers = lax.GatherDimensionNumbers(

@@ -7,6 +7,7 @@ to float32; docs/exact.md states the errors that remain, and a test measures the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -248,7 +249,7 @@ def next_after(to: Arithmetic, x: Array, towards: Array) -> Array:
     return to.where((x == x) & (towards == towards), to.add(moved, F(0)), F(np.nan))
 
 
-NAMED = {
+NAMED: dict[str, Callable[..., Array]] = {
     "div": div,
     "erf": erf,
     "erf_inv": erf_inv,

@@ -60,7 +60,8 @@ CURE = "write it with operations that docs/exact.md lists, or train under anothe
 
 
 def read(function: Callable[..., Any], *examples: Any) -> tuple[Program, Any]:
-    """The program of ``function``, and its result as a tree of ``ShapeDtypeStruct``. Inputs and outputs are the leaves of the trees.
+    """The program of ``function``, and its result as a tree of ``ShapeDtypeStruct``. Inputs and outputs are the leaves
+    of the trees.
 
     Raises:
         UsageError: an operation has no exact form; the error names it.
@@ -392,15 +393,13 @@ def _gather(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]
     if fill is None:
         fill = {FLOAT: math.nan, INT: -(2**31), UINT: 2**32 - 1, BOOL: True}[dtype]
     word = np.asarray(fill, dtype).reshape(1)
-    filled = (
-        {"fill": int(word.astype(np.uint32)[0] if dtype == BOOL else word.view(np.uint32)[0])} if mode == "fill" else {}
-    )
+    bits = int(word.astype(np.uint32)[0] if dtype == BOOL else word.view(np.uint32)[0])
     return reader.put(
         "gather",
         inputs,
         forms[0],
         mode=mode,
-        **filled,
+        fill=bits if mode == "fill" else None,
         window=_whole(numbers.offset_dims),
         dropped=_whole(numbers.collapsed_slice_dims),
         indexed=_whole(numbers.start_index_map),

@@ -48,7 +48,7 @@ class Rounding:
         return self.rule(np.rint(a))
 
     def where(self, condition: Any, a: Any, b: Any) -> np.ndarray:
-        return np.where(condition, a, b)
+        return np.asarray(np.where(condition, a, b))
 
     def bits(self, a: Any) -> np.ndarray:
         return np.asarray(a, F).view(W)
@@ -206,7 +206,7 @@ def _scatter_add(program: Program, one: Operation, values: Values) -> np.ndarray
 def _convert(program: Program, one: Operation, values: Values) -> np.ndarray:
     (x,), to = values, program.forms[one.outputs[0]].dtype
     if to == BOOL:
-        return x != 0
+        return np.asarray(x != 0)
     if x.dtype == F and to in (INT, UINT):
         info = np.iinfo(np.dtype(to))
         exact = np.where(np.isnan(x), 0.0, x.astype(np.float64))
@@ -322,7 +322,7 @@ def _ruled(function: Callable[..., Any]) -> Rule:
 
 
 def _function(name: str) -> Rule:
-    function: Callable[..., Any] = functions.NAMED[name]
+    function = functions.NAMED[name]
     return lambda program, one, values: np.asarray(function(TO, *values), F)
 
 

@@ -1,0 +1,240 @@
+"""Compiled programs against the reference: every operation, on the values that are hard, and in any composition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.extra.numpy import arrays
+from jax import lax
+
+from marin.errors import UsageError
+from marin.exact import compiled, functions, known, reference
+from marin.exact.compiled import exact
+
+EDGES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    1.5,
+    2.5,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    1e-45,
+    -1e-40,
+    2.0**-126,
+    2.0**-125,
+)
+HARD = st.one_of(
+    st.floats(width=32), st.sampled_from([float(np.float32(x)) for x in EDGES]), st.floats(-9, 9, width=32)
+)
+LENGTH = 24
+ROWS = arrays(np.float32, (LENGTH,), elements=HARD)
+
+
+def same(one: Any, other: Any) -> bool:
+    return len(one) == len(other) and all(
+        np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(one, other, strict=True)
+    )
+
+
+def both(function: Callable[..., Any], *arguments: np.ndarray) -> list[np.ndarray]:
+    """What a function gives, after the compiled and the reference's bits were seen to be equal."""
+    made = exact(function, *arguments)
+    found = [np.asarray(x) for x in jax.tree.leaves(made.jitted()(*arguments))]
+    assert same(found, reference.run(made.program, arguments))
+    return found
+
+
+def elementwise(a: jax.Array, b: jax.Array) -> list[jax.Array]:
+    to_whole = [a.astype(jnp.int32), a.astype(jnp.uint32), lax.bitcast_convert_type(b, jnp.int32)]
+    one = [f(a) for f in (jnp.exp, lax.log, lax.logistic, lax.tanh, lax.erf, lax.erf_inv, jnp.sin, jnp.cos, jnp.sqrt)]
+    two = [
+        a + b,
+        a - b,
+        a * b,
+        a / b,
+        jnp.maximum(a, b),
+        jnp.minimum(a, b),
+        lax.pow(jnp.abs(a), b),
+        lax.nextafter(a, b),
+    ]
+    three = [
+        a * b + a,
+        a * b - a * a,
+        a / b / b,
+        -a,
+        jnp.sign(a),
+        jnp.round(a),
+        jnp.floor(a),
+        jnp.ceil(b),
+        lax.rsqrt(a),
+        a**-3,
+    ]
+    return [*one, *two, *three, *to_whole, *(x.astype(jnp.float32) for x in to_whole), a < b, a == b, jnp.isfinite(a)]
+
+
+MADE = exact(elementwise, np.zeros(LENGTH, np.float32), np.zeros(LENGTH, np.float32))
+CALL = MADE.jitted()
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS)
+def test_element_by_element_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
+    assert same(CALL(a, b), reference.run(MADE.program, [a, b]))
+
+
+def rows_and_products(a: jax.Array, b: jax.Array) -> list[jax.Array]:
+    x, y = a.reshape(4, 6), b.reshape(6, 4)
+    places = jnp.asarray([3, 0, 3, 1], jnp.int32)
+    return [
+        jnp.sum(a),
+        jnp.sum(x, axis=0),
+        jnp.sum(x, axis=1),
+        x @ y,
+        y @ x,
+        x @ x.T,
+        jnp.zeros((5, 6)).at[places].add(x),
+        jnp.max(x, 1),
+    ]
+
+
+REDUCED = exact(rows_and_products, np.zeros(LENGTH, np.float32), np.zeros(LENGTH, np.float32))
+REDUCE = REDUCED.jitted()
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS)
+def test_sums_and_contractions_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
+    assert same(REDUCE(a, b), reference.run(REDUCED.program, [a, b]))
+
+
+def test_a_factor_that_would_need_sixteen_bits_takes_the_next_power_of_two() -> None:
+    top = np.float32(32639 / 32768)
+    ties = np.asarray(
+        [top, np.nextafter(top, np.float32(2)), 0.5 / 32768, 1.5 / 32768, 2.5 / 32768, -0.5 / 32768], np.float32
+    )
+    for largest in ties[:2]:
+        row = np.asarray([[largest, *ties[2:]]], np.float32)
+        both(lambda x: x @ x.T, row)
+    whole, back = reference.factors(row)
+    assert whole.tolist() == [[16320, 0, 1, 1, 0]] and back.tolist() == [2.0**-14]  # ties are to even
+
+
+CHAIN: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "exp": jnp.exp,
+    "tanh": jnp.tanh,
+    "normal": lambda x: x * lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-5),
+    "softmax": lambda x: jax.nn.softmax(x, axis=-1),
+    "product": lambda x: x @ x.T @ x,
+    "divided": lambda x: x / (1 + jnp.abs(x)) / 3,
+    "turned": lambda x: x[::-1] * x - x[:, ::-1],
+}
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.lists(st.sampled_from(sorted(CHAIN)), min_size=2, max_size=3),
+    arrays(np.float32, (3, 8), elements=st.floats(-4, 4, width=32)),
+)
+def test_compositions_and_their_gradients(names: list[str], x: np.ndarray) -> None:
+    def chain(x: jax.Array) -> jax.Array:
+        for name in names:
+            x = CHAIN[name](x)
+        return jnp.sum(x * x)
+
+    both(jax.value_and_grad(chain), x)
+
+
+def test_moves_loops_and_branches() -> None:
+    def moved(x: jax.Array, n: jax.Array) -> list[Any]:
+        count = jnp.cumsum(n)
+        loop = lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1] * 1.1), (jnp.int32(0), x))
+        branch = lax.switch(n[0], [lambda x: x + 1, lambda x: x * 3, lambda x: -x], x)
+        back, rows = lax.scan(lambda c, row: (c + row, c * row), x[0], x, reverse=True)
+        taken = jnp.take(x, n, axis=0, mode="fill"), jnp.take(x, n, axis=1, mode="clip"), x[n & 3]
+        padded = lax.pad(x, jnp.float32(7), [(1, -1, 1), (-2, 3, 0)])
+        parts = lax.dynamic_slice(x, (n[1], n[2]), (2, 3)), lax.dynamic_update_slice(x, x[:2, :2], (n[2], n[1]))
+        shifts = n << 3, lax.shift_right_logical(n, n + 30), lax.shift_right_arithmetic(-n, n), n ^ 5, ~n & 3, n | 8
+        return [
+            count,
+            lax.cumsum(n, reverse=True),
+            loop,
+            branch,
+            back,
+            rows,
+            taken,
+            padded,
+            parts,
+            shifts,
+            jnp.argmax(x, 1),
+            jnp.any(x > 2, 0),
+        ]
+
+    both(moved, known.numbers(1, 4, 6), np.asarray([1, 0, 3, 5], np.int32))
+
+
+def test_random_bits_are_those_of_jax() -> None:
+    def drawn(seed: jax.Array) -> Any:
+        key = jax.random.fold_in(jax.random.PRNGKey(seed), 3)
+        first, second, _ = jax.random.split(key, 3)
+        return (
+            jax.random.key_data(first),
+            jax.random.bits(second, (7, 5)),
+            jax.vmap(lambda k: jax.random.bits(k, (3,)))(jax.random.split(first, 2)),
+        )
+
+    seed = np.asarray(77, np.int32)
+    with jax.threefry_partitionable(True):
+        plain = jax.tree.leaves(jax.jit(drawn)(seed))
+        assert same(both(drawn, seed), plain)
+
+
+@pytest.mark.parametrize("products", ["int8", "bfloat16"])
+def test_three_ways_to_multiply_give_the_same(products: Any) -> None:
+    case = known.cases()["contractions"]
+    ways = [
+        exact(case.function, *case.arguments, products=way).jitted()(*case.arguments) for way in ("float64", products)
+    ]
+    assert same(*map(jax.tree.leaves, ways))
+
+
+def test_the_order_of_what_is_summed_cannot_matter() -> None:
+    a, b, order = known.spread(3, 9, 64), known.numbers(4, 64, 7), np.random.default_rng(0).permutation(64)
+    a = np.where(np.isfinite(a), a, np.float32(1e30)).astype(np.float32)
+
+    def found(a: jax.Array, b: jax.Array) -> list[jax.Array]:
+        return [a @ b, jnp.sum(a, axis=1)]
+
+    plain = both(found, a, b)
+    assert same(plain, both(found, a[:, order], b[order]))
+    assert same(plain, both(lambda a, b: found(a.T, b.T), np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)))
+
+
+@pytest.mark.parametrize(
+    ("function", "example", "named"),
+    [
+        (lambda x: jnp.cumsum(x), np.zeros(3, np.float32), "cumsum"),
+        (lambda x: jnp.sort(x), np.zeros(3, np.float32), "sort of float32"),
+        (lambda x: x * 2, np.zeros(3, np.float16), "float16"),
+        (lambda x: lax.digamma(x), np.zeros(3, np.float32), "digamma"),
+        (lambda x: jnp.zeros(3).at[x].set(1.0), np.zeros(2, np.int32), "scatter: one of several values"),
+    ],
+)
+def test_what_has_no_exact_form_is_refused_by_name(function: Any, example: np.ndarray, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        exact(function, example)
+
+
+def test_both_ways_know_the_same_operations() -> None:
+    assert compiled.OPERATIONS == reference.OPERATIONS
+    assert set(functions.NAMED) <= compiled.OPERATIONS

@@ -1,0 +1,38 @@
+"""docs/exact.md defines every operation, with the constants that the code has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from marin.exact import compiled, integers, reference
+from marin.exact.program import LEAST
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "exact.md").read_text("utf-8")
+
+
+def test_every_operation_is_defined() -> None:
+    assert compiled.OPERATIONS - set(re.findall(r"`([a-z_]+)`", PAGE)) == set()
+
+
+def test_the_constants_are_those_of_the_page() -> None:
+    assert (integers.BITS, integers.LARGEST, integers.FACTOR_FLOOR) == (15, 32639, -45)
+    assert (integers.BITS, integers.LARGEST, integers.FACTOR_FLOOR) == (
+        reference.FACTOR_BITS,
+        reference.FACTOR_LARGEST,
+        reference.FACTOR_FLOOR,
+    )
+    assert (integers.ADDEND_BITS, integers.ROOM, integers.ADDEND_FLOOR) == (30, 52, -90)
+    assert (integers.ADDEND_BITS, integers.ROOM, integers.ADDEND_FLOOR) == (
+        reference.ADDEND_BITS,
+        reference.ADDEND_ROOM,
+        reference.ADDEND_FLOOR,
+    )
+    assert LEAST == 2.0**-125
+    for said in (
+        "32639",
+        "least whole number with every |x| below 2^e, but at least -90",
+        "but at least -45",
+        "min(30, 52",
+    ):
+        assert said in PAGE

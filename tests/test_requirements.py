@@ -51,7 +51,7 @@ PRIVATE = {
     "hashlib._Hash": "a type without a public name, for annotations",
     "jax._src.distributed": "every process keeps what it compiled (training/runtime/compilation.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
-    "jax._src.source_info_util": "the source line of an operation (verify/jax)",
+    "jax._src.source_info_util": "the source line of an operation (verify/jax, exact)",
     "levanter.data._prp.Permutation": "the order of the data is Levanter's own",
     "mlflow.server.handlers._model_registry_store_registry": "marin:// in MLflow's server",
     "mlflow.server.handlers._tracking_store_registry": "marin:// in MLflow's server",

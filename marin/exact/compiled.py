@@ -312,6 +312,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "min": _plain(lax.min),
     "is_finite": _plain(lax.is_finite),
     **{name: _plain(getattr(lax, name)) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "rem": _plain(lax.rem),
     "and": _plain(lax.bitwise_and),
     "or": _plain(lax.bitwise_or),
     "xor": _plain(lax.bitwise_xor),

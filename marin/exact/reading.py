@@ -44,6 +44,7 @@ FLOATS = {
 WHOLES = {
     *("add", "sub", "mul", "neg", "abs", "sign", "max", "min", "and", "or", "xor", "not", "shift_left"),
     *("shift_right_logical", "shift_right_arithmetic", "select_n", "eq", "ne", "lt", "le", "gt", "ge"),
+    "rem",
 }
 """Element by element on integers and booleans."""
 ALIASES = {

@@ -351,6 +351,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "le": _plain(np.less_equal),
     "gt": _plain(np.greater),
     "ge": _plain(np.greater_equal),
+    "rem": _plain(lambda a, b: np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b).astype(b.dtype)))),
     "and": _plain(np.bitwise_and),
     "or": _plain(np.bitwise_or),
     "xor": _plain(np.bitwise_xor),

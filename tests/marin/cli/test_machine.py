@@ -81,6 +81,23 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
     assert "chmod 600" in refused.err
 
 
+@pytest.fixture(autouse=True)
+def answered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What exact arithmetic gave otherwise: nothing, without executing it (tests/marin/exact does)."""
+    differing: list[str] = []
+    monkeypatch.setattr(diagnosis, "_inexact", lambda: tuple(differing))
+    return differing
+
+
+def test_doctor_says_which_known_answers_came_out_otherwise(marin: Marin, answered: list[str]) -> None:
+    assert marin("doctor", "--json").json["exact"] == {"known_answers": True, "differing": []}
+    answered.append("sums")
+    done = marin("doctor", "--json")
+    (check,) = [check for check in done.json["checks"] if check["name"] == "exact"]
+    assert (check["health"], done.json["exact"]["differing"]) == ("note", ["sums"])
+    assert "gives other bits here: sums" in check["found"]
+
+
 def test_doctor_says_what_it_found(marin: Marin, root: Path) -> None:
     done = marin("doctor", "--json")
     checks = {check["name"]: check for check in done.json["checks"]}
@@ -91,7 +108,8 @@ def test_doctor_says_what_it_found(marin: Marin, root: Path) -> None:
     assert profile["supported"] == (done.status == 0)
     assert bool(profile["reasons"]) != profile["supported"]
     assert done.json["environment"]["lock"].startswith("sha256:")
-    assert all(name in marin("doctor").out for name in checks)
+    told = marin("doctor").out
+    assert all(name in told for name in checks)
 
 
 def test_doctor_without_a_root_is_no_obstacle(marin: Marin) -> None:

@@ -13,6 +13,7 @@ import pytest
 from marin.errors import Unsupported
 from marin.exact import known, reference
 from marin.exact.program import Program
+from marin.verify import diagnosis
 
 SHARDED = """
 import json, sys
@@ -36,6 +37,12 @@ def test_the_reference_gives_the_pinned_answers() -> None:
 def test_this_compiler_gives_the_pinned_answers() -> None:
     assert known.differing() == []
     known.check()
+
+
+def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert diagnosis._inexact() == ()
+    monkeypatch.setenv("JAX_PLATFORMS", "none such")
+    assert diagnosis._inexact() == ("all of it",)
 
 
 def test_devices_and_shardings_give_the_pinned_answer() -> None:

@@ -16,24 +16,7 @@ from ledger import Event
 from marin.errors import MissingEvidence
 from marin.history.run import Fact, Run, StepState, StepView
 from marin.record import events as kinds
-from marin.record.events import (
-    Body,
-    CheckpointSaved,
-    EvalCompleted,
-    GraphCompleted,
-    GraphStarted,
-    ModelExported,
-    ReplayCompleted,
-    RunCompleted,
-    RunStarted,
-    StepCached,
-    StepCompleted,
-    StepFailed,
-    StepPreempted,
-    StepStarted,
-    TrainSegment,
-    TrainStarted,
-)
+from marin.record.events import Body
 from marin.record.verdicts import counting
 
 TOLD = (
@@ -59,24 +42,24 @@ TOLD = (
 class Recorded:
     """What one stream says of training, evaluation and export, in the order of the log."""
 
-    training: list[Fact[TrainStarted]] = field(default_factory=list)
-    segments: list[Fact[TrainSegment]] = field(default_factory=list)
-    checkpoints: list[Fact[CheckpointSaved]] = field(default_factory=list)
-    evaluations: list[Fact[EvalCompleted]] = field(default_factory=list)
-    exports: list[Fact[ModelExported]] = field(default_factory=list)
+    training: list[Fact[kinds.TrainStarted]] = field(default_factory=list)
+    segments: list[Fact[kinds.TrainSegment]] = field(default_factory=list)
+    checkpoints: list[Fact[kinds.CheckpointSaved]] = field(default_factory=list)
+    evaluations: list[Fact[kinds.EvalCompleted]] = field(default_factory=list)
+    exports: list[Fact[kinds.ModelExported]] = field(default_factory=list)
 
     def add(self, index: int, event: Event, body: Body | None) -> None:
         """Take in an event, if it is of these."""
         match body:
-            case TrainSegment():
+            case kinds.TrainSegment():
                 self.segments.append(_fact(index, event, body))
-            case CheckpointSaved():
+            case kinds.CheckpointSaved():
                 self.checkpoints.append(_fact(index, event, body))
-            case TrainStarted():
+            case kinds.TrainStarted():
                 self.training.append(_fact(index, event, body))
-            case EvalCompleted():
+            case kinds.EvalCompleted():
                 self.evaluations.append(_fact(index, event, body))
-            case ModelExported():
+            case kinds.ModelExported():
                 self.exports.append(_fact(index, event, body))
 
     def until(self, last: int) -> Recorded:
@@ -89,8 +72,8 @@ class RunFold:
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self.started: Fact[RunStarted] | None = None
-        self.completed: Fact[RunCompleted] | None = None
+        self.started: Fact[kinds.RunStarted] | None = None
+        self.completed: Fact[kinds.RunCompleted] | None = None
         self.outcome = ""
         self.last_index = -1
         self.length = 0
@@ -99,12 +82,12 @@ class RunFold:
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}
-        self.failures: list[Fact[StepFailed]] = []
-        self.preemptions: list[Fact[StepPreempted]] = []
+        self.failures: list[Fact[kinds.StepFailed]] = []
+        self.preemptions: list[Fact[kinds.StepPreempted]] = []
         self.recorded = Recorded()
         self._taken: dict[str, Recorded] = {}
-        self._verdicts: list[Fact[ReplayCompleted]] = []
-        self._claimed: list[Fact[ReplayCompleted]] = []
+        self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
+        self._claimed: list[Fact[kinds.ReplayCompleted]] = []
 
     def apply(self, index: int, event: Event, body: Body | None) -> None:
         """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
@@ -114,27 +97,29 @@ class RunFold:
             self.told = index
         self.recorded.add(index, event, body)
         match body:
-            case RunStarted():
+            case kinds.RunStarted():
                 self.started = _fact(index, event, body)
-            case GraphStarted():
+            case kinds.GraphStarted():
                 self.started = _fact(index, event, _as_run(body))
-            case RunCompleted():
+            case kinds.RunCompleted():
                 self.completed = _fact(index, event, body)
-            case GraphCompleted():
+            case kinds.GraphCompleted():
                 self.outcome = body.outcome
-                self.completed = _fact(index, event, RunCompleted(run=body.graph, outputs=body.outputs, metrics={}))
-            case StepStarted():
+                self.completed = _fact(
+                    index, event, kinds.RunCompleted(run=body.graph, outputs=body.outputs, metrics={})
+                )
+            case kinds.StepStarted():
                 self._begun(index, event, body)
-            case StepCompleted():
+            case kinds.StepCompleted():
                 self._taken.pop(body.step, None)
                 self._made("completed", step_view(_fact(index, event, body)))
-            case StepFailed():
+            case kinds.StepFailed():
                 self.failures.append(_fact(index, event, body))
                 known = self._known(body.step, index, event)
                 self.states[body.step] = replace(known, state="failed", ended=event.time, error=body.error, index=index)
-            case StepPreempted():
+            case kinds.StepPreempted():
                 self.preemptions.append(_fact(index, event, body))
-            case TrainStarted():
+            case kinds.TrainStarted():
                 self.states["train"] = self._known("train", index, event)
 
     def take_over(self, index: int, event: Event, result: StepView, recorded: Recorded | None = None) -> None:
@@ -147,16 +132,16 @@ class RunFold:
             self._taken.pop(result.step, None)
         self._made("cached", result)
 
-    def judge(self, fact: Fact[ReplayCompleted], *, counts: bool) -> None:
+    def judge(self, fact: Fact[kinds.ReplayCompleted], *, counts: bool) -> None:
         """Take in a verification of the run, wherever in the log it is recorded; ``counts``: by this user, of this
         log."""
         (self._verdicts if counts else self._claimed).append(fact)
 
-    def verdicts(self) -> tuple[Fact[ReplayCompleted], ...]:
+    def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
         """The verdicts that count, as they count for the run as it is by now."""
         return tuple(map(self._counting, self._verdicts))
 
-    def last_verdict(self) -> tuple[Fact[ReplayCompleted], ...]:
+    def last_verdict(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
         """The newest of them, or none."""
         return tuple(map(self._counting, self._verdicts[-1:]))
 
@@ -194,7 +179,7 @@ class RunFold:
             outcome=self.outcome,
         )
 
-    def _begun(self, index: int, event: Event, body: StepStarted) -> None:
+    def _begun(self, index: int, event: Event, body: kinds.StepStarted) -> None:
         self.attempts[body.step] = max(self.attempts.get(body.step, 0), body.attempt)
         self.states[body.step] = StepState(
             body.step,
@@ -229,15 +214,15 @@ class RunFold:
         result = self.steps.get(step)
         return self.recorded if result is None else self._taken.get(step, self.recorded).until(result.completed_at)
 
-    def _counting(self, fact: Fact[ReplayCompleted]) -> Fact[ReplayCompleted]:
+    def _counting(self, fact: Fact[kinds.ReplayCompleted]) -> Fact[kinds.ReplayCompleted]:
         body = fact.body
         words = counting(body.verdicts, body.training, body.log_checkpoint, self.told)
         return replace(fact, body=structs.replace(body, verdicts=words))
 
 
-def standing(segments: Iterable[Fact[TrainSegment]]) -> tuple[Fact[TrainSegment], ...]:
+def standing(segments: Iterable[Fact[kinds.TrainSegment]]) -> tuple[Fact[kinds.TrainSegment], ...]:
     """Of segments in the order of the log those that no later one repeats, in the order of train steps."""
-    found: dict[int, Fact[TrainSegment]] = {}
+    found: dict[int, Fact[kinds.TrainSegment]] = {}
     end = 0
     for fact in segments:
         segment = fact.body
@@ -272,7 +257,7 @@ def by_address[T: Body](body: T) -> T:
     return structs.replace(body, step=address) if address and hasattr(body, "step") else body
 
 
-def step_view(fact: Fact[StepCompleted]) -> StepView:
+def step_view(fact: Fact[kinds.StepCompleted]) -> StepView:
     """The result that one ``step.completed`` records."""
     body = fact.body
     return StepView(
@@ -291,7 +276,7 @@ def step_view(fact: Fact[StepCompleted]) -> StepView:
     )
 
 
-def taken(cached: Fact[StepCached], made: StepView | None) -> StepView:
+def taken(cached: Fact[kinds.StepCached], made: StepView | None) -> StepView:
     """The result that one ``step.cached`` takes over; ``made`` is how it was first recorded, None where that is not
     known."""
     body = cached.body
@@ -325,9 +310,9 @@ def _fact[T](index: int, event: Event, body: T) -> Fact[T]:
     return Fact(index=index, time=event.time, body=body, actor=event.actor)
 
 
-def _as_run(body: GraphStarted) -> RunStarted:
+def _as_run(body: kinds.GraphStarted) -> kinds.RunStarted:
     """An execution of a graph as the beginning of a run. It has no recipe; what it declares is its plan."""
-    return RunStarted(
+    return kinds.RunStarted(
         run=body.graph,
         pipeline=body.name,
         plan=body.declaration,

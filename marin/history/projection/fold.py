@@ -10,7 +10,7 @@ whatever is in the log. It is counted in ``skipped``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ledger import Event
 from marin.errors import MarinError
@@ -28,28 +28,26 @@ from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_this_log
 
+CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
+    types.RunCompleted: lifecycle.run_completed,
+    types.GraphCompleted: lifecycle.graph_completed,
+    types.StepStarted: steps.started,
+    types.StepCompleted: steps.completed,
+    types.StepFailed: steps.failed,
+    types.TrainStarted: steps.train_started,
+    types.MetricsRecorded: steps.measured,
+    types.TrainSegment: training.segment,
+    types.CheckpointSaved: training.checkpoint,
+    types.EvalCompleted: training.evaluated,
+    types.ModelExported: training.exported,
+}
+"""What an event of a run changes, once the fold has taken it in."""
 SHOWN = {
-    name: types.BODIES[name]
-    for name in (
-        types.RUN_STARTED,
-        types.RUN_COMPLETED,
-        types.STEP_STARTED,
-        types.STEP_COMPLETED,
-        types.STEP_CACHED,
-        types.STEP_FAILED,
-        types.TRAIN_STARTED,
-        types.TRAIN_SEGMENT,
-        types.CHECKPOINT_SAVED,
-        types.EVAL_COMPLETED,
-        types.MODEL_EXPORTED,
-        types.REPLAY_COMPLETED,
-        types.METRICS_RECORDED,
-        types.GRAPH_STARTED,
-        types.GRAPH_COMPLETED,
-        types.EXPERIMENT_REGISTERED,
-        types.EXPERIMENT_REPORTED,
-        types.TRACKING_LOGGED,
-    )
+    name: body
+    for name, body in types.BODIES.items()
+    if body in CHANGES
+    or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
+    or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged)
 }
 """What MLflow is told of; nothing else changes what it shows."""
 
@@ -167,34 +165,14 @@ class Fold:
             yield from self._verified_models.after(projected)
 
     def _changed(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
-        match body:
-            case types.RunStarted():
-                yield from lifecycle.run_started(told, projected, body, self._experiments)
-            case types.RunCompleted():
-                yield from lifecycle.run_completed(told, projected, body)
-            case types.GraphStarted():
-                yield from lifecycle.graph_started(told, projected, body, self._experiments)
-            case types.GraphCompleted():
-                yield from lifecycle.graph_completed(told, projected, body)
-            case types.StepStarted():
-                yield from steps.started(told, projected, body)
-            case types.StepCompleted():
-                self._made_in[told.index] = projected.name
-                yield from steps.completed(told, projected, body)
-            case types.StepFailed():
-                yield from steps.failed(told, projected, body)
-            case types.TrainStarted():
-                yield from steps.train_started(told, projected, body)
-            case types.MetricsRecorded():
-                yield from steps.measured(told, projected, body)
-            case types.TrainSegment():
-                yield from training.segment(told, projected, body)
-            case types.CheckpointSaved():
-                yield from training.checkpoint(told, projected, body)
-            case types.EvalCompleted():
-                yield from training.evaluated(told, projected, body)
-            case types.ModelExported():
-                yield from training.exported(told, projected, body)
+        if isinstance(body, types.StepCompleted):
+            self._made_in[told.index] = projected.name
+        if isinstance(body, types.RunStarted):
+            yield from lifecycle.run_started(told, projected, body, self._experiments)
+        elif isinstance(body, types.GraphStarted):
+            yield from lifecycle.graph_started(told, projected, body, self._experiments)
+        elif type(body) in CHANGES:
+            yield from CHANGES[type(body)](told, projected, body)
 
     def _cached(self, told: Told, projected: ProjectedRun, body: types.StepCached) -> Iterator[Intent]:
         if told.before is not None and told.before.state == "completed":

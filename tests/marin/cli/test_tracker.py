@@ -45,7 +45,7 @@ def test_a_failure_at_the_end_is_said_and_that_is_all(
     broken.export_wandb = lambda *_: (_ for _ in ()).throw(OSError("disk full"))
     monkeypatch.setitem(sys.modules, "marin.tracking.wandb.export", broken)
     monkeypatch.setenv("MARIN_TRACKER", "wandb")
-    tracker.completed(SimpleNamespace(local=Path()), "abcd2345")  # type: ignore[arg-type]
+    tracker.completed(SimpleNamespace(views=Path), "abcd2345")  # type: ignore[arg-type]
     assert caplog.messages == ["not written for W&B: disk full"]
 
 

@@ -134,7 +134,6 @@ def inner(mode: str) -> dict[str, float]:
     from marin.graph.execute import Execution, Options
     from marin.graph.files import load_graph
     from marin.graph.lease import Claimant
-    from marin.graph.memory import Memory
     from marin.graph.planning import Planner
     from marin.record.root import create_root, open_root
 
@@ -153,7 +152,7 @@ def inner(mode: str) -> dict[str, float]:
         from marin.recipe.cost import load_prices
 
         prices, measured = load_prices(conf_folder() / PRICES), measurements(root.history())
-        answers = list(explain(Planner(graph, root, Memory.of(root)), prices, measured))
+        answers = list(explain(Planner(graph, root), prices, measured))
         assert len(answers) == len(graph.nodes), "an answer for every step"
         return {"seconds": perf_counter() - started}
     loaded = resident()

@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
 CREATE UNIQUE INDEX IF NOT EXISTS events_stream ON events (stream, seq);
 CREATE INDEX IF NOT EXISTS events_type ON events (type, idx);
+CREATE INDEX IF NOT EXISTS events_identity ON events (json_extract(body, '$.identity'), idx)
+    WHERE json_extract(body, '$.identity') IS NOT NULL;
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
 """
 _COLUMNS = "idx, id, type, stream, seq, time, actor, body"
@@ -98,11 +100,24 @@ class Projection:
         yield from self._select(" AND ".join(part for part, _ in wanted), tuple(value for _, value in wanted))
 
     def places(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
+        self,
+        *,
+        stream: str | None = None,
+        type: str | None = None,
+        run: str | None = None,
+        identity: str | None = None,
+        last: int | None = None,
     ) -> list[int]:
-        """The indices, in order, of the events of this stream and type whose body names this `run`; the `last` of
-        them."""
-        parts = [("stream = ?", stream), ("type = ?", type), ("json_extract(body, '$.run') = ?", run)]
+        """The indices, in order, of the events of this stream and type whose body names this `run` and this `identity`
+        (there is an index of identities); the `last` of them."""
+        # The + keeps SQLite from preferring an index of types, of which there are few, to that of identities.
+        kind = "+type = ?" if identity is not None else "type = ?"
+        parts = [
+            ("json_extract(body, '$.identity') = ?", identity),
+            ("stream = ?", stream),
+            (kind, type),
+            ("json_extract(body, '$.run') = ?", run),
+        ]
         wanted = [(part, value) for part, value in parts if value is not None]
         where = " AND ".join(part for part, _ in wanted) or "1"
         limit = "" if last is None else f" LIMIT {int(last)}"

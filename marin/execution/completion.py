@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ledger import Conflict, Draft, Receipt
 from marin.execution.plan import plan_digest
-from marin.execution.result_cache import Found, ResultCache
+from marin.execution.run_results import RunResults
 from marin.history.run import Run, StepView
 from marin.history.runs import History, load, started_runs, stream_of
 from marin.recipe.schema import digest
@@ -42,7 +42,7 @@ def cached(run: str, view: StepView) -> Draft:
 
 
 def rest(
-    run: str, cache: ResultCache, settled: Mapping[str, Found], *, take_over: bool = True
+    run: str, results: RunResults, settled: Mapping[str, StepView], *, take_over: bool = True
 ) -> tuple[list[Draft], bool]:
     """What follows once ``settled`` is recorded: steps that have their output already, and the end of the run when all
     of them do. The second value says whether the run is complete then.
@@ -50,46 +50,46 @@ def rest(
     Args:
         take_over: False for a forced stage: whoever forces one wants to see the others executed too.
     """
-    if cache.run is not None and cache.run.completed is not None:
+    if results.run is not None and results.run.completed is not None:
         return [], True
-    known = cache.rest(settled)
+    known = results.rest(settled)
     if not take_over:
-        known = {name: item for name, item in known.items() if not item.fresh or name in settled}
-    drafts = [cached(run, item.view) for name, item in known.items() if item.fresh and name not in settled]
-    if len(known) < len(cache.plan.steps):
+        known = {name: view for name, view in known.items() if results.is_held(view) or name in settled}
+    drafts = [cached(run, view) for name, view in known.items() if not results.is_held(view) and name not in settled]
+    if len(known) < len(results.plan.steps):
         return drafts, False
-    return [*drafts, _ending(run, {name: item.view for name, item in known.items()})], True
+    return [*drafts, _ending(run, known)], True
 
 
 def append_fenced(
-    root: Root, run: str, cache: ResultCache, drafts: Callable[[ResultCache], Sequence[Draft]]
+    root: Root, run: str, results: RunResults, drafts: Callable[[RunResults], Sequence[Draft]]
 ) -> Sequence[Receipt]:
     """Append what ``drafts`` makes of a run as it is now: made anew when somebody wrote to the run meanwhile."""
     while True:
-        batch = list(drafts(cache))
+        batch = list(drafts(results))
         if not batch:
             return ()
-        batch[0] = replace(batch[0], expect_seq=cache.run.length if cache.run is not None else 0)
+        batch[0] = replace(batch[0], expect_seq=results.run.length if results.run is not None else 0)
         try:
             return root.append(batch)
         except Conflict:
             history = root.history()
-            cache = replace(cache, history=history, run=load(history, run))
+            results = results.over(history, load(history, run))
 
 
-def complete_open_runs(root: Root, caches: Sequence[ResultCache], *, take_over: bool = True) -> list[str]:
+def complete_open_runs(root: Root, plans: Sequence[RunResults], *, take_over: bool = True) -> list[str]:
     """Complete every open run of these recipes that can be; the runs that ended.
 
     An open run of the very plan (recipe and code) takes over what is recorded elsewhere. One of the same recipe and
     other code, which an older version left, ends when its own steps have all their outputs.
     """
-    wanted = {digest(cache.recipe): cache for cache in caches}
+    wanted = {digest(results.recipe): results for results in plans}
     ended = []
     for run in _open_runs(root.history(), wanted):
-        cache = wanted[run.started.body.recipe_digest]
-        joins = take_over and run.plan == plan_digest(cache.plan, cache.recipe, cache.code)
+        results = wanted[run.started.body.recipe_digest]
+        joins = take_over and run.plan == plan_digest(results.plan, results.recipe, results.code)
 
-        def drafts(now: ResultCache, joins: bool = joins) -> list[Draft]:
+        def drafts(now: RunResults, joins: bool = joins) -> list[Draft]:
             view = now.run
             assert view is not None, "it was found in the log"
             if joins:
@@ -97,12 +97,12 @@ def complete_open_runs(root: Root, caches: Sequence[ResultCache], *, take_over: 
                 return found if done else []
             return [_ending(view.run, view.steps)] if view.completed is None and _is_whole(view) else []
 
-        if append_fenced(root, run.run, replace(cache, history=root.history(), run=run), drafts):
+        if append_fenced(root, run.run, results.over(root.history(), run), drafts):
             ended.append(run.run)
     return ended
 
 
-def _open_runs(history: History, recipes: Mapping[str, ResultCache]) -> Iterator[Run]:
+def _open_runs(history: History, recipes: Mapping[str, RunResults]) -> Iterator[Run]:
     completed = {event.body.get("run") for _, event in history.events(type=events.RUN_COMPLETED)}
     for fact in list(started_runs(history)):
         if fact.body.recipe_digest in recipes and fact.body.run not in completed:

@@ -3,7 +3,7 @@
 What happens for `marin stage NAME`:
 
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
-   stages left is taken into it (:mod:`marin.execution.result_cache` says what counts).
+   stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, `run_results` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
 3. The execution. Inputs come out of the store, hashed; step.started is durable before the first line of the step,
    step.completed after its output is in the store; a failure or an interruption is a step.failed.
@@ -28,13 +28,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, canonical_digest, parse_digest
+from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
 from marin.execution import phases, tracker
 from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
-from marin.execution.result_cache import Found, ResultCache, pointer_of
+from marin.execution.result_cache import ResultCache
+from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
@@ -105,6 +106,7 @@ def run_stage(
     execution: Execution | None = None,
     force: bool = False,
     pinned: Mapping[str, int] | None = None,
+    identity: str | None = None,
 ) -> StageOutcome:
     """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
 
@@ -113,6 +115,7 @@ def run_stage(
             ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
         pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
+        identity: what was planned and claimed by whoever sent this here: the step is brought to that, or not begun.
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
@@ -131,13 +134,22 @@ def run_stage(
         execution or Execution(),
         force,
         code_identity(plan, code_folder()),
+        ResultCache(root.history(), root.store()),
         pinned=results_at(root, pinned or {}),
     )
-    identity = stage.read().identity
-    with _exclusively(root.local, f"{name}-{parse_digest(identity).hex()[:32]}"):
+    now = stage.read().identity
+    if identity not in (None, now):
+        raise Refused(
+            "the step is not what was planned",
+            where=f"step {name}",
+            expected=identity,
+            found=now,
+            cure="its code or its inputs have changed meanwhile: run the same command again",
+        )
+    with _exclusively(root.local, f"{name}-{parse_digest(now).hex()[:32]}"):
         outcome = stage.bring()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
-    for run in [*ended, *complete_open_runs(root, [stage.cache(root.history(), None)], take_over=False)]:
+    for run in [*ended, *complete_open_runs(root, [stage.results(root.history(), None)], take_over=False)]:
         tracker.completed(root, run)
     return outcome
 
@@ -161,18 +173,18 @@ class _Situation:
     """What a stage finds: the run to record in (``run`` is None for one that begins now), its inputs, and the identity
     that follows from them."""
 
-    cache: ResultCache
+    results: RunResults
     run_id: str
-    inputs: Mapping[str, Found]
+    inputs: Mapping[str, StepView]
     identity: str
 
     @property
     def run(self) -> Run | None:
-        return self.cache.run
+        return self.results.run
 
     def digests(self, step: StepDefinition) -> dict[str, str]:
         """The content of the inputs of ``step``, by name."""
-        return {name: self.inputs[name].view.output.digest for name in step.inputs}
+        return {name: self.inputs[name].output.digest for name in step.inputs}
 
 
 @dataclass(frozen=True)
@@ -185,7 +197,7 @@ class _Stage:
     execution: Execution
     force: bool
     code: CodeIdentity
-    whole: set[str] = field(default_factory=set)
+    cache: ResultCache
     pinned: Mapping[str, StepView] = field(default_factory=dict)
 
     def read(self) -> _Situation:
@@ -200,7 +212,7 @@ class _Stage:
             if present is not None:
                 return present
         situation = self.read()
-        hit = None if self.force else situation.cache.hit(self.step, situation.identity)
+        hit = None if self.force else situation.results.hit(self.step, situation.identity)
         workplace = Workplace.of(self.root.local, self.step.name, situation.identity)
         outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
         workplace.clear()
@@ -224,17 +236,16 @@ class _Stage:
                 return None
         return None
 
-    def cache(self, history: History, run: Run | None) -> ResultCache:
+    def results(self, history: History, run: Run | None) -> RunResults:
         """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
-        return ResultCache(
-            self.plan, self.recipe, self.code, self.root.store(), self.project, history, run, self.whole, self.pinned
-        )
+        cache = replace(self.cache, history=history)
+        return RunResults(self.plan, self.recipe, self.code, cache, self.project, run, self.pinned)
 
     def _situation(self, history: History, run: Run | None) -> _Situation:
-        cache = self.cache(history, run)
-        inputs = cache.upstream(self.step.name)
+        results = self.results(history, run)
+        inputs = results.upstream(self.step.name)
         run_id = run.run if run is not None else _new_id()
-        return _Situation(cache, run_id, inputs, cache.identity(self.step, inputs))
+        return _Situation(results, run_id, inputs, results.identity(self.step, inputs))
 
     def _present_in_completed(self) -> StageOutcome | None:
         """Nothing to record: the newest run is of this very plan, complete, and its result is whole."""
@@ -244,21 +255,22 @@ class _Stage:
         if run is None or own is None:
             return None
         situation = self._situation(history, run)
-        if own.identity != situation.identity or situation.cache.damage(own) is not None:
+        if own.identity != situation.identity or self.cache.damage(own):
             return None
         self._write_files(own)
         return StageOutcome(run.run, "present", own, completed=True)
 
     # Taking over
 
-    def _take(self, situation: _Situation, hit: Found) -> StageOutcome:
+    def _take(self, situation: _Situation, hit: StepView) -> StageOutcome:
         run = situation.run_id
-        own = [cached(run, hit.view)] if hit.fresh else []
+        held = situation.results.is_held(hit)
+        own = [] if held else [cached(run, hit)]
         _, completed = self._append(
             situation, [*self._begin(situation), *own], {**situation.inputs, self.step.name: hit}
         )
-        self._write_files(hit.view)
-        return StageOutcome(run, "cached" if hit.fresh else "present", hit.view, completed)
+        self._write_files(hit)
+        return StageOutcome(run, "present" if held else "cached", hit, completed)
 
     # Executing
 
@@ -328,7 +340,7 @@ class _Stage:
         if run is None or not run.attempts.get(name):
             return []
         last = ""
-        for _, event in situation.cache.history.events(stream=stream_of(run.run)):
+        for _, event in situation.results.cache.history.events(stream=stream_of(run.run)):
             if event.body.get("step") == name and event.type in _ATTEMPT_EVENTS:
                 last = event.type
         if last != events.STEP_STARTED:
@@ -353,11 +365,11 @@ class _Stage:
         ]
 
     def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
-        store = situation.cache.store
-        artifacts = {step: situation.inputs[step].view.output.artifact for step in self.step.inputs}
-        inputs = workplace.prepare(store, {step: situation.inputs[step].view.output for step in self.step.inputs})
+        store = self.cache.store
+        artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
+        inputs = workplace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
         if self.step.continues and self.recipe.phase is not None:
-            came_from = phases.origin(situation.cache.history, self.recipe, self.execution.continues)
+            came_from = phases.origin(situation.results.cache.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
@@ -399,7 +411,7 @@ class _Stage:
         # The index is not known before the append, and nothing that is recorded with it depends on it.
         result = step_view(Fact(index=-1, time="", body=body))
         receipts, completed = self._append(
-            situation, [draft(run, events.STEP_COMPLETED, body)], {**situation.inputs, name: Found(result, fresh=False)}
+            situation, [draft(run, events.STEP_COMPLETED, body)], {**situation.inputs, name: result}
         )
         result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
         self._write_files(result)
@@ -426,7 +438,7 @@ class _Stage:
             log.warning("the failure could not be recorded: %s", second)
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
-        for fact in completions(situation.cache.history, step=self.step.name, identity=situation.identity):
+        for fact in completions(situation.results.cache.history, step=self.step.name, identity=situation.identity):
             if fact.body.output.digest != made.output.digest:
                 log.warning(
                     "%s: other bits than event %d recorded for the same identity: expected %s, found %s",
@@ -442,7 +454,7 @@ class _Stage:
         """The beginning of a run that does not exist yet, and the inputs that it takes over."""
         run = situation.run_id
         drafts = [] if situation.run is not None else [draft(run, events.RUN_STARTED, self._run_started(run))]
-        return drafts + [cached(run, settled.view) for settled in situation.inputs.values() if settled.fresh]
+        return drafts + [cached(run, view) for view in situation.inputs.values() if not situation.results.is_held(view)]
 
     def _run_started(self, run: str) -> events.RunStarted:
         source = provenance(code_folder())
@@ -466,17 +478,17 @@ class _Stage:
         )
 
     def _append(
-        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, Found]
+        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView]
     ) -> tuple[Sequence[Receipt], bool]:
         """Record ``own`` and what follows from it; whether the run has all its outputs then."""
         completed = False
 
-        def drafts(cache: ResultCache) -> list[Draft]:
+        def drafts(results: RunResults) -> list[Draft]:
             nonlocal completed
-            following, completed = rest(situation.run_id, cache, settled, take_over=not self.force)
+            following, completed = rest(situation.run_id, results, settled, take_over=not self.force)
             return [*own, *following]
 
-        return append_fenced(self.root, situation.run_id, situation.cache, drafts), completed
+        return append_fenced(self.root, situation.run_id, situation.results, drafts), completed
 
     def _write_files(self, result: StepView) -> None:
         """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""

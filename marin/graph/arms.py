@@ -51,7 +51,7 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
         UsageError: a step says something else about what it shares with the step that it feeds; a step of the pipeline
             takes something that is none; a recipe has no seed.
     """
-    stages = {address: node for address, node in graph.nodes.items() if isinstance(node.step.fn, StepDefinition)}
+    stages = {address: node for address, node in graph.nodes.items() if node.step.definition is not None}
     fed = {target for node in stages.values() for target in _feeding(stages, node)}
     ends: dict[tuple[str, str], list[str]] = {}
     for address, node in stages.items():
@@ -71,8 +71,8 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
             )
         definitions = {}
         for address in members:
-            definition = stages[address].step.fn
-            assert isinstance(definition, StepDefinition), "members are steps of the pipeline"
+            definition = stages[address].step.definition
+            assert definition is not None, "members are steps of the pipeline"
             _check_agreement(address, definition, stages[address].step.config, recipe)
             definitions[definition.name] = definition
         pins = [override.digest[-8:] for address in members if (override := stages[address].step.override) is not None]
@@ -85,13 +85,12 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
         overridden = {
             definition.name: address
             for address in members
-            if stages[address].step.override is not None
-            and isinstance(definition := stages[address].step.fn, StepDefinition)
+            if stages[address].step.override is not None and (definition := stages[address].step.definition) is not None
         }
         taken = {
             definition.name: stages[address].inputs[ARTIFACT][0]
             for address in members
-            if ARTIFACT in stages[address].inputs and isinstance(definition := stages[address].step.fn, StepDefinition)
+            if ARTIFACT in stages[address].inputs and (definition := stages[address].step.definition) is not None
         }
         arm = Arm(plan, recipe, previous, kept, overridden, taken)
         for address in members:

@@ -33,21 +33,20 @@ from marin.errors import Paused, UsageError
 from marin.execution import tracker
 from marin.execution.completion import complete_open_runs
 from marin.execution.plan import Plan
-from marin.execution.step import StepDefinition
 from marin.graph.graph import Graph, Node
-from marin.graph.lease import Claimant, Holder, utc_now
-from marin.graph.memory import Memory
+from marin.graph.lease import Claimant, Claims, Holder, utc_now
 from marin.graph.planning import Planner
 from marin.graph.progress import Progress
 from marin.graph.record import Failure, Options, Outcome, Record, Work
-from marin.graph.settled import Action, Settled
+from marin.graph.results import NodeResult
 from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
 from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
+from marin.history.nondeterminism import nondeterministic
+from marin.history.run import StepView
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
 from marin.record import events
-from marin.record.events import Output
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job, JobFuture, JobRunner, error_of
@@ -120,8 +119,9 @@ class Execution:
     def plan(self) -> None:
         """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
         executed."""
-        self.memory = Memory.of(self.root)
-        self.planner = Planner(self.graph, self.root, self.memory)
+        self.claims = Claims()
+        self.claims.catch_up(self.root)
+        self.planner = Planner(self.graph, self.root)
         self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
         self.renewed = utc_now()
         self.local = str(self.root.local)
@@ -166,7 +166,7 @@ class Execution:
                 self.todo.append(Work(node, identity, inputs, expected=hit))
             elif hit is not None:
                 self._settle(hit)
-            elif (failed := self.memory.failure(identity.digest)) and not (
+            elif (failed := self.planner.cache.failure(identity.digest)) and not (
                 self.options.force_failed or self.options.force
             ):
                 self._fail(
@@ -180,7 +180,7 @@ class Execution:
     def _is_forced(self, node: Node) -> bool:
         return self.options.force and node.step.override is None and not isinstance(node.step.fn, Adopted)
 
-    def _settle(self, settled: Settled) -> None:
+    def _settle(self, settled: NodeResult) -> None:
         self.planner.settle(settled)
         self.progress.settled(settled.address, settled.action, settled.seconds)
         for address in self.graph.dependents(settled.address):
@@ -211,14 +211,12 @@ class Execution:
             free, over = self._free(wanted)
             if not free:
                 return []
-            drafts = [
-                self.claimant.take(self.memory.claims, {work.key: work.node.address for work in free}, over, utc_now())
-            ]
+            drafts = [self.claimant.take(self.claims, {work.key: work.node.address for work in free}, over, utc_now())]
             drafts += [draft for work in free if (draft := self.record.started(work)) is not None]
             try:
                 self._append([*self.record.beginning(), *drafts])
             except Conflict:
-                self.memory.refresh()
+                self._catch_up()
                 wanted = free  # the others are settled by now, or somebody else's
                 continue
             self.record.begun = True
@@ -230,7 +228,7 @@ class Execution:
         free, over, now = [], set(), utc_now()
         for work in wanted:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
-            holder = self.memory.claims.holder(work.key)
+            holder = self.claims.holder(work.key)
             if hit is not None:
                 self._settle(hit)
             elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
@@ -249,7 +247,7 @@ class Execution:
         """A sign of life, after a third of the term."""
         now = utc_now()
         if self.claimed and (now - self.renewed) * 3 > self.claimant.term:
-            self._append_ours(lambda: [self.claimant.renew(self.memory.claims, now)], [])
+            self._append_ours(lambda: [self.claimant.renew(self.claims, now)], [])
             self.renewed = now
 
     # Execution in this process
@@ -273,7 +271,7 @@ class Execution:
         return True
 
     def _is_here(self, node: Node) -> bool:
-        return not isinstance(node.step.fn, StepDefinition) and (node.step.resources.in_process or self.file is None)
+        return node.step.definition is None and (node.step.resources.in_process or self.file is None)
 
     def _call(self, work: Work) -> Made | LedgerError:
         room = Room(self.local, work.identity.digest, self.planner.store, self.values)
@@ -337,9 +335,9 @@ class Execution:
         needs = step.resources
         cpus = min(needs.cpus, self._cores()) if local else needs.cpus
         resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
-        if isinstance(step.fn, StepDefinition):
+        if (definition := step.definition) is not None:
             arm = self.planner.arms[address]
-            trains = not local and step.fn.name == "train"  # a Ray Train job, not a Ray task
+            trains = not local and definition.name == "train"  # a Ray Train job, not a Ray task
             pause_at, devices = self._until(work)
             execution = msgspec.structs.replace(
                 asked,
@@ -347,17 +345,18 @@ class Execution:
                 processes=(needs.processes or asked.processes) if trains else 1,
                 runner="ray" if trains else "local",
                 pause_at=pause_at,
-                continues=self.planner.settled[arm.previous].run if arm.previous else None,
+                continues=self.planner.settled[arm.previous].origin if arm.previous else None,
             )
             placed = msgspec.structs.replace(execution, runner=asked.runner)
-            resources = reservation(step.fn, arm.recipe, placed, cpus=cpus, memory=needs.memory)
+            resources = reservation(definition, arm.recipe, placed, cpus=cpus, memory=needs.memory)
             if work.expected is not None:
-                arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(step.fn.name), step.fn)))
+                arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(definition.name), definition)))
             payload = stage_payload(
                 self.root,
                 arm,
                 self.planner.bound(arm.recipe, arm),
-                step.fn.name,
+                definition.name,
+                identity=work.identity.digest,
                 force=self.options.force or bool(step.apart) or work.expected is not None,
                 execution=execution,
                 pinned={
@@ -389,7 +388,8 @@ class Execution:
         """Before which train step a training is to pause, and its devices until then: the next of its moves, or what
         the caller asked for, whichever comes first."""
         needs = work.node.step.resources
-        moves = needs.moves if isinstance(work.node.step.fn, StepDefinition) and work.node.step.fn.continues else ()
+        definition = work.node.step.definition
+        moves = needs.moves if definition is not None and definition.continues else ()
         pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
         devices = devices or self.options.execution.devices
         asked = self.options.execution.pause_at
@@ -398,7 +398,7 @@ class Execution:
     def _pauses(self, work: Work) -> bool:
         """Whether the pause that comes next is the caller's."""
         step, asked = work.node.step, self.options.execution.pause_at
-        if asked is None or not (isinstance(step.fn, StepDefinition) and step.fn.continues):
+        if asked is None or step.definition is None or not step.definition.continues:
             return False
         moves = step.resources.moves
         return work.move >= len(moves) or asked <= moves[work.move][0]
@@ -412,7 +412,7 @@ class Execution:
             return
         timeout = POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
-        finished: list[tuple[Work, Made | Settled | LedgerError]] = []
+        finished: list[tuple[Work, Made | NodeResult | LedgerError]] = []
         for future in [future for future in self.running if future in done]:
             work = self.running.pop(future)
             result = self._result(work, future)
@@ -427,7 +427,7 @@ class Execution:
 
     def _look_elsewhere(self) -> None:
         """What have the other executors done? A result of theirs is a hit, a claim that ended is ours to take."""
-        self.memory.refresh()
+        self._catch_up()
         waiting, self.elsewhere = self.elsewhere, []
         for work in waiting:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
@@ -436,12 +436,12 @@ class Execution:
             else:
                 self.todo.append(work)
 
-    def _result(self, work: Work, future: JobFuture) -> Made | Settled | LedgerError | None:
+    def _result(self, work: Work, future: JobFuture) -> Made | NodeResult | LedgerError | None:
         try:
             answer = future.result()
         except LedgerError as error:
             return error
-        if not isinstance(work.node.step.fn, StepDefinition):
+        if work.node.step.definition is None:
             return from_answer(answer)
         value = json.loads(answer)
         if "paused" in value and self._pauses(work):
@@ -449,23 +449,11 @@ class Execution:
         if "paused" in value:
             log.info("%s paused %s, and moves", work.node.address, value["paused"])
             return None
-        action: Action = "executed" if value["action"] == "executed" else "cached"
-        return Settled(
-            work.node.address,
-            work.identity.step,
-            action,
-            value["identity"],
-            Output(**value["output"]),
-            value["metrics"],
-            value["run"],
-            value["completed_at"],
-            value["seconds"],
-            value["tables"],
-        )
+        return NodeResult.of(work.node.address, value["action"], msgspec.convert(value["result"], StepView))
 
     # What is recorded
 
-    def _record(self, finished: Sequence[tuple[Work, Made | Settled | LedgerError]]) -> None:
+    def _record(self, finished: Sequence[tuple[Work, Made | NodeResult | LedgerError]]) -> None:
         """Bytes first, then the results with the release of their claims, then whoever waited for them."""
         if not finished:
             return
@@ -479,15 +467,15 @@ class Execution:
         drafts: list[Draft] = []
         places: dict[str, int] = {}
         for work, made in finished:
-            if work.expected is not None and isinstance(made, Made | Settled):
+            if work.expected is not None and isinstance(made, Made | NodeResult):
                 drafts.append(self.record.checked(work, made.output))
             elif isinstance(made, Made):
                 places[work.key] = len(drafts)
                 drafts.append(self.record.completed(work, made))
-            elif isinstance(made, LedgerError) and not isinstance(work.node.step.fn, StepDefinition):
+            elif isinstance(made, LedgerError) and work.node.step.definition is None:
                 drafts.append(self.record.failed(work, made))
         mine = [work.key for work, _ in finished]
-        receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.memory.claims, mine)], mine)
+        receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.claims, mine)], mine)
         for digest in mine:
             self.claimed.pop(digest, None)
         for work, made in finished:
@@ -496,36 +484,23 @@ class Execution:
             elif receipts is None and isinstance(made, Made):
                 log.warning("%s: the claim was lost to another executor; its result is not recorded", work.node.address)
                 self.todo.append(work)
-            elif isinstance(made, Settled):
+            elif isinstance(made, NodeResult):
                 self._made(work, made)
             elif isinstance(made, Made):
                 assert receipts is not None
                 index = receipts[places[work.key]]
-                self._made(
-                    work,
-                    Settled(
-                        work.node.address,
-                        work.identity.step,
-                        "executed",
-                        work.identity.digest,
-                        made.output,
-                        made.metrics,
-                        self.id,
-                        index,
-                        made.seconds,
-                    ),
-                )
+                self._made(work, NodeResult.of(work.node.address, "executed", self.record.result(work, made, index)))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 
-    def _made(self, work: Work, settled: Settled) -> None:
+    def _made(self, work: Work, settled: NodeResult) -> None:
         """A step was executed; under --check it is executed once more before anybody takes its output."""
         if self.options.check and settled.action == "executed":
             self.todo.append(replace(work, attempt=1, move=0, expected=settled))
         else:
             self._settle(settled)
 
-    def _compare(self, work: Work, first: Settled, second: Made | Settled | LedgerError) -> None:
+    def _compare(self, work: Work, first: NodeResult, second: Made | NodeResult | LedgerError) -> None:
         """The second execution against the first. The first result stands, whatever comes out."""
         found = str(second) if isinstance(second, LedgerError) else second.output.digest
         if found != first.output.digest:
@@ -559,7 +534,7 @@ class Execution:
 
     def _unsteady(self) -> list[str]:
         """Steps found not to be deterministic, now or before."""
-        known = {identity for identity in self.memory.checks if self.memory.unsteady(identity)}
+        known = nondeterministic(self.root.history())
         named = [item.address for item in self.planner.settled.values() if item.identity in known] if known else []
         return sorted({*self.unsteady, *named})
 
@@ -568,7 +543,7 @@ class Execution:
         try:
             if self.claimed:
                 mine = list(self.claimed)
-                self._append_ours(lambda: [self.claimant.release(self.memory.claims, mine)], [])
+                self._append_ours(lambda: [self.claimant.release(self.claims, mine)], [])
                 self.claimed.clear()
             if self.record.begun:
                 self.end("interrupted")
@@ -584,10 +559,15 @@ class Execution:
             try:
                 return self._append(drafts())
             except Conflict:
-                self.memory.refresh()
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read what others have claimed and recorded meanwhile."""
+        self.claims.catch_up(self.root)
+        self.planner.catch_up()
 
     def _holds(self, digest: str) -> bool:
-        holder: Holder | None = self.memory.claims.holder(digest)
+        holder: Holder | None = self.claims.holder(digest)
         return holder is not None and holder.executor == self.claimant.executor
 
     def _append(self, drafts: Sequence[Draft]) -> list[int]:
@@ -595,7 +575,7 @@ class Execution:
         receipts = self.root.append(drafts)
         for draft, receipt in zip(drafts, receipts, strict=True):
             if draft.stream == events.LEASES:
-                self.memory.claims.see(draft.type, receipt.seq, draft.body)
+                self.claims.see(draft.type, receipt.seq, draft.body)
         return [receipt.index for receipt in receipts]
 
 

@@ -16,11 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from marin.errors import UsageError
-from marin.execution.step import StepDefinition
-from marin.graph.closure import closure_of
-from marin.graph.identity import config_of, step_name
+from marin.graph.identity import kind_of
 from marin.graph.rows import canonical_list
-from marin.graph.step import Adopted, Ref, Step
+from marin.graph.step import Ref, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +91,7 @@ class Graph:
         for (
             node
         ) in nodes.values():  # what no other process could find, or be given, is refused before anything is executed
-            code_of(node.step)
-            if not isinstance(node.step.fn, StepDefinition):
-                config_of(node.step)
+            assert kind_of(node.step).declared
         return cls(name, nodes)
 
     def dependents(self, address: str) -> tuple[str, ...]:
@@ -211,32 +207,23 @@ def _target(value: Step | Ref) -> tuple[str, str]:
 
 def _difference(one: Node, other: Node) -> str:
     """In what two nodes of one address differ; "" when they are the same step said twice."""
-    if code_of(one.step) != code_of(other.step):
+    if kind_of(one.step).declared != kind_of(other.step).declared:
         return "their functions"
-    if config_of(one.step) != config_of(other.step):
-        mine, theirs = config_of(one.step), config_of(other.step)
+    mine, theirs = kind_of(one.step).config(), kind_of(other.step).config()
+    if mine != theirs:
         return ", ".join(f"config.{key}" for key in sorted({*mine, *theirs}) if mine.get(key) != theirs.get(key))
     if one.inputs != other.inputs:
         return "their inputs"
     return "what they are pinned to" if one.step.override != other.step.override else ""
 
 
-def code_of(step: Step) -> str:
-    """A digest, or a name, of what a step calls."""
-    if isinstance(step.fn, StepDefinition):
-        return f"stage {step.fn.name}"
-    if isinstance(step.fn, Adopted):
-        return f"adopted {step.fn.digest} ({step.fn.kind})"
-    return closure_of(step.fn).digest
-
-
 def _declared(node: Node) -> list[object]:
-    pinned = node.step.override.digest if node.step.override else ""
+    kind, pinned = kind_of(node.step), node.step.override.digest if node.step.override else ""
     return [
         node.address,
-        step_name(node.step),
-        code_of(node.step),
-        config_of(node.step),
+        kind.name,
+        kind.declared,
+        kind.config(),
         {key: list(target) for key, target in sorted(node.inputs.items())},
         pinned,
     ]

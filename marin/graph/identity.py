@@ -15,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,8 +26,9 @@ from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.execution.plan import CodeIdentity, step_config, step_identity
 from marin.execution.step import StepDefinition
-from marin.graph.closure import closure_of, locate
+from marin.graph.closure import closure_of
 from marin.graph.step import Adopted, Step, Unidentified
+from marin.provenance.code import code_folder, files_listing
 from marin.recipe.schema import Recipe, plain
 
 _EXACT = 2**53 - 1
@@ -46,13 +47,150 @@ class Identity:
     digest: str
 
 
-def step_name(step: Step) -> str:
-    """What the ledger calls the function: the pipeline's name of a stage, or the function's own."""
-    if isinstance(step.fn, StepDefinition):
-        return step.fn.name
+class Kind(Protocol):
+    """What is asked of a step, whatever makes its output. :func:`kind_of` is the one place that tells them apart."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it: the pipeline's name of a step, or the function's own."""
+
+    @property
+    def declared(self) -> str:
+        """A digest, or a name, of what is called: what the graph declares before anything is executed.
+
+        Raises:
+            UsageError: it cannot be identified, or no other process could be given its configuration.
+        """
+
+    @property
+    def listing(self) -> Sequence[tuple[str, str]]:
+        """The files of its code, or parts of them, with their digests."""
+
+    def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
+        """The identity fields of the configuration, in canonical form; of ``recipe`` where that is complete by now."""
+
+    def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
+        """What the step is, over the content of its inputs."""
+
+    def code(self, code: CodeIdentity) -> str:
+        """The digest of its code, as the identity has it."""
+
+
+@dataclass(frozen=True)
+class PipelineKind:
+    """A step of the pipeline: identified as `marin stage` does, so that a result of either door is a hit for the other."""
+
+    definition: StepDefinition
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        """See :class:`Kind`."""
+        return self.definition.name
+
+    @property
+    def declared(self) -> str:
+        """See :class:`Kind`."""
+        return f"stage {self.name}"
+
+    @property
+    def listing(self) -> Sequence[tuple[str, str]]:
+        """See :class:`Kind`."""
+        return [(name, digest) for name, digest in files_listing(code_folder(), self.definition.code)]
+
+    def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
+        """See :class:`Kind`."""
+        return step_config(self.definition, recipe or self.recipe)
+
+    def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
+        """See :class:`Kind`."""
+        own = {key: inputs[key] for key in self.definition.inputs}
+        digest = step_identity(self.definition, recipe or self.recipe, own, code)
+        return Identity(self.name, self.code(code), self.config(recipe), own, code.lock, digest)
+
+    def code(self, code: CodeIdentity) -> str:
+        """See :class:`Kind`."""
+        return code.steps[self.name]
+
+
+@dataclass(frozen=True)
+class FunctionKind:
+    """A function of an experiment file, identified by what it reaches."""
+
+    function: Callable[..., object]
+    given: object
+    where: str
+
+    @property
+    def name(self) -> str:
+        """See :class:`Kind`."""
+        return str(getattr(self.function, "__name__", "step"))
+
+    @property
+    def declared(self) -> str:
+        """See :class:`Kind`."""
+        self.config()
+        return closure_of(self.function).digest
+
+    @property
+    def listing(self) -> Sequence[tuple[str, str]]:
+        """See :class:`Kind`."""
+        return sorted(closure_of(self.function).parts.items())
+
+    def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
+        """See :class:`Kind`."""
+        value = encode(self.given, self.where)
+        return value if isinstance(value, dict) else {"value": value}
+
+    def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
+        """See :class:`Kind`."""
+        return _identity(self.name, self.code(code), self.config(), inputs, code.lock)
+
+    def code(self, code: CodeIdentity) -> str:
+        """See :class:`Kind`."""
+        return closure_of(self.function).digest
+
+
+@dataclass(frozen=True)
+class AdoptedKind:
+    """An artifact that was made elsewhere: its digest, and no code."""
+
+    adopted: Adopted
+
+    name = "adopt"
+    listing = ()
+
+    @property
+    def declared(self) -> str:
+        """See :class:`Kind`."""
+        return f"adopted {self.adopted.digest} ({self.adopted.kind})"
+
+    def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
+        """See :class:`Kind`."""
+        return {"digest": self.adopted.digest, "kind": self.adopted.kind}
+
+    def identity(self, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None) -> Identity:
+        """See :class:`Kind`."""
+        return _identity(self.name, self.code(code), self.config(), {}, canonical_digest("any"))
+
+    def code(self, code: CodeIdentity) -> str:
+        """See :class:`Kind`."""
+        return canonical_digest("adopted")
+
+
+def kind_of(step: Step) -> Kind:
+    """The kind of a step."""
+    if step.definition is not None:
+        return PipelineKind(step.definition, step.config)
     if isinstance(step.fn, Adopted):
-        return "adopt"
-    return str(getattr(step.fn, "__name__", "step"))
+        return AdoptedKind(step.fn)
+    assert callable(step.fn), "a step was checked when it was made"
+    return FunctionKind(step.fn, step.config, f"step {step.name}: config")
+
+
+def step_name(step: Step) -> str:
+    """What the ledger calls the function of a step."""
+    return kind_of(step).name
 
 
 def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity, recipe: Recipe | None = None) -> Identity:
@@ -62,40 +200,7 @@ def identify(step: Step, inputs: Mapping[str, str], code: CodeIdentity, recipe: 
     Raises:
         UsageError: configuration or function cannot be identified; the message says which value of which step.
     """
-    name = step_name(step)
-    if isinstance(step.fn, StepDefinition):
-        recipe = recipe or step.config
-        own = {key: inputs[key] for key in step.fn.inputs}
-        return Identity(
-            name,
-            code.steps[name],
-            step_config(step.fn, recipe),
-            own,
-            code.lock,
-            step_identity(step.fn, recipe, own, code),
-        )
-    if isinstance(step.fn, Adopted):
-        config = {"digest": step.fn.digest, "kind": step.fn.kind}
-        return _identity(name, canonical_digest("adopted"), config, {}, canonical_digest("any"))
-    return _identity(name, closure_of(step.fn).digest, config_of(step), inputs, code.lock)
-
-
-def config_of(step: Step) -> dict[str, Any]:
-    """The identity fields of the configuration, in canonical form."""
-    if isinstance(step.fn, StepDefinition):
-        return step_config(step.fn, step.config)
-    value = encode(step.config, f"step {step.name}: config")
-    return value if isinstance(value, dict) else {"value": value}
-
-
-def function_of(step: Step) -> str:
-    """Where the function of a step is defined, for people: ``experiments/exp001.py::report``."""
-    if isinstance(step.fn, StepDefinition):
-        return f"stage {step.fn.name}"
-    if isinstance(step.fn, Adopted):
-        return "adopted"
-    path, name = locate(step.fn)
-    return f"{path.name}::{name}"
+    return kind_of(step).identity(inputs, code, recipe)
 
 
 def _identity(step: str, code: str, config: Mapping[str, Any], inputs: Mapping[str, str], lock: str) -> Identity:

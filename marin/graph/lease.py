@@ -25,6 +25,7 @@ from typing import Any
 from ledger import Draft, format_time, parse_time
 from marin.record import events as kinds
 from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
+from marin.record.root import Root
 
 TERM = timedelta(seconds=120)
 """How long a claim outlives the last sign of its executor. It is renewed after a third of it."""
@@ -56,8 +57,20 @@ class Claims:
     """The fold of the stream ``leases``. ``length`` is how many events it has: the number that the next one gets."""
 
     length: int = 0
+    size: int = 0
+    """Up to where the log was read."""
     holders: dict[str, Holder] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
+
+    def catch_up(self, root: Root) -> None:
+        """Take in what was appended since: by way of the read model at first, then what is new alone."""
+        reader = root.reader()
+        end = reader.checkpoint().size
+        new = reader.events(self.size, end) if self.size else root.history().events(stream=LEASES)
+        for index, event in new:
+            if event.stream == LEASES and index < end:
+                self.see(event.type, event.seq, event.body)
+        self.size = end
 
     def see(self, kind: str, seq: int, body: Mapping[str, Any]) -> None:
         """Take in event number ``seq`` of the stream; one that was seen already changes nothing."""

@@ -7,7 +7,6 @@ follow from the content of its inputs, so they are known when those are settled,
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,21 +16,21 @@ from marin.errors import MissingEvidence
 from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
 from marin.execution.result_cache import ResultCache
-from marin.execution.step import StepDefinition
+from marin.execution.run_results import RunResults
 from marin.graph.arms import Arm, arms_of, bound, with_artifacts
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
-from marin.graph.memory import Memory, Wholeness
-from marin.graph.settled import Action, Settled, Settlements
+from marin.graph.results import Action, NodeResult, Results
 from marin.graph.step import Adopted, Pinned
 from marin.graph.work import Given, file_digest
+from marin.history.fold import step_view
+from marin.history.run import StepView
+from marin.history.runs import facts
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Recipe
-from marin.record.events import Output
+from marin.record.events import Output, StepCompleted
 from marin.record.outputs import bytes_of
 from marin.record.root import Root
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -40,10 +39,14 @@ class Planner:
 
     graph: Graph
     root: Root
-    memory: Memory
 
     def __post_init__(self) -> None:
-        self.settled = Settlements(self.graph)
+        self.settled = Results(self.graph)
+        self.cache = ResultCache(self.root.history(), self.store)
+
+    def catch_up(self) -> None:
+        """Look results up in what the ledger holds by now."""
+        self.cache.history = self.root.history()
 
     @cached_property
     def store(self) -> Store:
@@ -56,17 +59,12 @@ class Planner:
         return arms_of(self.graph)
 
     @cached_property
-    def whole(self) -> Wholeness:
-        """What was hashed again."""
-        return Wholeness(self.store)
-
-    @cached_property
     def code(self) -> CodeIdentity:
         """The code of the pipeline's steps that the graph has, and the lock."""
         definitions = {
-            node.step.fn.name: node.step.fn
+            definition.name: definition
             for node in self.graph.nodes.values()
-            if isinstance(node.step.fn, StepDefinition)
+            if (definition := node.step.definition) is not None
         }
         known: dict[tuple[str, ...], str] = {}
         for definition in definitions.values():
@@ -86,13 +84,13 @@ class Planner:
             if path:
                 digest = file_digest(self.store, bytes_of(source.output), path, f"{node.address}: {name}")
             found[name] = Given(
-                digest, bytes_of(source.output), source.output.kind, source.metrics, source.run, path, source.tables
+                digest, bytes_of(source.output), source.output.kind, source.metrics, source.origin, path, source.tables
             )
         return found
 
     def recipe(self, node: Node) -> Recipe | None:
         """The recipe of a step of the pipeline; that of a phase with the state it begins with, once that is settled."""
-        if not isinstance(node.step.fn, StepDefinition):
+        if node.step.definition is None:
             return None
         arm = self.arms[node.address]
         return self.bound(node.step.config, arm)
@@ -113,9 +111,9 @@ class Planner:
             recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest
         )
 
-    def plans(self) -> list[ResultCache]:
+    def plans(self) -> list[RunResults]:
         """What the arms say of their plans, as far as their recipes are complete: for the runs that are to end."""
-        history = self.root.history()
+        cache = replace(self.cache, history=self.root.history())
         found = []
         for arm in {id(arm): arm for arm in self.arms.values()}.values():
             if any(address not in self.settled for address in arm.awaited):
@@ -129,7 +127,7 @@ class Planner:
             }
             recipe = self.bound(arm.recipe, arm)
             results = results_at(self.root, pinned)
-            found.append(ResultCache(arm.plan, recipe, code, self.store, None, history, None, set(), results))
+            found.append(RunResults(arm.plan, recipe, code, cache, None, None, results))
         return found
 
     def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
@@ -137,7 +135,7 @@ class Planner:
         inputs = {name: item.digest for name, item in (self.given(node) if given is None else given).items()}
         return identify(node.step, inputs, self.code, self.recipe(node))
 
-    def hit(self, node: Node, identity: Identity) -> Settled | None:
+    def hit(self, node: Node, identity: Identity) -> NodeResult | None:
         """The output that the step has already, re-verified; None when it must be executed.
 
         Raises:
@@ -148,18 +146,14 @@ class Planner:
         if isinstance(node.step.fn, Adopted):
             return self._present(node, identity, node.step.fn, "adopted")
         apart = self.arms[node.address].plan.name if node.step.apart else ""
-        for fact in self.memory.candidates(identity.step, identity.digest, apart):
-            damage = self.whole.damage(fact.body)
-            if not damage:
-                return Settled.of(node.address, "cached", fact)
-            log.warning("%s: the result of event %d is not whole (%s); not used", node.address, fact.index, damage)
-        return None
+        found = self.cache.hit(identity.step, identity.digest, apart)
+        return None if found is None else NodeResult.of(node.address, "cached", found)
 
-    def settle(self, settled: Settled) -> None:
+    def settle(self, settled: NodeResult) -> None:
         """Remember an output, for whoever depends on it."""
         self.settled.add(settled)
 
-    def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> Settled:
+    def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> NodeResult:
         try:
             artifact = self.store.artifact(wanted.digest)
             findings = self.store.verify(wanted.digest)
@@ -180,13 +174,10 @@ class Planner:
                 cure="put it into the store again",
             )
         if action == "pinned":
-            for fact in self.memory.results:
-                if fact.body.step == identity.step and wanted.digest in (
-                    fact.body.output.artifact,
-                    fact.body.output.digest,
-                ):
-                    return replace(Settled.of(node.address, action, fact), identity=identity.digest)
-            if isinstance(node.step.fn, StepDefinition):
+            for view in map(step_view, facts(self.cache.history, StepCompleted)):
+                if view.step == identity.step and wanted.digest in (view.output.artifact, view.output.digest):
+                    return replace(NodeResult.of(node.address, action, view), identity=identity.digest)
+            if node.step.definition is not None:
                 raise MissingEvidence(
                     "a step of the pipeline is pinned to something else",
                     where=f"step {node.address}",
@@ -195,4 +186,5 @@ class Planner:
                     cure="name an artifact that `marin ls artifacts` shows for that step",
                 )
         output = Output(kind=wanted.kind, digest=wanted.digest, size=artifact.size, artifact=wanted.digest)
-        return Settled(node.address, identity.step, action, identity.digest, output, {}, "", -1)
+        view = StepView(identity.step, identity.digest, {}, output, {}, {}, 0.0, -1, "", -1, "", cached=False)
+        return NodeResult.of(node.address, action, view)

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
-from marin.execution.step import StepDefinition
-from marin.graph.closure import closure_of
 from marin.graph.graph import Graph, Node
-from marin.graph.identity import Identity
+from marin.graph.identity import Identity, kind_of
 from marin.graph.planning import Planner
+from marin.graph.results import NodeResult, Results
 from marin.graph.rows import canonical_list
-from marin.graph.settled import Settled, Settlements
 from marin.graph.step import Adopted
 from marin.graph.work import Given, Made
+from marin.history.fold import step_view
+from marin.history.run import Fact, StepView
 from marin.provenance import environment
-from marin.provenance.code import code_folder, files_listing, provenance
+from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import Output
@@ -67,7 +67,7 @@ class Outcome:
     are the steps whose results have differed."""
 
     graph: str
-    settled: Settlements
+    settled: Results
     failures: Mapping[str, Failure]
     event: int
     unsteady: Sequence[str] = ()
@@ -92,7 +92,7 @@ class Work:
     inputs: Mapping[str, Given]
     attempt: int = 1
     move: int = 0
-    expected: Settled | None = None
+    expected: NodeResult | None = None
 
     @property
     def key(self) -> str:
@@ -116,14 +116,10 @@ class Record:
 
     def started(self, work: Work) -> Draft | None:
         """step.started of a function; a step of the pipeline writes its own, in its run."""
-        if isinstance(work.node.step.fn, StepDefinition):
-            listing = files_listing(code_folder(), work.node.step.fn.code)
-            self._keep_code(work.identity.code, canonical_bytes([list(item) for item in listing]))
+        listing = kind_of(work.node.step).listing
+        self._keep_code(work.identity.code, canonical_bytes([list(item) for item in listing]))
+        if work.node.step.definition is not None:
             return None
-        if isinstance(work.node.step.fn, Adopted):
-            return None
-        assert callable(work.node.step.fn), "only functions are left"
-        self._keep_code(work.identity.code, closure_of(work.node.step.fn).encoded)
         identity = work.identity
         return self._draft(
             events.STEP_STARTED,
@@ -149,20 +145,23 @@ class Record:
 
     def completed(self, work: Work, made: Made) -> Draft:
         """step.completed of a function."""
+        return self._draft(events.STEP_COMPLETED, self._body(work, made))
+
+    def result(self, work: Work, made: Made, index: int) -> StepView:
+        """What :meth:`completed` recorded as event ``index``."""
+        return step_view(Fact(index, "", self._body(work, made)))
+
+    def _body(self, work: Work, made: Made) -> events.StepCompleted:
         identity = work.identity
-        self.planner.whole.forget(made.output.artifact)
-        return self._draft(
-            events.STEP_COMPLETED,
-            events.StepCompleted(
-                run=self.id,
-                step=identity.step,
-                identity=identity.digest,
-                inputs=dict(identity.inputs),
-                output=made.output,
-                metrics={name: value.hex() for name, value in made.metrics.items()},
-                seconds=round(made.seconds, 6),
-                address=work.node.address,
-            ),
+        return events.StepCompleted(
+            run=self.id,
+            step=identity.step,
+            identity=identity.digest,
+            inputs=dict(identity.inputs),
+            output=made.output,
+            metrics={name: value.hex() for name, value in made.metrics.items()},
+            seconds=round(made.seconds, 6),
+            address=work.node.address,
         )
 
     def checked(self, work: Work, second: Output) -> Draft:
@@ -226,13 +225,12 @@ class Record:
     def ending(self, outcome: str, failures: Mapping[str, Failure]) -> list[Draft]:
         """How it ended; nothing for an execution in which nothing happened."""
         settled = self.planner.settled
-        known = self.planner.memory.results
         adoptions = [
             draft
             for node in self.graph.nodes.values()
             if isinstance(node.step.fn, Adopted)
             and node.address in settled
-            and next(known.of(settled[node.address].identity), None) is None
+            and not self.planner.cache.recorded(settled[node.address].step, settled[node.address].identity)
             for draft in self._adoption(node)
         ]
         if not self.begun and not adoptions:
@@ -247,7 +245,7 @@ class Record:
                 "artifact": item.output.artifact,
                 "kind": item.output.kind,
                 "size": item.output.size,
-                "run": item.run,
+                "run": item.origin,
                 "completed_at": item.completed_at,
             }
             for item in settled.values()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from marin.errors import Paused
-from marin.execution.executor import StageOutcome, run_stage
+from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.graph.arms import Arm
 from marin.pipeline.stages import PIPELINE
@@ -28,11 +28,12 @@ def stage_payload(
     recipe: Recipe,
     stage: str,
     *,
+    identity: str,
     force: bool,
     execution: Execution,
     pinned: Mapping[str, int] | None = None,
 ) -> bytes:
-    """What :func:`execute_stage` is given. ``pinned`` is that of :func:`run_stage`."""
+    """What :func:`execute_stage` is given. ``identity`` and ``pinned`` are those of :func:`run_stage`."""
     return json.dumps(
         {
             "root": root.absolute,
@@ -40,6 +41,7 @@ def stage_payload(
             "stages": [step.name for step in arm.plan.steps],
             "recipe": plain(recipe),
             "stage": stage,
+            "identity": identity,
             "force": force,
             "execution": msgspec.to_builtins(execution),
             "pinned": dict(pinned or {}),
@@ -60,30 +62,10 @@ def execute_stage(payload: bytes) -> bytes:
             project=None,
             execution=msgspec.convert(task["execution"], Execution),
             force=task["force"],
+            identity=task["identity"],
             pinned=task["pinned"],
         )
     except Paused as pause:
         return json.dumps({"paused": pause.where, "error": parts_of(pause)}).encode()
-    return _answer(outcome)
-
-
-def _answer(outcome: StageOutcome) -> bytes:
-    result = outcome.result
-    output = {
-        "kind": result.output.kind,
-        "digest": result.output.digest,
-        "size": result.output.size,
-        "artifact": result.output.artifact,
-    }
-    return json.dumps(
-        {
-            "action": outcome.action,
-            "run": result.origin,
-            "identity": result.identity,
-            "output": output,
-            "metrics": dict(result.metrics),
-            "tables": dict(result.tables),
-            "completed_at": result.completed_at,
-            "seconds": result.seconds,
-        }
-    ).encode()
+    action = "executed" if outcome.action == "executed" else "cached"
+    return msgspec.json.encode({"action": action, "result": outcome.result})

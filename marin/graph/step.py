@@ -127,7 +127,7 @@ class Step:
                 expected="letters, digits and _.+- between slashes, such as tokens/grammar-bpe4k",
                 cure="rename the step",
             )
-        if not isinstance(self.fn, StepDefinition | Adopted) and not callable(self.fn):
+        if self.definition is None and not isinstance(self.fn, Adopted) and not callable(self.fn):
             raise UsageError(
                 "a step needs a function",
                 where=f"step {self.name}",
@@ -143,8 +143,8 @@ class Step:
                 found=type(self.inputs).__name__,
                 cure='write inputs={"tokens": tokens}',
             )
-        if isinstance(self.fn, StepDefinition):
-            self._check_pipeline_step(self.fn)
+        if self.definition is not None:
+            self._check_pipeline_step(self.definition)
         for name, value in self.inputs.items():
             if not isinstance(value, Step | Ref):
                 raise UsageError(
@@ -155,6 +155,11 @@ class Step:
                     cure="outputs are named by reference; bring a file in with adopt(...)",
                 )
         object.__setattr__(self, "inputs", dict(self.inputs))
+
+    @property
+    def definition(self) -> StepDefinition | None:
+        """The step of the pipeline that this is; None for a function and for an adopted artifact."""
+        return self.fn if isinstance(self.fn, StepDefinition) else None
 
     def file(self, path: str) -> Ref:
         """One file of this step's output, as an input of another."""
@@ -272,4 +277,4 @@ def adopt(name: str, digest: str, *, kind: str, vouched_by: str, note: str = "")
 
 
 def _kind(step: Step) -> str:
-    return step.fn.name if isinstance(step.fn, StepDefinition) else "artifact"
+    return step.definition.name if step.definition is not None else "artifact"

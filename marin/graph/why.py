@@ -16,19 +16,16 @@ from statistics import median
 from typing import Any, Literal
 
 from ledger import LedgerError
-from marin.execution.plan import step_config
-from marin.execution.step import ARTIFACT, PREVIOUS, StepDefinition
-from marin.graph.closure import closure_of
+from marin.execution.step import ARTIFACT, PREVIOUS
 from marin.graph.graph import Node
-from marin.graph.identity import config_of, step_name
-from marin.graph.memory import Memory
+from marin.graph.identity import kind_of, step_name
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
 from marin.history.run import Fact
-from marin.provenance.code import code_folder, files_listing
+from marin.history.runs import History, facts
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
 from marin.record import events
-from marin.record.events import StepStarted
+from marin.record.events import StepCompleted, StepStarted
 
 NEWEST = 50
 """How many earlier beginnings a step is compared with: those of its own address, or of its function."""
@@ -77,7 +74,7 @@ def explain(
 ) -> Iterator[Answer]:
     """An answer for each step of the graph, inputs first."""
     earlier: _Earlier | None = None
-    timings = _Timings(measured, planner.memory)
+    timings = _Timings(measured, planner.cache.history)
     undone: set[str] = set()
     for address, node in planner.graph.nodes.items():
         waiting = sorted({target for target, _ in node.inputs.values()} & undone)
@@ -97,17 +94,17 @@ def explain(
         if hit is not None:
             planner.settle(hit)
             event = hit.completed_at if hit.completed_at >= 0 else None
-            told = f"event {event} of {hit.run}" if event is not None else f"{hit.action}: {hit.output.digest}"
+            told = f"event {event} of {hit.origin}" if event is not None else f"{hit.action}: {hit.output.digest}"
             yield _answer(planner, node, "hit", (told,), {}, digest, event, timings, prices, device)
             continue
         undone.add(address)
         earlier = earlier or _Earlier.of(planner)
         if force and not waiting:
             why = ("forced",)
-        elif failed := planner.memory.failure(digest):
+        elif failed := planner.cache.failure(digest):
             why = (f"it failed before (event {failed.index}), and waits for --force-failed: {failed.body.error}",)
-        elif damaged := next(planner.memory.candidates(step_name(node.step), digest), None):
-            why = (f"the result of event {damaged.index} is not whole",)
+        elif damaged := planner.cache.recorded(step_name(node.step), digest):
+            why = (f"the result of event {damaged[0].completed_at} is not whole",)
         else:
             why, changes = earlier.explain(node, waiting)
         yield _answer(planner, node, "run", why, changes, digest, None, timings, prices, device)
@@ -129,13 +126,13 @@ def _answer(
     name = step_name(step)
     if action == "run":
         work = Work.unknown()
-        if isinstance(step.fn, StepDefinition):
+        if step.definition is not None:
             work = work_of(name, planner.arms[node.address].recipe, devices=max(1, step.resources.devices))
         cost = estimate(name, work, prices, device, timings, devices=max(1, step.resources.devices))
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
-    run = planner.settled[node.address].run if node.address in planner.settled else ""
-    steady = planner.memory.unsteady(identity) is None
+    run = planner.settled[node.address].origin if node.address in planner.settled else ""
+    steady = planner.cache.is_deterministic(identity)
     return Answer(
         node.address,
         name,
@@ -212,12 +209,8 @@ class _Earlier:
         for name, (target, _) in node.inputs.items():
             if target in self.planner.settled and name not in (PREVIOUS, ARTIFACT):
                 inputs[name] = self.planner.settled[target].output.digest
-        if isinstance(step.fn, StepDefinition):
-            recipe = self.planner.recipe(node) or step.config
-            return step_config(step.fn, recipe), self.planner.code.steps[step.fn.name], inputs
-        if isinstance(step.fn, Adopted):
-            return config_of(step), "", {}
-        return config_of(step), closure_of(step.fn).digest, inputs
+        kind = kind_of(step)
+        return kind.config(self.planner.recipe(node)), kind.code(self.planner.code), inputs
 
     def _changes(self, node: Node, before: StepStarted) -> dict[str, tuple[str, ...]]:
         config, code, inputs = self._now(node)
@@ -248,12 +241,7 @@ class _Earlier:
         old = self.listings[before]
         if not old:
             return []
-        fn = node.step.fn
-        if isinstance(fn, StepDefinition):
-            new = dict(files_listing(code_folder(), fn.code))
-        else:
-            assert callable(fn), "adopted artifacts have no code"
-            new = dict(closure_of(fn).parts)
+        new = dict(kind_of(node.step).listing)
         return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
@@ -262,7 +250,7 @@ class _Timings:
     """How long steps take: the pipeline's by their work, functions by what they took before."""
 
     measured: Throughput
-    memory: Memory
+    history: History
 
     def seconds(self, step: str, work: Work, assumed: Callable[[Work], float | None]) -> tuple[float, str] | None:
         """See :class:`marin.recipe.cost.Throughput`."""
@@ -275,7 +263,7 @@ class _Timings:
     def by_step(self) -> Mapping[str, Sequence[float]]:
         """Seconds of the newest executions, by function."""
         found: dict[str, deque[float]] = {}
-        for fact in self.memory.results:
+        for fact in facts(self.history, StepCompleted):
             found.setdefault(fact.body.step, deque(maxlen=MEASURED)).append(fact.body.seconds)
         return found
 

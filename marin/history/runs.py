@@ -24,10 +24,10 @@ class History(Protocol):
     """Verified events to read from, in the order of the log."""
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
     ) -> Iterable[Indexed]:
-        """The events of one stream, of one type, whose body names this run, or all of it, with their index in the
-        log."""
+        """The events of one stream, of one type, whose body names this run, this identity, or all of it, with their index
+        in the log."""
 
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
@@ -190,9 +190,8 @@ def facts[T: kinds.Body](history: History, kind: type[T]) -> Iterator[Fact[T]]:
 
 def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[StepCompleted]]:
     """Every recorded result of steps with this identity, oldest first."""
-    for item in history.events(type=kinds.STEP_COMPLETED):
-        body = item[1].body
-        if body.get("step") == step and body.get("identity") == identity:
+    for item in history.events(type=kinds.STEP_COMPLETED, identity=identity):
+        if item[1].body.get("step") == step:
             yield read_fact(StepCompleted, item)
 
 

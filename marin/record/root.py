@@ -16,7 +16,7 @@ import secrets
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -63,6 +63,8 @@ ROOT_VARIABLE = "MARIN_ROOT"
 KEY_VARIABLE = "MARIN_KEY"
 VKEY = "vkey"
 CHECKPOINT = "log/checkpoint"
+_BLOCKS = 8
+"""How many times :data:`_NEIGHBOURS` entries a history keeps."""
 _NEIGHBOURS = 256
 """Events that are this near to each other are read in one go: the log keeps them in one file."""
 
@@ -274,10 +276,11 @@ class LedgerHistory:
             folder = tempfile.mkdtemp(prefix="marin-events-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             path = Path(folder) / "events.sqlite"
-        self._path = path
-        with Projection(path, reader) as projection:
-            catch_up(projection, reader)
+        self._projection = Projection(path, reader)
+        weakref.finalize(self, self._projection.close)
+        catch_up(self._projection, reader)
         self._size = reader.checkpoint().size
+        self._near: dict[int, Mapping[int, bytes]] = {}
 
     def counts(self, verdict: ReplayCompleted) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
@@ -288,18 +291,37 @@ class LedgerHistory:
         return self._reader.event(index) if 0 <= index < self._size else None
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, last: int | None = None
+        self,
+        *,
+        stream: str | None = None,
+        type: str | None = None,
+        run: str | None = None,
+        identity: str | None = None,
+        last: int | None = None,
     ) -> Iterator[tuple[int, Event]]:
-        """The events of one stream, of one type, whose body names this run, or all of it; the ``last`` of them."""
-        with Projection(self._path, self._reader) as projection:
-            found = [
-                index for index in projection.places(stream=stream, type=type, run=run, last=last) if index < self._size
-            ]
+        """The events of one stream, of one type, whose body names this run, this identity, or all of it; the ``last`` of
+        them. By identity it costs what is found, however long the log is."""
+        places = self._projection.places(stream=stream, type=type, run=run, identity=identity, last=last)
+        found = [index for index in places if index < self._size]
+        if identity is not None:
+            yield from ((index, Event.decode(self._entry(index))) for index in found)
+            return
         for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:
                     yield index, Event.decode(entry)
+
+    def _entry(self, index: int) -> bytes:
+        """One entry. Those beside it are kept for a while: what one execution recorded, the next one asks for in the
+        same order."""
+        block = index // _NEIGHBOURS
+        if block not in self._near:
+            start = block * _NEIGHBOURS
+            self._near[block] = dict(self._reader.entries(start, min(start + _NEIGHBOURS, self._size)))
+            if len(self._near) > _BLOCKS:
+                del self._near[next(iter(self._near))]
+        return self._near[block][index]
 
 
 Appender = Callable[[Root, Sequence[Draft]], list[Receipt]]

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from ledger import Draft
+from ledger import Draft, Refused
 from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
@@ -56,6 +56,20 @@ def meeting(tiny: ModuleType, project: Path) -> tuple[Stage, threading.Barrier]:
         return run_stage(name, plan=plan, recipe=recipe, root=root, project=None, force=force)
 
     return stage, barrier
+
+
+def test_a_step_that_is_not_what_was_planned_is_not_begun(tiny: ModuleType, project: Path) -> None:
+    """Whoever planned and claimed it said which identity it has; the code was edited meanwhile."""
+    root = open_root(str(project / ".marin"))
+    plan = Plan("alone", (StepDefinition("words", (), lambda recipe: {}, tiny.CODE, tiny.words),))
+    recipe = from_mapping({"seed": 1}, where="test")
+    before = log(project)
+    with pytest.raises(Refused, match="not what was planned"):
+        run_stage("words", plan=plan, recipe=recipe, root=root, project=None, identity="sha256:" + "0" * 64)
+    assert log(project) == before
+    made = run_stage("words", plan=plan, recipe=recipe, root=root, project=None).result
+    again = run_stage("words", plan=plan, recipe=recipe, root=root, project=None, identity=made.identity)
+    assert again.result.completed_at == made.completed_at
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.faults)])

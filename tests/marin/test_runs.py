@@ -35,10 +35,15 @@ class Memory:
         return len(self.log) - 1
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
     ) -> Iterable[tuple[int, Event]]:
         for index, event in enumerate(self.log):
-            if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run")):
+            if (
+                stream in (None, event.stream)
+                and type in (None, event.type)
+                and run in (None, event.body.get("run"))
+                and identity in (None, event.body.get("identity"))
+            ):
                 yield index, event
 
     def event(self, index: int) -> Event | None:

@@ -105,7 +105,6 @@ def run(
 
 
 def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: bool) -> None:
-    from marin.graph.memory import Memory
     from marin.graph.planning import Planner
     from marin.graph.why import explain
     from marin.history.measured import measurements
@@ -114,7 +113,7 @@ def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: boo
 
     prices = load_prices(conf_folder() / PRICES)
     prices.device(device)
-    planner = Planner(graph, root, Memory.of(root))
+    planner = Planner(graph, root)
     answers = list(explain(planner, prices, measurements(root.history()), device=device, force=force))
     total = totals(answer.estimate for answer in answers)
     if as_json:
@@ -176,7 +175,7 @@ def _print_outcome(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) ->
                         "artifact": item.output.artifact,
                         "kind": item.output.kind,
                         "metrics": dict(item.metrics),
-                        "run": item.run or None,
+                        "run": item.origin or None,
                         "completed_at": item.completed_at if item.completed_at >= 0 else None,
                     }
                     for item in outcome.settled.values()

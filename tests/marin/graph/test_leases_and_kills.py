@@ -20,7 +20,6 @@ from ledger import Conflict, check
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.lease import Claimant, Claims, birth
-from marin.graph.memory import Memory
 from marin.record import events
 from marin.record.root import Root
 from tests.marin.graph.conftest import Write
@@ -39,6 +38,14 @@ GRAPH = """
     steps = [Step("last", number, {"n": 100}, {step.name.replace("/", "-"): step for step in [*middle, other]}, HERE)]
 """
 STEPS = 9
+
+
+def claims_of(root: Root) -> Claims:
+    """What is claimed now."""
+    claims = Claims()
+    claims.catch_up(root)
+    return claims
+
 
 PROGRAM = """
 import os, signal, sys
@@ -109,7 +116,7 @@ def test_killed_before_and_after_every_commit_and_called_again(
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == STEPS
     assert attempt > 4, "it was really killed"
-    assert Memory.of(root).claims.steps == {}
+    assert claims_of(root).steps == {}
 
 
 ANYWHERE = """
@@ -208,7 +215,7 @@ def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Calla
     assert (out.split()[1], killed > 2) == ("0", True)
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == 7
-    assert Memory.of(root).claims.steps == {}
+    assert claims_of(root).steps == {}
     assert check(root.storage, [root.verifier]) == []
 
 
@@ -238,13 +245,14 @@ def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_pass
 ) -> None:
     file = write(GRAPH)
     graph = load_graph(file)
-    memory = Memory.of(root)
     from marin.graph.planning import Planner
 
-    first = Planner(graph, root, memory).identity(graph.nodes["first"]).digest
+    first = Planner(graph, root).identity(graph.nodes["first"]).digest
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("marin.graph.lease.birth", lambda pid: "another machine/1")
-        claim = Claimant("asleep", timedelta(seconds=1.5)).take(memory.claims, {first: "first"}, (), datetime.now(UTC))
+        claim = Claimant("asleep", timedelta(seconds=1.5)).take(
+            claims_of(root), {first: "first"}, (), datetime.now(UTC)
+        )
     root.append([claim])
     outcome = execute_graph(graph, root, file=file)
     assert outcome.failures == {}

@@ -8,17 +8,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Draft, StorageFailed, canonical_bytes
-from marin.graph.execute import Execution, Outcome
+from ledger import Draft, Event, StorageFailed, canonical_bytes
+from marin.graph.execute import Outcome
 from marin.graph.rows import Rows, canonical_list
-from marin.record.root import Root
+from marin.record import events
+from marin.record.root import LedgerHistory, Root
 from tests.marin.graph.conftest import Write
 
 COUNTED = Path(__file__).parents[2] / "services" / "execution_memory.py"
@@ -142,12 +144,43 @@ def test_a_claim_that_comes_too_late_settles_nothing_twice(
         return append(self, drafts)
 
     monkeypatch.setattr(Root, "append", refused)
-    calls: list[tuple[int, str]] = []
-    settle = Execution._settle
-    monkeypatch.setattr(
-        Execution, "_settle", lambda self, item: (calls.append((id(self), item.address)), settle(self, item))[1]
-    )
     outcome = execute(file)
     assert outcome.failures == {}
     assert outcome.counts == {"cached": 1, "executed": 2}
-    assert len(calls) == len(set(calls))
+    started = [event.body for _, event in root.history().events(type=events.STEP_STARTED)]
+    (last,) = [body for body in started if body["address"] == "sum"]
+    assert set(last["inputs"]) == {"one", "two"}
+    assert root.store().read(outcome.settled["sum"].output.artifact) == b"3"
+
+
+def test_planning_reads_what_the_graph_asks_for_and_not_the_ledger(
+    execute: Callable[..., Outcome], root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps that are recorded among 2,000 others: what is given out by the log does not grow with the others."""
+    small = """
+        def number(context):
+            return context.config["n"]
+
+        steps = [Step(f"is/{n}", number, {"n": n}, {}, HERE) for n in (1, 2)]
+    """
+    execute(small)
+    given: list[int] = []
+    found = LedgerHistory.events
+
+    def counted(self: LedgerHistory, **asked: Any) -> Iterator[tuple[int, Event]]:
+        for item in found(self, **asked):
+            given.append(item[0])
+            yield item
+
+    def cost() -> int:
+        given.clear()
+        with monkeypatch.context() as counting:
+            counting.setattr(LedgerHistory, "events", counted)
+            assert execute(small).counts == {"cached": 2}
+        return len(given)
+
+    before = cost()
+    execute(small.replace("(1, 2)", "range(3, 2003)"))
+    leases = len(list(root.history().events(stream=events.LEASES)))
+    assert before > 0
+    assert cost() - before <= leases, "claims are one short event for each batch"

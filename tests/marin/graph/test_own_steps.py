@@ -72,7 +72,7 @@ def test_another_filter_is_another_run(root: Root) -> None:
     first = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered(1100))]), root)
     second = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered(1300))]), root)
     assert second.failures == {}
-    assert first.settled["tokenizer/x"].run != second.settled["tokenizer/x"].run
+    assert first.settled["tokenizer/x"].origin != second.settled["tokenizer/x"].origin
     assert first.settled["corpus/long/documents"].output != second.settled["corpus/long/documents"].output
 
 
@@ -82,7 +82,7 @@ def test_an_adopted_corpus_is_read_by_the_pipeline(root: Root) -> None:
     outcome = execute_graph(Graph.of("exp", [only_the_tokenizer(theirs)]), root)
     assert outcome.failures == {}
     assert outcome.settled["corpus/theirs"].action == "adopted"
-    view = runs.load(root.history(), outcome.settled["tokenizer/x"].run)
+    view = runs.load(root.history(), outcome.settled["tokenizer/x"].origin)
     assert isinstance(view.recipe.dataset, ArtifactDataset)
     assert view.recipe.dataset.artifact.maker is None
     assert outcome.settled["corpus/theirs/documents"].metrics == made.metrics

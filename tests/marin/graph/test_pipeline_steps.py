@@ -88,14 +88,14 @@ def test_an_arm_is_an_ordinary_run_and_its_steps_are_found_by_their_addresses(ro
     assert row is not None
     assert (row["identity"], row["run"]) == (
         outcome.settled["tokenizer/small"].identity,
-        outcome.settled["tokenizer/small"].run,
+        outcome.settled["tokenizer/small"].origin,
     )
     assert at_address(root, "tokenizer/other") is None
     (view,) = runs.load_all(root.history())
     assert view.started.body.pipeline == "exp_light"
     assert view.completed is not None
     assert set(view.steps) == {"corpus", "tokenizer"}
-    assert outcome.settled["tokenizer/small"].run == view.run
+    assert outcome.settled["tokenizer/small"].origin == view.run
 
 
 def test_steps_that_are_shared_are_executed_in_the_first_arm() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from marin.graph.execute import execute_graph
 from marin.graph.files import load_graph
-from marin.graph.memory import Memory
 from marin.graph.planning import Planner
 from marin.graph.why import Answer, explain
 from marin.history.measured import Measured
@@ -58,9 +57,7 @@ def ask(write: Write, root: Root, monkeypatch: pytest.MonkeyPatch) -> Ask:
         (folder / "neighbour.py").write_text(neighbour)
         graph = load_graph(write(text))
         size = root.reader().checkpoint().size
-        found = {
-            item.address: item for item in explain(Planner(graph, root, Memory.of(root)), PRICES, Measured(), **options)
-        }
+        found = {item.address: item for item in explain(Planner(graph, root), PRICES, Measured(), **options)}
         assert root.reader().checkpoint().size == size
         return found
 

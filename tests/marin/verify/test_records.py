@@ -31,12 +31,15 @@ class Told:
         self.all = events
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
     ) -> Iterator[Indexed]:
         return (
             (index, event)
             for index, event in self.all
-            if stream in (None, event.stream) and type in (None, event.type) and run in (None, event.body.get("run"))
+            if stream in (None, event.stream)
+            and type in (None, event.type)
+            and run in (None, event.body.get("run"))
+            and identity in (None, event.body.get("identity"))
         )
 
     def event(self, index: int) -> Event | None:

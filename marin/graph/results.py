@@ -6,59 +6,37 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import msgspec
 
 from marin.graph.graph import Graph
 from marin.graph.rows import Rows
-from marin.history.run import Fact
-from marin.record.events import Output, StepCompleted
+from marin.history.run import StepView
 
 Action = Literal["executed", "cached", "pinned", "adopted"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A step that has its output. ``completed_at`` is the event that recorded it first (-1: none did), ``run`` its run
-    or its graph."""
+@dataclass(frozen=True)
+class NodeResult(StepView):
+    """The result that stands for a node, and how it came to it. ``completed_at`` is the event that recorded it first (-1:
+    none did), ``origin`` its run or its graph."""
 
     address: str
-    step: str
     action: Action
-    identity: str
-    output: Output
-    metrics: Mapping[str, float]
-    run: str
-    completed_at: int
-    seconds: float = 0.0
-    tables: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, address: str, action: Action, fact: Fact[StepCompleted]) -> Settled:
-        """The result that an event records."""
-        body = fact.body
-        metrics = {name: float.fromhex(value) for name, value in body.metrics.items()}
-        return cls(
-            address,
-            body.step,
-            action,
-            body.identity,
-            body.output,
-            metrics,
-            body.run,
-            fact.index,
-            body.seconds,
-            dict(body.tables),
-        )
+    def of(cls, address: str, action: Action, view: StepView) -> NodeResult:
+        """This result for the node at ``address``."""
+        return cls(**{item.name: getattr(view, item.name) for item in fields(StepView)}, address=address, action=action)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Settled).decode
+_decode = msgspec.msgpack.Decoder(NodeResult).decode
 
 
-class Settlements(Mapping[str, Settled]):
+class Results(Mapping[str, NodeResult]):
     """What is settled so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the
     start."""
 
@@ -68,7 +46,7 @@ class Settlements(Mapping[str, Settled]):
         self._rows = Rows()
         self.counts: Counter[str] = Counter()
 
-    def add(self, settled: Settled) -> None:
+    def add(self, settled: NodeResult) -> None:
         """Remember an output, for whoever depends on it."""
         number = self._nodes[settled.address].number
         if self._places[number] >= 0:
@@ -80,7 +58,7 @@ class Settlements(Mapping[str, Settled]):
         node = self._nodes.get(address)  # type: ignore[call-overload]
         return node is not None and self._places[node.number] >= 0
 
-    def __getitem__(self, address: str) -> Settled:
+    def __getitem__(self, address: str) -> NodeResult:
         place = self._places[self._nodes[address].number]
         if place < 0:
             raise KeyError(address)

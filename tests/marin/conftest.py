@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from sessions import new_cache
 
+from marin.process.running import RUN_VARIABLE, STEP_VARIABLE
+
 
 @pytest.fixture(scope="session")
 def tiny_module() -> ModuleType:
@@ -43,6 +45,9 @@ def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE", "MARIN_PINS", "MARIN_TRUST"):
         monkeypatch.delenv(name, raising=False)
+    for name in (RUN_VARIABLE, STEP_VARIABLE):  # steps in threads of one process leave each other's behind
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     return config
 
 

@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import equinox as eqx
@@ -95,27 +96,35 @@ def read_pairs(path: Path, limit: int) -> list[dict[str, str]]:
     Raises:
         DataError: a line is not such a pair.
     """
-    pairs = []
     if not path.exists():
         return []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()[:limit], start=1):
-        pair = json.loads(line)
-        if not isinstance(pair, dict) or not {"sentence_good", "sentence_bad"} <= pair.keys():
-            raise DataError(
-                "not a minimal pair",
-                where=f"{path.name}:{number}",
-                expected="sentence_good and sentence_bad",
-                found=", ".join(pair) if isinstance(pair, dict) else type(pair).__name__,
-            )
-        pairs.append(
-            {
-                "phenomenon": str(pair.get("UID", "all")),
-                "pair": str(pair.get("pairID", number)),
-                "good": pair["sentence_good"],
-                "bad": pair["sentence_bad"],
-            }
+    with path.open("rb") as lines:
+        return [
+            _pair(line, number, f"{path.name}:{number}") for number, line in enumerate(islice(lines, limit), start=1)
+        ]
+
+
+def _pair(line: bytes, number: int, where: str) -> dict[str, str]:
+    try:
+        pair = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        pair = None
+    known = pair if isinstance(pair, dict) else {}
+    good, bad = known.get("sentence_good"), known.get("sentence_bad")
+    if not (isinstance(good, str) and isinstance(bad, str)):
+        raise DataError(
+            "not a minimal pair",
+            where=where,
+            expected="an object with the texts sentence_good and sentence_bad",
+            found=repr(line[:80]),
+            cure="correct the line, or leave it out",
         )
-    return pairs
+    return {
+        "phenomenon": str(known.get("UID", "all")),
+        "pair": str(known.get("pairID", number)),
+        "good": good,
+        "bad": bad,
+    }
 
 
 def score_pairs(

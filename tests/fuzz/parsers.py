@@ -58,6 +58,7 @@ from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
+from marin.evaluation.evaluate import read_pairs
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.environment import parse_cpuinfo
@@ -350,6 +351,9 @@ def parsers() -> list[Parser]:
         P("zarr metadata", on_file(zarr_array, "x/zarr.json"), zarr),
         P("ledger of a token cache", on_file(cache_content, "./shard_ledger.json"),
           given(b'{"total_num_rows": 3, "is_finished": true}')),
+        P("minimal pairs", on_file(partial(read_pairs, limit=9)),
+          given(b'{"sentence_good":"a","sentence_bad":"b","UID":"x","pairID":7}\n' * 2),
+          ("marin.evaluation.evaluate.read_pairs",)),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],

@@ -119,9 +119,15 @@ def test_claimed_lengths_and_depths_take_no_memory(name: str):
 
 _NAME = re.compile(r"(parse|decode|read|load|unpack|open)(_|$)")
 ROOMS = ("ledger/format", "ledger/log", "ledger/service", "ledger/store", "ledger/tensors", "ledger/witness",
-         "marin/record", "marin/recipe", "marin/execution", "marin/history", "marin/data", "marin/provenance")  # fmt: skip
+         "marin/record", "marin/recipe", "marin/execution", "marin/history", "marin/data", "marin/provenance", "marin/evaluation",
+         "marin/training")  # fmt: skip
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
+    "marin.training.state.load": "a folder whose files are in the table: packed state, zarr metadata",
+    "marin.training.tokens.cache.load_tokenizer": "reads the file for parse_tokenizer",
+    "marin.training.tokens.cache.open_cache": "a folder whose files are in the table: its ledger, zarr metadata",
+    "marin.training.tokens.cache.read_tokens": "a folder whose files are in the table: its ledger, zarr metadata",
+    "marin.training.tokens.loss_mask.read_mask": "bytes as numbers: every file is one",
     "store.blobs.blobs.Blobs.read": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.read_range": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.open": "a digest, checked by parse_digest",

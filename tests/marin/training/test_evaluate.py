@@ -66,11 +66,13 @@ def test_without_pairs_there_are_no_such_metrics(tmp_path: Path) -> None:
     assert pair_metrics([]) == {}
 
 
-def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line", [b"{}", b"[1]", b"a pair", b"\xff", b'{"sentence_good": 1, "sentence_bad": "b"}', b"[" * 100_000]
+)
+def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "pairs.jsonl"
-    path.write_text(
-        json.dumps({"sentence_good": "a", "sentence_bad": "b", "UID": "x", "pairID": 7}) + "\n{}\n", encoding="utf-8"
-    )
+    pair = {"sentence_good": "a", "sentence_bad": "b", "UID": "x", "pairID": 7}
+    path.write_bytes(json.dumps(pair).encode() + b"\n" + line + b"\n")
     assert read_pairs(path, 1) == [{"phenomenon": "x", "pair": "7", "good": "a", "bad": "b"}]
     with pytest.raises(DataError, match=r"pairs.jsonl:2"):
         read_pairs(path, 2)

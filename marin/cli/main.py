@@ -14,6 +14,7 @@ import errno
 import io
 import logging
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -196,15 +197,20 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(explain_os_error(error))
         return 1
-    except MemoryError:
-        if debug:
-            raise
-        complain("not enough memory for what was read; give the command more, or the limit of --memory")
-        return EXIT_MISSING
     except Exception as error:
         if debug:
             raise
+        if _lacks_memory(error):
+            complain("not enough memory for what was read; give the command more, or the limit of --memory")
+            return EXIT_MISSING
         return report(error)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Where memory is limited, C extensions that get none say so in other words: a library that cannot be mapped, or a
+    call that fails without an error set."""
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return isinstance(error, MemoryError) or (limited and isinstance(error, SystemError | ImportError))
 
 
 def call(arguments: Sequence[str]) -> int:

@@ -73,6 +73,16 @@ def test_a_defect_is_one_line_and_says_how_to_see_more(trial: Trial) -> None:
     assert "MARIN_DEBUG=1" in err
 
 
+@pytest.mark.parametrize("error", [SystemError("error return without exception set"), ImportError("cannot allocate")])
+def test_where_memory_is_limited_what_extensions_make_of_it_is_no_defect(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    assert trial(error)[0] == main.EXIT_DEFECT
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (1 << 29, 1 << 29))
+    status, err = trial(error)
+    assert status == 3 and "--memory" in err
+
+
 def test_debug_shows_the_traceback(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARIN_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):

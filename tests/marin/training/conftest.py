@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import jax
 import pytest
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
@@ -20,8 +21,9 @@ from marin.training.runtime.compilation import use_compilation_cache
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> None:
-    """Each operation outside of a program is one too."""
+    """Programs that take long to compile, and small ones too: each operation outside of a program is one."""
     use_compilation_cache(compilation_cache())
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     reset_cache()  # jax looks for the folder at its first compilation, which another folder's test may have made
 
 

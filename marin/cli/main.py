@@ -209,7 +209,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _lacks_memory(error: Exception) -> bool:
     """Where memory is limited, C extensions that get none say so in other words: a library that cannot be mapped, or a
     call that fails without an error set."""
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    bounds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    limited = any(resource.getrlimit(bound)[0] != resource.RLIM_INFINITY for bound in bounds)
     return isinstance(error, MemoryError) or (limited and isinstance(error, SystemError | ImportError))
 
 

@@ -234,7 +234,16 @@ def verify(
         named += [str(experiment.parent)] if experiment is not None else []
         allowed = replace(allowed, named=tuple(named))
         ctx.exit(
-            sealed.verify(arguments, run=run, front=front, allowed=allowed, own=recorded_in, html=html, limits=limits)
+            sealed.verify(
+                arguments,
+                run=run,
+                front=front,
+                allowed=allowed,
+                own=recorded_in,
+                html=html,
+                limits=limits,
+                shared=workers > 1,
+            )
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if told is not None:

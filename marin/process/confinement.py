@@ -33,7 +33,7 @@ _SYSTEM = (
 )  # fmt: skip
 """Programs and libraries of the system, and those of its settings that they read. Not /etc, /var or /home."""
 _ONLINE = ("/etc/resolv.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/run/systemd/resolve")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/dev/dri", "/dev/kfd")  # noqa: S108
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/dri", "/dev/kfd")
 
 
 VARIABLE = "MARIN_SEALED"

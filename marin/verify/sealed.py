@@ -60,6 +60,7 @@ _KEPT = (
 _WITHHELD = ("MARIN_KEY", "MARIN_RAY")
 _MOST_DRAFTS, _MOST_REQUEST, _MOST_PAGE = 64, 16 << 20, 256 << 20
 _GRACE_SECONDS = 20.0
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,10 @@ def verify(
     own: Root | None,
     html: Path | None,
     limits: Limits,
+    shared: bool,
 ) -> int:
-    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status."""
+    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status. ``shared``: its workers
+    share memory, which Ray keeps in files that everybody may write."""
     location = open_root().absolute
     with ExitStack() as stack:
         # Short names: the sockets of Ray lie deep below, and the name of a socket has at most 107 bytes.
@@ -197,7 +200,7 @@ def verify(
             stack.enter_context(serving(open_storage(location), folder / "root"))
             variables[BROKER_VARIABLE] = str(folder / "root")
         page = folder / "t" / "report.html"
-        told = _seal(folder, location, allowed, own, limits, variables)
+        told = _seal(folder, location, allowed, own, limits, variables, shared)
         variables[VARIABLE] = msgspec.json.encode(told).decode()
         written = ["--html", str(page)] if html is not None else []
         command = [sys.executable, "-P", "-m", "marin.cli.confined", *front, "verify", *written, *arguments, "--", run]
@@ -211,7 +214,13 @@ def verify(
 
 
 def _seal(
-    folder: Path, location: str, allowed: Allowed, own: Root | None, limits: Limits, variables: dict[str, str]
+    folder: Path,
+    location: str,
+    allowed: Allowed,
+    own: Root | None,
+    limits: Limits,
+    variables: dict[str, str],
+    shared: bool,
 ) -> Seal:
     state, cache = Path(variables["MARIN_PINS"]), Path(variables["MARIN_CACHE"])
     for needed in (state, cache):
@@ -227,7 +236,7 @@ def _seal(
             *allowed.folders,
             *allowed.named,
         ),
-        write=(str(folder / "t"), str(folder / "home"), str(state), str(cache)),
+        write=(str(folder / "t"), str(folder / "home"), str(state), str(cache), *([SHARED_MEMORY] if shared else [])),
         temporary=str(folder / "t"),
         network=allowed.hosts is not None,
         memory=limits.memory,

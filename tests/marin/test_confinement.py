@@ -66,12 +66,6 @@ print(json.dumps({
 
 
 @pytest.fixture
-def tmp_path(on_disk: Path) -> Path:
-    """A confined process may write in /dev/shm, where other tests have their folders."""
-    return on_disk
-
-
-@pytest.fixture
 def places(tmp_path: Path) -> dict[str, Any]:
     for name in ("home", "root", "work"):
         (tmp_path / name).mkdir()

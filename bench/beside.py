@@ -2,8 +2,10 @@
 
     python -m bench.beside OLD NEW [--pairs 4] [--json] -- verify latest --no-record
 
-OLD and NEW are checkouts in which `make repro` was done, each with its own environment. The command is called in OLD and
-in NEW, then in NEW and in OLD, and so on, so that a machine that slows down slows both. Processor seconds (user and
+OLD and NEW are checkouts in which `make repro` was done, each with its own environment, and with XDG_CONFIG_HOME,
+XDG_STATE_HOME and XDG_CACHE_HOME in its build/bench-home (`config`, `state`, `cache`), so that neither meets the other's
+keys and pins. The command is called in OLD and in NEW, then in NEW and in OLD, and so on, so that a machine that slows
+down slows both. Processor seconds (user and
 system, of the process and all that it waited for) are compared, because other work disturbs them less than the clock;
 the first pair fills caches and does not count. Exit status 1 when a command fails.
 """
@@ -49,7 +51,8 @@ def seconds(checkout: Path, arguments: Sequence[str]) -> float:
         SystemExit: the command failed.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("MARIN_ROOT", "VIRTUAL_ENV")}
-    environment["XDG_CACHE_HOME"] = str(checkout / "build" / "bench-cache")  # compiled programs of its own
+    home = checkout / "build" / "bench-home"
+    environment |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "state", "cache")}
     before = os.times()
     done = subprocess.run(
         [checkout / ".venv" / "bin" / "marin", *arguments],

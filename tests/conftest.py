@@ -9,7 +9,7 @@ import signal
 import pytest
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from order import longest_first
-from scratch import on_disk, use_memory
+from scratch import on_disk, use_memory, use_own_cache
 from tables import draw, pytest_addoption, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
@@ -33,6 +33,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 use_memory()
+use_own_cache()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,7 +31,7 @@ def test_the_same_numbers_are_the_same_bytes(tmp_path: Path) -> None:
 
 def test_floats_read_back_equal(tmp_path: Path) -> None:
     report().write(tmp_path)
-    rows = list(csv.reader((tmp_path / "table.csv").open()))
+    rows = list(csv.reader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
     assert rows[0] == ["name", "n", "loss"]
     assert [float(row[2]) for row in rows[1:]] == [0.1, 1 / 3]
     assert rows[2][0] == "b,c"

@@ -1,4 +1,5 @@
-"""Where tests write: in memory, where this machine has room, for they wait for a disk longer than they compute.
+"""Where tests write: in memory, where this machine has room, for they wait for a disk longer than they compute; and a
+cache folder that ends with the session.
 
 Nothing here loses power, so what fsync means is not lost with it: what a killed process left behind is there. Tests of
 what only a disk has, or of rules that know /dev/shm, ask for ``on_disk``.
@@ -6,6 +7,7 @@ what only a disk has, or of rules that know /dev/shm, ask for ``on_disk``.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sessions import new_cache
 
 MEMORY = Path("/dev/shm")
 ROOT = "PYTEST_DEBUG_TEMPROOT"
@@ -38,6 +41,15 @@ def use_memory() -> None:
     """For this session, unless somebody said where."""
     if ROOT not in os.environ and "TMPDIR" not in os.environ and in_memory():
         os.environ[ROOT] = str(MEMORY)
+
+
+def use_own_cache() -> None:
+    """A cache folder of this session's own, unless somebody named one: views are kept by the place of a log, and the next
+    session writes another log in the same place."""
+    if "MARIN_CACHE" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="marin-test-cache-", dir=os.environ.get(ROOT))
+        os.environ["MARIN_CACHE"] = str(new_cache(Path(folder).resolve() / "cache"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -39,5 +39,5 @@ def new_cache(folder: Path) -> Path:
     programs = cache_folder() / "xla"
     programs.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, parents=True)
-    (folder / "xla").symlink_to(programs)
+    (folder / "xla").symlink_to(programs.resolve())
     return folder

@@ -366,7 +366,7 @@ PRINTS = {
     "marin/cli/looking/log.py": "flush and the question whether it is a terminal",
     "marin/cli/ledger/service.py": "flush",
     "marin/cli/ledger/witness.py": "flush",
-    "marin/graph/progress.py": "a bar whose notes are visible",
+    "marin/graph/execution/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",
     "marin/process/hugepages.py": "flush",
     "marin/runners/process.py": "hands its own stderr to a child",
@@ -418,8 +418,8 @@ def test_a_raw_print_would_be_found() -> None:
 
 
 STATE = {
-    "marin/graph/execute.py Execution": "the plan of a graph, made once by plan()",
-    "marin/graph/guard.py _installed": "an audit hook is for ever",
+    "marin/graph/execution/loop.py Execution": "the plan of a graph, made once by plan()",
+    "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",
     "marin/runners/ray/cluster.py _kept": "the Ray of a block, gone with it",

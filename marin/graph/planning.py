@@ -1,8 +1,8 @@
-"""From a graph and what the ledger remembers to: this step is settled, and by which event; that one must be executed.
+"""From a graph and what the ledger remembers to: this step has its output, by this event; that one must be executed.
 
 A result counts when the ledger holds a step.completed of exactly this identity and every stored byte of it hashes to
 what the event says. A pinned output counts when its bytes are whole; so does an adopted one. Identities of a step
-follow from the content of its inputs, so they are known when those are settled, and not before.
+follow from the content of its inputs, so they are known when those are made, and not before.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
 from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults
-from marin.graph.arms import Arm, arms_of, bound, with_artifacts
+from marin.graph.given import Given, file_digest
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
 from marin.graph.results import Action, NodeResult, Results
 from marin.graph.step import Adopted, Pinned
-from marin.graph.work import Given, file_digest
+from marin.graph.variants import Variant, bound, variants_of, with_artifacts
 from marin.history.fold import step_view
 from marin.history.run import StepView
 from marin.history.runs import facts
@@ -41,7 +41,7 @@ class Planner:
     root: Root
 
     def __post_init__(self) -> None:
-        self.settled = Results(self.graph)
+        self.results = Results(self.graph)
         self.cache = ResultCache(self.root.history(), self.store)
 
     def catch_up(self) -> None:
@@ -54,9 +54,9 @@ class Planner:
         return self.root.store()
 
     @cached_property
-    def arms(self) -> Mapping[str, Arm]:
-        """The arm of each step of the pipeline."""
-        return arms_of(self.graph)
+    def variants(self) -> Mapping[str, Variant]:
+        """The variant of each step of the pipeline."""
+        return variants_of(self.graph)
 
     @cached_property
     def code(self) -> CodeIdentity:
@@ -72,14 +72,14 @@ class Planner:
         return CodeIdentity({name: known[item.code] for name, item in definitions.items()}, lock_digest(code_folder()))
 
     def given(self, node: Node) -> dict[str, Given]:
-        """The settled inputs of a node.
+        """The outputs that are inputs of a node.
 
         Raises:
             UsageError: an input is a file that the output of its step does not have.
         """
         found = {}
         for name, (address, path) in node.inputs.items():
-            source = self.settled[address]
+            source = self.results[address]
             digest = source.output.digest
             if path:
                 digest = file_digest(self.store, bytes_of(source.output), path, f"{node.address}: {name}")
@@ -89,49 +89,51 @@ class Planner:
         return found
 
     def recipe(self, node: Node) -> Recipe | None:
-        """The recipe of a step of the pipeline; that of a phase with the state it begins with, once that is settled."""
+        """The recipe of a step of the pipeline; that of a phase with the state it begins with, once that is known."""
         if node.step.definition is None:
             return None
-        arm = self.arms[node.address]
-        return self.bound(node.step.config, arm)
+        variant = self.variants[node.address]
+        return self.bound(node.step.config, variant)
 
-    def bound(self, recipe: Recipe, arm: Arm) -> Recipe:
-        """A recipe of ``arm``, complete once what it awaits is settled."""
+    def bound(self, recipe: Recipe, variant: Variant) -> Recipe:
+        """A recipe of ``variant``, complete once what it awaits is known."""
         recipe = with_artifacts(
             recipe,
             {
-                step: bytes_of(self.settled[address].output)
-                for step, address in arm.artifacts.items()
-                if address in self.settled
+                step: bytes_of(self.results[address].output)
+                for step, address in variant.artifacts.items()
+                if address in self.results
             },
         )
-        if not arm.previous or arm.previous not in self.settled:
+        if not variant.previous or variant.previous not in self.results:
             return recipe
         return bound(
-            recipe, state=self.settled[arm.previous].output.digest, tokenizer=self.settled[arm.kept].output.digest
+            recipe,
+            state=self.results[variant.previous].output.digest,
+            tokenizer=self.results[variant.kept].output.digest,
         )
 
     def plans(self) -> list[RunResults]:
-        """What the arms say of their plans, as far as their recipes are complete: for the runs that are to end."""
+        """What the variants say of their plans, as far as their recipes are complete: for the runs that are to end."""
         cache = replace(self.cache, history=self.root.history())
         found = []
-        for arm in {id(arm): arm for arm in self.arms.values()}.values():
-            if any(address not in self.settled for address in arm.awaited):
+        for variant in {id(variant): variant for variant in self.variants.values()}.values():
+            if any(address not in self.results for address in variant.awaited):
                 continue
-            names = [step.name for step in arm.plan.steps]
+            names = [step.name for step in variant.plan.steps]
             code = CodeIdentity({name: self.code.steps[name] for name in names}, self.code.lock)
             pinned = {
-                name: self.settled[address].completed_at
-                for name, address in arm.pinned.items()
-                if address in self.settled
+                name: self.results[address].completed_at
+                for name, address in variant.pinned.items()
+                if address in self.results
             }
-            recipe = self.bound(arm.recipe, arm)
+            recipe = self.bound(variant.recipe, variant)
             results = results_at(self.root, pinned)
-            found.append(RunResults(arm.plan, recipe, code, cache, None, None, results))
+            found.append(RunResults(variant.plan, recipe, code, cache, None, None, results))
         return found
 
     def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
-        """What the step is, now that its inputs are settled; ``given`` if they were asked for already."""
+        """What the step is, now that its inputs are known; ``given`` if they were asked for already."""
         inputs = {name: item.digest for name, item in (self.given(node) if given is None else given).items()}
         return identify(node.step, inputs, self.code, self.recipe(node))
 
@@ -145,13 +147,13 @@ class Planner:
             return self._present(node, identity, node.step.override, "pinned")
         if isinstance(node.step.fn, Adopted):
             return self._present(node, identity, node.step.fn, "adopted")
-        apart = self.arms[node.address].plan.name if node.step.apart else ""
+        apart = self.variants[node.address].plan.name if node.step.apart else ""
         found = self.cache.hit(identity.step, identity.digest, apart)
         return None if found is None else NodeResult.of(node.address, "cached", found)
 
-    def settle(self, settled: NodeResult) -> None:
+    def found(self, result: NodeResult) -> None:
         """Remember an output, for whoever depends on it."""
-        self.settled.add(settled)
+        self.results.add(result)
 
     def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> NodeResult:
         try:

@@ -37,7 +37,7 @@ _decode = msgspec.msgpack.Decoder(NodeResult).decode
 
 
 class Results(Mapping[str, NodeResult]):
-    """What is settled so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the
+    """The results known so far, in the order of the graph. In memory it takes eight bytes a step, all of them from the
     start."""
 
     def __init__(self, graph: Graph) -> None:
@@ -46,13 +46,13 @@ class Results(Mapping[str, NodeResult]):
         self._rows = Rows()
         self.counts: Counter[str] = Counter()
 
-    def add(self, settled: NodeResult) -> None:
+    def add(self, result: NodeResult) -> None:
         """Remember an output, for whoever depends on it."""
-        number = self._nodes[settled.address].number
+        number = self._nodes[result.address].number
         if self._places[number] >= 0:
-            self.counts[self[settled.address].action] -= 1
-        self._places[number] = self._rows.append(_encode(settled))
-        self.counts[settled.action] += 1
+            self.counts[self[result.address].action] -= 1
+        self._places[number] = self._rows.append(_encode(result))
+        self.counts[result.action] += 1
 
     def __contains__(self, address: object) -> bool:
         node = self._nodes.get(address)  # type: ignore[call-overload]

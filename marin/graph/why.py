@@ -92,7 +92,7 @@ def explain(
                 yield _answer(planner, node, "fail", (str(error),), {}, digest, None, timings, prices, device)
                 continue
         if hit is not None:
-            planner.settle(hit)
+            planner.found(hit)
             event = hit.completed_at if hit.completed_at >= 0 else None
             told = f"event {event} of {hit.origin}" if event is not None else f"{hit.action}: {hit.output.digest}"
             yield _answer(planner, node, "hit", (told,), {}, digest, event, timings, prices, device)
@@ -127,11 +127,11 @@ def _answer(
     if action == "run":
         work = Work.unknown()
         if step.definition is not None:
-            work = work_of(name, planner.arms[node.address].recipe, devices=max(1, step.resources.devices))
+            work = work_of(name, planner.variants[node.address].recipe, devices=max(1, step.resources.devices))
         cost = estimate(name, work, prices, device, timings, devices=max(1, step.resources.devices))
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
-    run = planner.settled[node.address].origin if node.address in planner.settled else ""
+    run = planner.results[node.address].origin if node.address in planner.results else ""
     steady = planner.cache.is_deterministic(identity)
     return Answer(
         node.address,
@@ -207,8 +207,8 @@ class _Earlier:
         step = node.step
         inputs = {}
         for name, (target, _) in node.inputs.items():
-            if target in self.planner.settled and name not in (PREVIOUS, ARTIFACT):
-                inputs[name] = self.planner.settled[target].output.digest
+            if target in self.planner.results and name not in (PREVIOUS, ARTIFACT):
+                inputs[name] = self.planner.results[target].output.digest
         kind = kind_of(step)
         return kind.config(self.planner.recipe(node)), kind.code(self.planner.code), inputs
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marin.graph.guard import unconfined
+from marin.graph.execution.guard import unconfined
 from marin.process.cache import cache_folder
 from marin.reporting.template import render
 

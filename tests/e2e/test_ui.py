@@ -613,7 +613,7 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
 ):
     from mlflow import MlflowClient
 
-    from marin.graph.execute import execute_graph
+    from marin.graph.execution.loop import execute_graph
     from marin.graph.files import load_graph
 
     monkeypatch.setenv("MARIN_ROOT", str(served.root.location))

@@ -18,10 +18,10 @@ from itertools import batched
 from pathlib import Path
 
 from ledger import Draft, Receipt
-from marin.graph import execute
-from marin.graph.execute import Execution, Options
+from marin.graph.execution import loop
+from marin.graph.execution.lease import Claimant
+from marin.graph.execution.loop import Execution, Options
 from marin.graph.files import load_graph
-from marin.graph.lease import Claimant
 from marin.record.root import Root, create_root
 
 
@@ -64,5 +64,5 @@ def kept(file: str, folder: str) -> tuple[int, int]:
 
 if __name__ == "__main__":
     Root.append = without_garbage(Root.append)  # type: ignore[method-assign]
-    execute.BATCH, execute.WINDOW = 100, 200  # what is kept up to a bound is there in all of them
+    loop.BATCH, loop.WINDOW = 100, 200  # what is kept up to a bound is there in all of them
     sys.stdout.write(json.dumps([kept(file, folder) for file, folder in batched(sys.argv[1:], 2)]) + "\n")

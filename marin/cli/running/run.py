@@ -12,7 +12,7 @@ from marin.cli.output import print_json, print_table, say
 from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
-    from marin.graph.execute import Outcome
+    from marin.graph.execution.loop import Outcome
     from marin.graph.graph import Graph
     from marin.recipe.schema import Execution
     from marin.record.root import Root
@@ -68,7 +68,7 @@ def run(
     """
     from marin.cli.running.tracker import choose
     from marin.errors import Diverged, StepFailed
-    from marin.graph.execute import Options, execute_graph
+    from marin.graph.execution.loop import Options, execute_graph
     from marin.graph.files import load_graph
     from marin.record.root import open_root
 
@@ -84,12 +84,12 @@ def run(
     )
     outcome = execute_graph(graph, open_root(), file=file.resolve(), options=options)
     _print_outcome(outcome, graph.ends, as_json=as_json)
-    if check and outcome.unsteady:
+    if check and outcome.nondeterministic:
         raise Diverged(
             "a step made other bits the second time",
             where=f"graph {graph.name}",
             expected="equal digests",
-            found=", ".join(outcome.unsteady[:8]),
+            found=", ".join(outcome.nondeterministic[:8]),
             cure="look for time, chance, order or threads in it; "
             "marin log --stream graph/" + outcome.graph + " has both digests",
         )
@@ -178,9 +178,9 @@ def _print_outcome(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) ->
                         "run": item.origin or None,
                         "completed_at": item.completed_at if item.completed_at >= 0 else None,
                     }
-                    for item in outcome.settled.values()
+                    for item in outcome.results.values()
                 ],
-                "not_deterministic": list(outcome.unsteady),
+                "not_deterministic": list(outcome.nondeterministic),
                 "failures": [
                     {"address": item.address, "error": item.error, "because": item.because or None}
                     for item in outcome.failures.values()
@@ -191,10 +191,10 @@ def _print_outcome(outcome: Outcome, ends: tuple[str, ...], *, as_json: bool) ->
     rows = [
         (item.address, item.action, item.output.kind, human_size(item.output.size), item.output.artifact)
         for address in ends
-        if (item := outcome.settled.get(address)) is not None
+        if (item := outcome.results.get(address)) is not None
     ]
     print_table(("step", "how", "kind", "size", "artifact"), rows, empty="no step has an output")
-    for address in outcome.unsteady:
+    for address in outcome.nondeterministic:
         say(f"{address} is not deterministic: its results have differed", err=True)
     counts = ", ".join(f"{count} {name}" for name, count in outcome.counts.items())
     say(f"{counts}; graph {outcome.graph}" if outcome.graph else f"{counts}; nothing was executed", err=True)

@@ -182,7 +182,7 @@ def _train(
     root: Root, composed: Sequence[Composed], execution: Execution, *, force: bool, max_concurrent: int
 ) -> list[Trained]:
     """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
-    from marin.graph.execute import Options, execute_graph
+    from marin.graph.execution.loop import Options, execute_graph
     from marin.graph.recipes import pipeline_graph
     from marin.history import runs
     from marin.recipe.schema import digest
@@ -196,16 +196,16 @@ def _train(
     trained = []
     for one, steps in zip(composed, addresses, strict=True):
         wanted = digest(one.recipe)
-        settled = {name: outcome.settled[at] for name, at in steps.items() if at in outcome.settled}
+        results = {name: outcome.results[at] for name, at in steps.items() if at in outcome.results}
         failure = next((outcome.failures[at] for at in steps.values() if at in outcome.failures), None)
         trained.append(
             Trained(
                 overrides=one.overrides,
                 recipe_digest=wanted,
                 run=runs.load(history, newest[wanted]) if wanted in newest else None,
-                steps={name: item.action for name, item in settled.items()},
+                steps={name: item.action for name, item in results.items()},
                 metrics={
-                    f"{name}.{key}": value for name, item in settled.items() for key, value in item.metrics.items()
+                    f"{name}.{key}": value for name, item in results.items() for key, value in item.metrics.items()
                 },
                 failed=failure.address if failure is not None and not failure.paused else "",
                 error=failure.error if failure is not None and not failure.paused else "",

@@ -136,7 +136,7 @@ def read_record(history: History, run: str) -> RunRecord:
 
 def pinned_steps(view: Run) -> set[str]:
     """Steps whose output an experiment pinned to an artifact, whatever its recipe would make. The name of the plan says
-    so, with the digest's end (:mod:`marin.graph.arms`), and the run has them as results of other runs. Nothing proves
+    so, with the digest's end (:mod:`marin.graph.variants`), and the run has them as results of other runs. Nothing proves
     them."""
     pins = {
         part.removeprefix("pinned-") for part in view.started.body.pipeline.split(".") if part.startswith("pinned-")

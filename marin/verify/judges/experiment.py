@@ -17,7 +17,7 @@ import msgspec
 
 from ledger import LedgerError, copy_artifacts, create_key
 from marin.errors import UsageError
-from marin.graph.execute import Outcome, execute_graph
+from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph, Node
 from marin.graph.step import Adopted
@@ -133,8 +133,8 @@ def execute_again(payload: bytes) -> bytes:
 
 
 def _remade(outcome: Outcome, address: str) -> Remade:
-    if address in outcome.settled:
-        return Remade(outcome.settled[address].identity, outcome.settled[address].output.artifact)
+    if address in outcome.results:
+        return Remade(outcome.results[address].identity, outcome.results[address].output.artifact)
     failure = outcome.failures[address]
     failure = outcome.failures.get(failure.because, failure)
     return Remade(error=f"{failure.address}: {failure.error}")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from marin.graph.execute import Options, Outcome, execute_graph
+from marin.graph.execution.loop import Options, Outcome, execute_graph
+from marin.graph.execution.work import graph_of
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
-from marin.graph.work import graph_of
 from marin.record.root import Root, create_root
 
 HEAD = """

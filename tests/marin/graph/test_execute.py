@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.graph.execute import Outcome, execute_graph
+from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
 from marin.record.root import Root
@@ -37,13 +37,13 @@ def recorded(root: Root, kind: str) -> list[dict[str, object]]:
 
 
 def actions(outcome: Outcome) -> dict[str, str]:
-    return {address: item.action for address, item in outcome.settled.items()}
+    return {address: item.action for address, item in outcome.results.items()}
 
 
 def test_executed_once_and_then_a_hit(execute: Execute, root: Root, tally: Tally) -> None:
     first = execute(TWO)
     assert actions(first) == {"counts/x": "executed", "report/x": "executed"}
-    report = first.settled["report/x"]
+    report = first.results["report/x"]
     with root.store().open_file(report.output.artifact, "report.md") as file:
         assert file.read() == b"26 letters"
     assert (report.output.kind, report.metrics) == ("report", {"letters": 26.0})
@@ -61,7 +61,7 @@ def test_the_graph_is_recorded_with_all_its_results(execute: Execute, root: Root
     assert (completed["outcome"], completed["counts"], completed["failed"]) == ("completed", {"executed": 2}, [])
     rows = json.loads(root.store().read(str(completed["results"])))
     assert [row["address"] for row in rows] == ["counts/x", "report/x"]
-    assert rows[1]["completed_at"] == outcome.settled["report/x"].completed_at
+    assert rows[1]["completed_at"] == outcome.results["report/x"].completed_at
     assert root.reader().event(rows[1]["completed_at"]).type == events.STEP_COMPLETED
     begun = recorded(root, events.STEP_STARTED)
     assert [item["address"] for item in begun] == ["counts/x", "report/x"]
@@ -78,7 +78,7 @@ def test_a_change_executes_what_depends_on_it_and_an_equal_result_nothing_more(e
 
 
 def test_a_result_is_believed_for_its_bytes_only(execute: Execute, root: Root, tally: Tally) -> None:
-    digest = execute(TWO).settled["counts/x"].output.digest
+    digest = execute(TWO).results["counts/x"].output.digest
     tail = digest.removeprefix("sha256:")[4:]
     (path,) = [file for file in Path(root.location).rglob("*") if file.is_file() and tail in file.name]
     path.chmod(0o600)
@@ -168,7 +168,7 @@ def test_files_values_and_single_files_as_inputs(execute: Execute, root: Root) -
     """
     outcome = execute(text % "")
     assert outcome.failures == {}
-    assert json.loads(root.store().read(outcome.settled["read"].output.digest)) == [{"n": 2}, "B", "A", "A"]
+    assert json.loads(root.store().read(outcome.results["read"].output.digest)) == [{"n": 2}, "B", "A", "A"]
     changed = execute(text % "!")
     assert actions(changed) == {"many": "executed", "read": "executed", "only": "cached"}, "the one file is the same"
 
@@ -204,7 +204,7 @@ def test_steps_in_processes_of_their_own(execute: Execute, tally: Tally) -> None
     """)
     assert outcome.failures == {}
     assert len(set(tally())) == 3
-    assert outcome.settled["total"].output.size == len("13")
+    assert outcome.results["total"].output.size == len("13")
 
 
 def test_a_step_that_kills_its_process_fails_and_the_rest_goes_on(execute: Execute) -> None:
@@ -239,7 +239,7 @@ def test_pinned_and_adopted_outputs(execute: Execute, root: Root, tally: Tally) 
     """
     outcome = execute(text)
     assert actions(outcome) == {"made": "pinned", "taken": "adopted", "read": "executed"}
-    assert json.loads(root.store().read(outcome.settled["read"].output.digest)) == [7, 7]
+    assert json.loads(root.store().read(outcome.results["read"].output.digest)) == [7, 7]
     assert tally() == []
     (adopted,) = recorded(root, events.ARTIFACT_ADOPTED)
     assert (adopted["vouched_by"], adopted["note"], adopted["artifact"]) == ("a friend", "from last year", foreign)
@@ -262,14 +262,14 @@ def test_a_step_whose_second_result_differs_is_marked_for_ever(execute: Execute,
         steps = [Step("after", steady, {}, {"x": Step("clock", clock, {}, {}, HERE)}, HERE), Step("steady", steady, {"n": 1})]
     """
     outcome = execute(text, check=True)
-    assert outcome.unsteady == ["clock"]
+    assert outcome.nondeterministic == ["clock"]
     checked = {str(item["address"]): item["deterministic"] for item in recorded(root, events.STEP_CHECKED)}
     assert checked == {"clock": False, "after": True, "steady": True}
     later = execute(text)
-    assert later.unsteady == ["clock"]
+    assert later.nondeterministic == ["clock"]
     assert actions(later) == dict.fromkeys(("clock", "after", "steady"), "cached")
     again = execute(text, check=True)
-    assert again.settled["clock"].completed_at == outcome.settled["clock"].completed_at, "the first result stands"
+    assert again.results["clock"].completed_at == outcome.results["clock"].completed_at, "the first result stands"
 
 
 def test_a_graph_of_this_process_needs_no_file(write: Write, root: Root, tally: Tally) -> None:

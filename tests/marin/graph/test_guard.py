@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.graph.execute import Outcome
+from marin.graph.execution.loop import Outcome
 from marin.process import landlock
 from marin.record.root import Root
 from marin.verify.diagnosis import Health, diagnose
@@ -119,7 +119,7 @@ def test_what_a_step_starts_reads_everywhere_and_writes_its_output(
         )
     )
     assert outcome.failures == {}
-    digest = outcome.settled["naughty"].output.artifact
+    digest = outcome.results["naughty"].output.artifact
     with root.store().open_file(digest, "value.json") as stream:
         assert json.load(stream) == "read me"
 

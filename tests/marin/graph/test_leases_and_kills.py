@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ledger import Conflict, check
-from marin.graph.execute import execute_graph
+from marin.graph.execution.lease import Claimant, Claims, birth
+from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
-from marin.graph.lease import Claimant, Claims, birth
 from marin.record import events
 from marin.record.root import Root
 from tests.marin.graph.conftest import Write
@@ -51,9 +51,9 @@ PROGRAM = """
 import os, signal, sys
 from datetime import timedelta
 from pathlib import Path
-from marin.graph.execute import execute_graph
+from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
-from marin.graph.lease import Claimant
+from marin.graph.execution.lease import Claimant
 from marin.record.root import Root, open_root
 
 appends, kill_at, after = 0, int(sys.argv[3]), sys.argv[4] == "after"
@@ -122,7 +122,7 @@ def test_killed_before_and_after_every_commit_and_called_again(
 ANYWHERE = """
 import os, signal, sys
 from pathlib import Path
-from marin.graph import execute
+from marin.graph.execution import loop
 from marin.graph.files import load_graph
 from marin.record.root import Root, open_root
 
@@ -144,11 +144,11 @@ def counted(owner, name):
 
 for name in ("fsync", "fdatasync", "pwrite", "rename", "replace", "link", "unlink", "mkdir"):
     counted(os, name)
-for name in ("_claim", "_call", "_submit", "_settle", "_record", "end"):
-    counted(execute.Execution, name)
-counted(execute, "wait")
+for name in ("_claim", "_call", "_submit", "_found", "_record", "end"):
+    counted(loop.Execution, name)
+counted(loop, "wait")
 file = Path(sys.argv[2])
-outcome = execute.execute_graph(load_graph(file), open_root(sys.argv[1]), file=file)
+outcome = loop.execute_graph(load_graph(file), open_root(sys.argv[1]), file=file)
 print(left, len(outcome.failures))
 """
 
@@ -249,7 +249,7 @@ def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_pass
 
     first = Planner(graph, root).identity(graph.nodes["first"]).digest
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("marin.graph.lease.birth", lambda pid: "another machine/1")
+        elsewhere.setattr("marin.graph.execution.lease.birth", lambda pid: "another machine/1")
         claim = Claimant("asleep", timedelta(seconds=1.5)).take(
             claims_of(root), {first: "first"}, (), datetime.now(UTC)
         )
@@ -288,7 +288,7 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
         sleeper.send_signal(signal.SIGSTOP)
         (cache / "go on").touch()
         outcome = execute_graph(load_graph(file), root, file=file)
-        assert outcome.settled["slow"].action == "executed"
+        assert outcome.results["slow"].action == "executed"
         sleeper.send_signal(signal.SIGCONT)
         out, err = sleeper.communicate(timeout=60)
     assert (sleeper.returncode, out.split()[1]) == (0, "0"), err

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft, Event, StorageFailed, canonical_bytes
-from marin.graph.execute import Outcome
+from marin.graph.execution.loop import Outcome
 from marin.graph.rows import Rows, canonical_list
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
@@ -70,11 +70,11 @@ def test_the_results_of_a_graph_are_read_back_as_they_were(execute: Callable[...
         one = Step("one", number, {"n": 1}, {}, HERE)
         steps = [Step("two", number, {"n": 2}, {"one": one}, HERE)]
     """)
-    assert list(outcome.settled) == ["one", "two"]
-    assert len(outcome.settled) == 2
-    assert outcome.settled["two"].metrics == {"third": 2 / 3}
-    assert "three" not in outcome.settled
-    assert outcome.settled.get("three") is None
+    assert list(outcome.results) == ["one", "two"]
+    assert len(outcome.results) == 2
+    assert outcome.results["two"].metrics == {"third": 2 / 3}
+    assert "three" not in outcome.results
+    assert outcome.results.get("three") is None
 
 
 @given(st.lists(st.binary(max_size=3000)))
@@ -118,7 +118,7 @@ def test_a_claim_that_comes_too_late_settles_nothing_twice(
     write: Write, root: Root, execute: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two steps are claimed at once; meanwhile somebody else has made one of them, and the log refuses the claim,
-    twice. The step that waits for both must not begin because the one has been settled twice."""
+    twice. The step that waits for both must not begin because the one has been found twice."""
     file = """
         def number(context):
             return context.config["n"] + sum(given.value for given in context.inputs.values())
@@ -150,7 +150,7 @@ def test_a_claim_that_comes_too_late_settles_nothing_twice(
     started = [event.body for _, event in root.history().events(type=events.STEP_STARTED)]
     (last,) = [body for body in started if body["address"] == "sum"]
     assert set(last["inputs"]) == {"one", "two"}
-    assert root.store().read(outcome.settled["sum"].output.artifact) == b"3"
+    assert root.store().read(outcome.results["sum"].output.artifact) == b"3"
 
 
 def test_planning_reads_what_the_graph_asks_for_and_not_the_ledger(

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from experiments.defaults import default_continue, default_corpus, default_tokenize, default_train
 from marin.errors import UsageError
 from marin.graph import Context, Resources, Step, adopt
-from marin.graph.arms import arms_of
-from marin.graph.execute import execute_graph
+from marin.graph.execution.loop import execute_graph
 from marin.graph.graph import Graph
+from marin.graph.variants import variants_of
 from marin.history import runs
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.recipe.schema import ArtifactDataset, GrammarDataset, Model, Recipe, Trainer
@@ -56,36 +56,36 @@ def only_the_tokenizer(corpus: Step) -> Step:
 def test_a_corpus_of_ones_own_is_read_by_the_pipeline(root: Root) -> None:
     outcome = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered())]), root)
     assert outcome.failures == {}
-    made, taken = outcome.settled["corpus/long"], outcome.settled["corpus/long/documents"]
+    made, taken = outcome.results["corpus/long"], outcome.results["corpus/long/documents"]
     (view,) = [view for view in runs.load_all(root.history()) if "tokenizer" in view.steps]
     assert isinstance(view.recipe.dataset, ArtifactDataset)
     assert view.recipe.dataset.artifact.digest == made.output.artifact
     assert (view.recipe.dataset.artifact.address, view.recipe.dataset.artifact.maker) == ("corpus/long", "keep_long")
     assert view.completed is not None
-    small = outcome.settled["corpus/small"]
+    small = outcome.results["corpus/small"]
     assert 0 < taken.metrics["train_documents"] < small.metrics["train_documents"]
     again = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered())]), root)
-    assert set(again.settled.counts) == {"cached"}, "nothing is made twice"
+    assert set(again.results.counts) == {"cached"}, "nothing is made twice"
 
 
 def test_another_filter_is_another_run(root: Root) -> None:
     first = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered(1100))]), root)
     second = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered(1300))]), root)
     assert second.failures == {}
-    assert first.settled["tokenizer/x"].origin != second.settled["tokenizer/x"].origin
-    assert first.settled["corpus/long/documents"].output != second.settled["corpus/long/documents"].output
+    assert first.results["tokenizer/x"].origin != second.results["tokenizer/x"].origin
+    assert first.results["corpus/long/documents"].output != second.results["corpus/long/documents"].output
 
 
 def test_an_adopted_corpus_is_read_by_the_pipeline(root: Root) -> None:
-    made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).settled["corpus/small"]
+    made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).results["corpus/small"]
     theirs = adopt("corpus/theirs", made.output.artifact, kind="corpus", vouched_by="a colleague")
     outcome = execute_graph(Graph.of("exp", [only_the_tokenizer(theirs)]), root)
     assert outcome.failures == {}
-    assert outcome.settled["corpus/theirs"].action == "adopted"
-    view = runs.load(root.history(), outcome.settled["tokenizer/x"].origin)
+    assert outcome.results["corpus/theirs"].action == "adopted"
+    view = runs.load(root.history(), outcome.results["tokenizer/x"].origin)
     assert isinstance(view.recipe.dataset, ArtifactDataset)
     assert view.recipe.dataset.artifact.maker is None
-    assert outcome.settled["corpus/theirs/documents"].metrics == made.metrics
+    assert outcome.results["corpus/theirs/documents"].metrics == made.metrics
 
 
 def test_what_is_no_corpus_is_said(root: Root, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_tokens_of_ones_own_feed_a_training() -> None:
     plain = default_tokenize("small", default_corpus("small", DATASET), vocab_size=300)
     own = Step("tokens/own", keep_tokens, {}, {"tokens": plain, "tokenizer": plain.inputs["tokenizer"]})
     train = default_train("own", own, model=MODEL, seed=1, trainer=TRAINER)
-    arm = arms_of(Graph.of("exp", [train]))["train/own"]
+    arm = variants_of(Graph.of("exp", [train]))["train/own"]
     assert dict(arm.artifacts) == {"tokens": "tokens/own"}
     assert [step.name for step in arm.plan.steps] == ["corpus", "tokenizer", "tokens", "train"]
     bare = Step("tokens/own", keep_tokens, {}, {"tokens": plain})
@@ -126,8 +126,8 @@ def test_a_phase_goes_on_with_what_ones_own_steps_made_or_without_it() -> None:
     plain = default_tokenize("long", filtered(), vocab_size=300)
     own = Step("tokens/own", keep_tokens, {}, {"tokens": plain, "tokenizer": plain.inputs["tokenizer"]})
     first = default_train("first", own, model=MODEL, seed=1, trainer=TRAINER)
-    longer = arms_of(Graph.of("exp", [default_continue("longer", first)]))["train/longer"]
+    longer = variants_of(Graph.of("exp", [default_continue("longer", first)]))["train/longer"]
     assert dict(longer.artifacts) == {"corpus": "corpus/long", "tokens": "tokens/own"}
     assert longer.previous == "train/first"
     other = default_continue("other", first, dataset=replace(DATASET, seed=5))
-    assert dict(arms_of(Graph.of("exp", [other]))["train/other"].artifacts) == {}
+    assert dict(variants_of(Graph.of("exp", [other]))["train/other"].artifacts) == {}

@@ -20,10 +20,10 @@ from marin.execution import executor
 from marin.execution.executor import run_stage
 from marin.graph import Step, override_output
 from marin.graph.addresses import at_address
-from marin.graph.arms import arms_of, bound
-from marin.graph.execute import Options, execute_graph
+from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_experiment, load_graph
 from marin.graph.graph import Graph
+from marin.graph.variants import bound, variants_of
 from marin.history import runs
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
@@ -58,19 +58,19 @@ def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Ro
     by_stage = run_stage("corpus", plan=PIPELINE, recipe=recipe, root=root, project=project)
     outcome = execute_graph(light(), root)
     assert outcome.failures == {}
-    assert [(name, item.action) for name, item in outcome.settled.items()] == [
+    assert [(name, item.action) for name, item in outcome.results.items()] == [
         ("corpus/small", "cached"),
         ("tokenizer/small", "executed"),
     ]
-    assert outcome.settled["corpus/small"].completed_at == by_stage.result.completed_at
+    assert outcome.results["corpus/small"].completed_at == by_stage.result.completed_at
     again = run_stage("tokenizer", plan=PIPELINE, recipe=recipe, root=root, project=project)
     assert again.action == "cached"
-    assert again.result.completed_at == outcome.settled["tokenizer/small"].completed_at
+    assert again.result.completed_at == outcome.results["tokenizer/small"].completed_at
     assert list((project / "artifacts").glob("*.json")), "the stage left its files, the graph none"
 
 
 def test_a_run_that_was_left_open_ends_with_a_graph_of_hits(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = arms_of(light())["tokenizer/small"]
+    arm = variants_of(light())["tokenizer/small"]
     with monkeypatch.context() as older:
         older.setattr(executor, "rest", lambda *_, **__: ([], False))
         older.setattr(executor, "complete_open_runs", lambda *_, **__: [])
@@ -78,7 +78,7 @@ def test_a_run_that_was_left_open_ends_with_a_graph_of_hits(root: Root, monkeypa
             run_stage(name, plan=arm.plan, recipe=arm.recipe, root=root, project=None)
     assert [view.status for view in runs.load_all(root.history())] == ["open"]
     outcome = execute_graph(light(), root)
-    assert {item.action for item in outcome.settled.values()} == {"cached"}
+    assert {item.action for item in outcome.results.values()} == {"cached"}
     assert [view.status for view in runs.load_all(root.history())] == ["completed"]
 
 
@@ -87,21 +87,21 @@ def test_an_arm_is_an_ordinary_run_and_its_steps_are_found_by_their_addresses(ro
     row = at_address(root, "tokenizer/small")
     assert row is not None
     assert (row["identity"], row["run"]) == (
-        outcome.settled["tokenizer/small"].identity,
-        outcome.settled["tokenizer/small"].origin,
+        outcome.results["tokenizer/small"].identity,
+        outcome.results["tokenizer/small"].origin,
     )
     assert at_address(root, "tokenizer/other") is None
     (view,) = runs.load_all(root.history())
     assert view.started.body.pipeline == "exp_light"
     assert view.completed is not None
     assert set(view.steps) == {"corpus", "tokenizer"}
-    assert outcome.settled["tokenizer/small"].origin == view.run
+    assert outcome.results["tokenizer/small"].origin == view.run
 
 
 def test_steps_that_are_shared_are_executed_in_the_first_arm() -> None:
     tokens, first = full(1)
     second = default_train("seed2", tokens, model=MODEL, seed=2, trainer=TRAINER)
-    arms = arms_of(Graph.of("exp", [default_eval(first), default_eval(second)]))
+    arms = variants_of(Graph.of("exp", [default_eval(first), default_eval(second)]))
     assert arms["corpus/small"] is arms["train/seed1"] is arms["evaluate/seed1"]
     assert arms["train/seed2"].recipe.seed == 2
     assert [step.name for step in arms["train/seed2"].plan.steps] == [
@@ -116,7 +116,7 @@ def test_steps_that_are_shared_are_executed_in_the_first_arm() -> None:
 def test_two_executions_of_one_recipe_are_two_arms_if_that_is_said() -> None:
     tokens, first = full(1)
     twice = default_train("again", tokens, model=MODEL, seed=1, trainer=TRAINER, apart="again")
-    arms = arms_of(Graph.of("exp", [first, twice]))
+    arms = variants_of(Graph.of("exp", [first, twice]))
     assert arms["train/seed1"].recipe == arms["train/again"].recipe
     assert (arms["train/seed1"].plan.name, arms["train/again"].plan.name) == ("exp", "exp.again")
 
@@ -128,18 +128,18 @@ def test_a_step_that_feeds_another_recipe_is_refused() -> None:
     from marin.pipeline.train import TRAIN
 
     with pytest.raises(UsageError, match="different recipes"):
-        arms_of(Graph.of("exp", [Step("train/x", TRAIN, replace(other, model=MODEL, trainer=TRAINER), inputs)]))
+        variants_of(Graph.of("exp", [Step("train/x", TRAIN, replace(other, model=MODEL, trainer=TRAINER), inputs)]))
 
 
 def test_a_graph_draws_no_seeds() -> None:
     with pytest.raises(UsageError, match="a step without a seed"):
-        arms_of(Graph.of("exp", [Step("corpus/x", CORPUS, Recipe(seed=None))]))
+        variants_of(Graph.of("exp", [Step("corpus/x", CORPUS, Recipe(seed=None))]))
 
 
 def test_a_phase_is_complete_when_the_training_before_it_is_done() -> None:
     _, first = full()
     phase = default_continue("more", first, trainer=TRAINER)
-    arms = arms_of(Graph.of("exp", [phase]))
+    arms = variants_of(Graph.of("exp", [phase]))
     arm = arms["train/more"]
     assert (arm.previous, arm.kept) == ("train/seed1", "tokenizer/small")
     assert arms["train/seed1"].previous == ""
@@ -158,22 +158,22 @@ def test_fine_tuning_is_a_phase_on_conversations(tmp_path: Path, monkeypatch: py
     assert tuned.config.dataset == FilesDataset(name="chat", globs=("chats/*.jsonl",), chat=True)
     assert tuned.config.phase.first_step == 4
     assert tuned.config.model == MODEL
-    assert arms_of(Graph.of("exp", [default_eval(tuned)]))["evaluate/chat"].previous == "train/seed1"
+    assert variants_of(Graph.of("exp", [default_eval(tuned)]))["evaluate/chat"].previous == "train/seed1"
 
 
 def test_a_pinned_output_stands_for_a_step_of_the_pipeline(root: Root) -> None:
-    made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).settled["corpus/small"]
+    made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).results["corpus/small"]
     other = default_corpus("other", replace(DATASET, seed=5))
     recipe = replace(other.config, tokenizer=Tokenizer(vocab_size=300))
     pinned = override_output(other, made.output.artifact)
     outcome = execute_graph(Graph.of("exp", [Step("tokenizer/x", TOKENIZER, recipe, {"corpus": pinned})]), root)
     assert outcome.failures == {}
-    assert {name: item.action for name, item in outcome.settled.items()} == {
+    assert {name: item.action for name, item in outcome.results.items()} == {
         "corpus/other": "pinned",
         "tokenizer/x": "executed",
     }
-    plain = execute_graph(light(), root).settled["tokenizer/small"]
-    assert (plain.action, plain.output) == ("cached", outcome.settled["tokenizer/x"].output), (
+    plain = execute_graph(light(), root).results["tokenizer/small"]
+    assert (plain.action, plain.output) == ("cached", outcome.results["tokenizer/x"].output), (
         "equal inputs, equal identity"
     )
     stranger = root.store().put_bytes(b"no corpus").digest
@@ -183,7 +183,7 @@ def test_a_pinned_output_stands_for_a_step_of_the_pipeline(root: Root) -> None:
 
 def test_steps_of_the_pipeline_are_checked_by_a_run_of_their_own(root: Root) -> None:
     outcome = execute_graph(light(), root, options=Options(check=True))
-    assert outcome.unsteady == []
+    assert outcome.nondeterministic == []
     checked = [event.body for _, event in root.reader().events() if event.type == STEP_CHECKED]
     assert [(item["address"], item["deterministic"]) for item in checked] == [
         ("corpus/small", True),
@@ -201,7 +201,7 @@ def test_steps_of_the_pipeline_are_checked_by_a_run_of_their_own(root: Root) -> 
 def test_the_experiments_of_this_repository_are_graphs(file: Path) -> None:
     graph = load_graph(file)
     assert graph.ends == tuple(address for address in graph.ends if address.startswith("report/"))
-    assert set(arms_of(graph)) == {address for address in graph.nodes if not address.startswith("report/")}
+    assert set(variants_of(graph)) == {address for address in graph.nodes if not address.startswith("report/")}
     stated = checked(load_experiment(file).experiment, where=file.name)
     assert stated.name == file.stem
     text = file.read_text()

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from marin.graph.execute import execute_graph
+from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.planning import Planner
 from marin.graph.why import Answer, explain
@@ -111,7 +111,7 @@ def test_new_packages_are_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> No
 def test_never_made_forced_failed_and_damaged(ask: Ask, root: Root, write: Write) -> None:
     assert ask(("def make", "def produce"), ('made", make', 'made", produce'))["made"].why == ("never made here",)
     assert ask(force=True)["made"].why == ("forced",)
-    digest = execute_graph(load_graph(write(TEXT)), root).settled["made"].output.artifact
+    digest = execute_graph(load_graph(write(TEXT)), root).results["made"].output.artifact
     for name in list(root.storage.list("store/")):
         if digest.removeprefix("sha256:")[4:] in name:
             root.storage.remove(name)

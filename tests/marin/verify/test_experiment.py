@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marin.graph.execute import execute_graph
+from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history import runs
 from marin.record.root import Root, create_root

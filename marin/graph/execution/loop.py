@@ -1,7 +1,7 @@
 """The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
 
-One loop in one thread. A step whose inputs are settled is looked up by identity; a hit is verified and costs nothing.
-What must be executed is claimed by a lease (:mod:`marin.graph.lease`), in one batch with its step.started. Steps of the
+One loop in one thread. A step whose inputs are known is looked up by identity; a hit is verified and costs nothing.
+What must be executed is claimed by a lease (:mod:`marin.graph.execution.lease`), in one batch with its step.started. Steps of the
 pipeline and ordinary functions run in processes of their own, functions that are declared ``in_process`` right here,
 many of them between two commits. A result is in the store before its step.completed, which is recorded together with
 the release of the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting
@@ -33,15 +33,15 @@ from marin.errors import Paused, UsageError
 from marin.execution import tracker
 from marin.execution.completion import complete_open_runs
 from marin.execution.plan import Plan
+from marin.graph.execution.lease import Claimant, Claims, Holder, utc_now
+from marin.graph.execution.progress import Progress
+from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
+from marin.graph.execution.stage import execute_stage, stage_payload
+from marin.graph.execution.work import Made, StepWorkspace, call, execute_job, from_answer, job_payload
 from marin.graph.graph import Graph, Node
-from marin.graph.lease import Claimant, Claims, Holder, utc_now
 from marin.graph.planning import Planner
-from marin.graph.progress import Progress
-from marin.graph.record import Failure, Options, Outcome, Record, Work
 from marin.graph.results import NodeResult
-from marin.graph.stage import execute_stage, stage_payload
 from marin.graph.step import Adopted
-from marin.graph.work import Made, Room, call, execute_job, from_answer, job_payload
 from marin.history.nondeterminism import nondeterministic
 from marin.history.run import StepView
 from marin.process.interruption import Interruption
@@ -131,7 +131,7 @@ class Execution:
         for node in nodes.values():  # how many outputs a node waits for, and how many steps the longest way to it has
             self.waiting[node.number] = len(node.targets)
             self.depth[node.number] = 1 + max((self.depth[nodes[target].number] for target in node.targets), default=0)
-        self.unsteady: list[str] = []
+        self.nondeterministic: list[str] = []
         self.ready = deque(address for address, node in nodes.items() if not self.waiting[node.number])
         self.ends = self.graph.ends
         self.todo: deque[Work] = deque()
@@ -148,7 +148,7 @@ class Execution:
                     continue
                 self._wait()
 
-    # What is settled already
+    # What has its output already
 
     def _look_up(self) -> None:
         """Settle what has a result; put on the list what must be executed, a window of it."""
@@ -165,7 +165,7 @@ class Execution:
             if hit is not None and self.options.check and hit.action == "cached":
                 self.todo.append(Work(node, identity, inputs, expected=hit))
             elif hit is not None:
-                self._settle(hit)
+                self._found(hit)
             elif (failed := self.planner.cache.failure(identity.digest)) and not (
                 self.options.force_failed or self.options.force
             ):
@@ -180,10 +180,10 @@ class Execution:
     def _is_forced(self, node: Node) -> bool:
         return self.options.force and node.step.override is None and not isinstance(node.step.fn, Adopted)
 
-    def _settle(self, settled: NodeResult) -> None:
-        self.planner.settle(settled)
-        self.progress.settled(settled.address, settled.action, settled.seconds)
-        for address in self.graph.dependents(settled.address):
+    def _found(self, result: NodeResult) -> None:
+        self.planner.found(result)
+        self.progress.found(result.address, result.action, result.seconds)
+        for address in self.graph.dependents(result.address):
             number = self.graph.nodes[address].number
             self.waiting[number] -= 1
             if not self.waiting[number] and address not in self.failures:
@@ -217,7 +217,7 @@ class Execution:
                 self._append([*self.record.beginning(), *drafts])
             except Conflict:
                 self._catch_up()
-                wanted = free  # the others are settled by now, or somebody else's
+                wanted = free  # the others have their outputs by now, or somebody else's
                 continue
             self.record.begun = True
             for work in free:
@@ -230,7 +230,7 @@ class Execution:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
             holder = self.claims.holder(work.key)
             if hit is not None:
-                self._settle(hit)
+                self._found(hit)
             elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
                 self.elsewhere.append(work)
                 self.progress.held(work.node.address, holder.executor)
@@ -274,18 +274,18 @@ class Execution:
         return node.step.definition is None and (node.step.resources.in_process or self.file is None)
 
     def _call(self, work: Work) -> Made | LedgerError:
-        room = Room(self.local, work.identity.digest, self.planner.store, self.values)
+        workspace = StepWorkspace(self.local, work.identity.digest, self.planner.store, self.values)
         tries = work.node.step.resources.retries + 1
         while True:
             tries -= 1
             try:
-                made = call(work.node.step, work.inputs, room)
+                made = call(work.node.step, work.inputs, workspace)
             except LedgerError as error:
                 if tries and not isinstance(error, UsageError):
                     log.info("%s: %s; again", work.node.address, error)
                     continue
                 return error
-            room.clear()
+            workspace.clear()
             return made
 
     # Execution in other processes
@@ -336,7 +336,7 @@ class Execution:
         cpus = min(needs.cpus, self._cores()) if local else needs.cpus
         resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
         if (definition := step.definition) is not None:
-            arm = self.planner.arms[address]
+            variant = self.planner.variants[address]
             trains = not local and definition.name == "train"  # a Ray Train job, not a Ray task
             pause_at, devices = self._until(work)
             execution = msgspec.structs.replace(
@@ -345,28 +345,31 @@ class Execution:
                 processes=(needs.processes or asked.processes) if trains else 1,
                 runner="ray" if trains else "local",
                 pause_at=pause_at,
-                continues=self.planner.settled[arm.previous].origin if arm.previous else None,
+                continues=self.planner.results[variant.previous].origin if variant.previous else None,
             )
             placed = msgspec.structs.replace(execution, runner=asked.runner)
-            resources = reservation(definition, arm.recipe, placed, cpus=cpus, memory=needs.memory)
+            resources = reservation(definition, variant.recipe, placed, cpus=cpus, memory=needs.memory)
             if work.expected is not None:
-                arm = replace(arm, plan=Plan(f"{arm.plan.name}.check", (*arm.plan.before(definition.name), definition)))
+                variant = replace(
+                    variant,
+                    plan=Plan(f"{variant.plan.name}.check", (*variant.plan.before(definition.name), definition)),
+                )
             payload = stage_payload(
                 self.root,
-                arm,
-                self.planner.bound(arm.recipe, arm),
+                variant,
+                self.planner.bound(variant.recipe, variant),
                 definition.name,
                 identity=work.identity.digest,
                 force=self.options.force or bool(step.apart) or work.expected is not None,
                 execution=execution,
                 pinned={
-                    name: self.planner.settled[pin].completed_at
-                    for name, pin in arm.pinned.items()
-                    if pin in self.planner.settled
+                    name: self.planner.results[pin].completed_at
+                    for name, pin in variant.pinned.items()
+                    if pin in self.planner.results
                 },
             )
             job = Job(
-                f"{address} ({arm.plan.name})",
+                f"{address} ({variant.plan.name})",
                 execute_stage,
                 payload,
                 resources,
@@ -432,7 +435,7 @@ class Execution:
         for work in waiting:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
             if hit is not None:
-                self._settle(hit)
+                self._found(hit)
             else:
                 self.todo.append(work)
 
@@ -493,20 +496,20 @@ class Execution:
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 
-    def _made(self, work: Work, settled: NodeResult) -> None:
+    def _made(self, work: Work, result: NodeResult) -> None:
         """A step was executed; under --check it is executed once more before anybody takes its output."""
-        if self.options.check and settled.action == "executed":
-            self.todo.append(replace(work, attempt=1, move=0, expected=settled))
+        if self.options.check and result.action == "executed":
+            self.todo.append(replace(work, attempt=1, move=0, expected=result))
         else:
-            self._settle(settled)
+            self._found(result)
 
     def _compare(self, work: Work, first: NodeResult, second: Made | NodeResult | LedgerError) -> None:
         """The second execution against the first. The first result stands, whatever comes out."""
         found = str(second) if isinstance(second, LedgerError) else second.output.digest
         if found != first.output.digest:
-            self.unsteady.append(work.node.address)
+            self.nondeterministic.append(work.node.address)
             log.warning("%s is not deterministic: made %s, and then %s", work.node.address, first.output.digest, found)
-        self._settle(first)
+        self._found(first)
 
     def _tries_again(self, work: Work, error: LedgerError) -> bool:
         """Retry by the step's policy, for a step that ran in another process."""
@@ -529,14 +532,14 @@ class Execution:
             tracker.completed(self.root, run)
         drafts = self.record.ending(outcome, self.failures)
         if not drafts:
-            return Outcome("", self.planner.settled, self.failures, -1, self._unsteady())
-        return Outcome(self.id, self.planner.settled, self.failures, self._append(drafts)[-1], self._unsteady())
+            return Outcome("", self.planner.results, self.failures, -1, self._nondeterministic())
+        return Outcome(self.id, self.planner.results, self.failures, self._append(drafts)[-1], self._nondeterministic())
 
-    def _unsteady(self) -> list[str]:
+    def _nondeterministic(self) -> list[str]:
         """Steps found not to be deterministic, now or before."""
         known = nondeterministic(self.root.history())
-        named = [item.address for item in self.planner.settled.values() if item.identity in known] if known else []
-        return sorted({*self.unsteady, *named})
+        named = [item.address for item in self.planner.results.values() if item.identity in known] if known else []
+        return sorted({*self.nondeterministic, *named})
 
     def abandon(self) -> None:
         """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""

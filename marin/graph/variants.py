@@ -1,12 +1,11 @@
-"""Arms: the recipes of an experiment, and the run that each of them is recorded in.
+"""Variants: the recipes of an experiment, and the run that each of them is recorded in.
 
 A step of the pipeline is always a step of a run, so that `marin verify` can replay it and MLflow shows it. Steps of the
-pipeline whose recipes agree are one run of one plan. A step that several arms share (their corpus, their tokenizer) is
-executed in the run of the first of them; the others take its result over, as the pipeline itself would.
+pipeline whose recipes agree are one run of one plan. A step that several variants share (their corpus, their tokenizer)
+is executed in the run of the first of them; the others take its result over, as the pipeline itself would.
 
-An arm whose recipe is a phase continues the training of another arm. Which state that leaves is not known when the file
-is
-read: the recipe is completed (:func:`bound`) when the earlier training is done.
+A variant whose recipe is a phase continues the training of another variant. Which state that leaves is not known when
+the file is read: the recipe is completed (:func:`bound`) when the earlier training is done.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from marin.recipe.schema import ArtifactDataset, Recipe, digest, plain
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One recipe, and the part of the pipeline that the experiment wants of it. ``previous`` is the address of the
-    training that it continues, and ``kept`` that of the tokenizer which it keeps; "" for an arm from the beginning.
+    training that it continues, and ``kept`` that of the tokenizer which it keeps; "" for a variant from the beginning.
     ``pinned`` are steps whose output is pinned, with their addresses; ``artifacts`` steps that take what a step of
     one's own makes, with the address of that."""
 
@@ -40,12 +39,12 @@ class Arm:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The addresses that must be settled before the recipe is complete."""
+        """The addresses whose outputs must be known before the recipe is complete."""
         return (*([self.previous] if self.previous else []), *self.artifacts.values())
 
 
-def arms_of(graph: Graph) -> Mapping[str, Arm]:
-    """The arm that each step of the pipeline is executed in, by address.
+def variants_of(graph: Graph) -> Mapping[str, Variant]:
+    """The variant that each step of the pipeline is executed in, by address.
 
     Raises:
         UsageError: a step says something else about what it shares with the step that it feeds; a step of the pipeline
@@ -57,7 +56,7 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
     for address, node in stages.items():
         if address not in fed:
             ends.setdefault((digest(node.step.config), node.step.apart), []).append(address)
-    found: dict[str, Arm] = {}
+    found: dict[str, Variant] = {}
     for (_, label), addresses in ends.items():
         members = _upstream(stages, addresses)
         recipe = stages[addresses[0]].step.config
@@ -92,9 +91,9 @@ def arms_of(graph: Graph) -> Mapping[str, Arm]:
             for address in members
             if ARTIFACT in stages[address].inputs and (definition := stages[address].step.definition) is not None
         }
-        arm = Arm(plan, recipe, previous, kept, overridden, taken)
+        variant = Variant(plan, recipe, previous, kept, overridden, taken)
         for address in members:
-            found.setdefault(address, arm)
+            found.setdefault(address, variant)
     return found
 
 
@@ -117,7 +116,7 @@ def with_artifacts(recipe: Recipe, digests: Mapping[str, str]) -> Recipe:
 
 
 def _feeding(stages: Mapping[str, Node], node: Node) -> list[str]:
-    """The steps of the same arm that a step reads."""
+    """The steps of the same variant that a step reads."""
     found = []
     for name, (target, path) in node.inputs.items():
         if name == ARTIFACT and not path:
@@ -143,8 +142,8 @@ def _upstream(stages: Mapping[str, Node], addresses: list[str]) -> list[str]:
     return [address for address in stages if address in wanted]
 
 
-def _check_agreement(address: str, definition: StepDefinition, own: Recipe, arm: Recipe) -> None:
-    if plain(definition.config(own)) != plain(definition.config(arm)):
+def _check_agreement(address: str, definition: StepDefinition, own: Recipe, variant: Recipe) -> None:
+    if plain(definition.config(own)) != plain(definition.config(variant)):
         raise UsageError(
             "a step and what it feeds have different recipes",
             where=f"step {address}",

@@ -64,7 +64,7 @@ class Progress:
         """Another executor is at work on it."""
         log.debug("%s: executor %s is at work on it", address, executor)
 
-    def settled(self, address: str, action: str, seconds: float) -> None:
+    def found(self, address: str, action: str, seconds: float) -> None:
         """A step has its output."""
         self._running.pop(address, None)
         self._done += 1
@@ -72,7 +72,7 @@ class Progress:
         if self._total <= QUIET_ABOVE:
             log.info("[%d/%d] %s %s%s", self._done, self._total, address, action, took)
         elif self._bar is None and self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
-            log.info("[%d/%d] steps settled", self._done, self._total)
+            log.info("[%d/%d] steps done", self._done, self._total)
         self._draw()
 
     def failed(self, address: str, error: str, because: str, *, paused: bool = False) -> None:

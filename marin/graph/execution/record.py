@@ -1,6 +1,6 @@
 """What an execution of a graph writes into the ledger: its beginning, each step of a function, and how it ended.
 
-The stream is ``graph/<id>``. Steps of the pipeline write their own events, in the run of their arm; the results of
+The stream is ``graph/<id>``. Steps of the pipeline write their own events, in the run of their variant; the results of
 graph.completed name all of them.
 """
 
@@ -14,13 +14,14 @@ from pathlib import Path
 
 from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
+from marin.graph.execution.work import Made
+from marin.graph.given import Given
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, kind_of
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult, Results
 from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted
-from marin.graph.work import Given, Made
 from marin.history.fold import step_view
 from marin.history.run import Fact, StepView
 from marin.provenance import environment
@@ -63,19 +64,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record; ``unsteady``
+    """How a graph ended. ``event`` is the index of graph.completed, -1 where there was nothing to record; ``nondeterministic``
     are the steps whose results have differed."""
 
     graph: str
-    settled: Results
+    results: Results
     failures: Mapping[str, Failure]
     event: int
-    unsteady: Sequence[str] = ()
+    nondeterministic: Sequence[str] = ()
 
     @property
     def counts(self) -> dict[str, int]:
         """How many steps ended in which way."""
-        counted = Counter[str](self.settled.counts)
+        counted = Counter[str](self.results.counts)
         counted.update(
             "skipped" if item.because else "paused" if item.paused else "failed" for item in self.failures.values()
         )
@@ -224,13 +225,13 @@ class Record:
 
     def ending(self, outcome: str, failures: Mapping[str, Failure]) -> list[Draft]:
         """How it ended; nothing for an execution in which nothing happened."""
-        settled = self.planner.settled
+        results = self.planner.results
         adoptions = [
             draft
             for node in self.graph.nodes.values()
             if isinstance(node.step.fn, Adopted)
-            and node.address in settled
-            and not self.planner.cache.recorded(settled[node.address].step, settled[node.address].identity)
+            and node.address in results
+            and not self.planner.cache.recorded(results[node.address].step, results[node.address].identity)
             for draft in self._adoption(node)
         ]
         if not self.begun and not adoptions:
@@ -248,14 +249,14 @@ class Record:
                 "run": item.origin,
                 "completed_at": item.completed_at,
             }
-            for item in settled.values()
+            for item in results.values()
         )
         with tempfile.TemporaryDirectory(prefix="marin-results-") as folder:
             file = Path(folder) / "results.json"
             with file.open("wb") as stream:
                 stream.writelines(canonical_list(rows))
-            results = self.planner.store.put_file(file).digest
-        ends = [address for address in self.graph.ends if address in settled][:ENDS_SHOWN]
+            listed = self.planner.store.put_file(file).digest
+        ends = [address for address in self.graph.ends if address in results][:ENDS_SHOWN]
         return [
             *self.beginning(),
             *adoptions,
@@ -264,9 +265,9 @@ class Record:
                 events.GraphCompleted(
                     graph=self.id,
                     outcome=outcome,
-                    counts=Outcome(self.id, settled, failures, -1).counts,
-                    results=results,
-                    outputs={address: settled[address].output for address in ends},
+                    counts=Outcome(self.id, results, failures, -1).counts,
+                    results=listed,
+                    outputs={address: results[address].output for address in ends},
                     failed=[item.address for item in failures.values() if not (item.because or item.paused)][
                         :ENDS_SHOWN
                     ],
@@ -275,7 +276,7 @@ class Record:
         ]
 
     def _adoption(self, node: Node) -> list[Draft]:
-        adopted, settled = node.step.fn, self.planner.settled[node.address]
+        adopted, result = node.step.fn, self.planner.results[node.address]
         assert isinstance(adopted, Adopted)
         return [
             self._draft(
@@ -293,10 +294,10 @@ class Record:
                 events.STEP_COMPLETED,
                 events.StepCompleted(
                     run=self.id,
-                    step=settled.step,
-                    identity=settled.identity,
+                    step=result.step,
+                    identity=result.identity,
                     inputs={},
-                    output=settled.output,
+                    output=result.output,
                     metrics={},
                     seconds=0.0,
                     address=node.address,

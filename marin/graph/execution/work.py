@@ -18,12 +18,13 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, NotFound, Store, canonical_bytes, digest_bytes
-from marin.errors import StepFailed, UsageError
+from ledger import LedgerError, Store, canonical_bytes, digest_bytes
+from marin.errors import StepFailed
 from marin.execution.workspace import Workplace, explained
+from marin.graph.execution.guard import confined, unconfined
 from marin.graph.files import load_graph
+from marin.graph.given import Given
 from marin.graph.graph import Graph
-from marin.graph.guard import confined, unconfined
 from marin.graph.identity import reveal
 from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
@@ -32,19 +33,6 @@ from marin.record.root import Root, open_root
 VALUE = "value"
 VALUE_FILE = "value.json"
 LARGEST_VALUE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Given:
-    """An input as the ledger names it. ``path`` is one file of a tree, "" for all of it."""
-
-    digest: str
-    artifact: str
-    kind: str
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    run: str = ""
-    path: str = ""
-    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +46,7 @@ class Made:
 
 
 @dataclass
-class Room:
+class StepWorkspace:
     """Where a step works: made when somebody asks for it, because most small steps never do. Until then its folder is a
     text: every part of a :class:`pathlib.Path` is interned, and some Pythons keep that for ever."""
 
@@ -135,8 +123,8 @@ class Room:
             return action()
 
 
-def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
-    """Call the function of ``step``. Where ``room`` has a thread outside, this thread is confined for good.
+def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> Made:
+    """Call the function of ``step``. Where ``workspace`` has a thread outside, this thread is confined for good.
 
     Raises:
         LedgerError: what the step refused, or StepFailed for an error of its own; StepFailed when it writes elsewhere,
@@ -148,35 +136,37 @@ def call(step: Step, inputs: Mapping[str, Given], room: Room) -> Made:
             given.digest,
             given.kind,
             given.metrics,
-            lambda: room.read(given),
-            lambda: room.take(name, given),
+            lambda: workspace.read(given),
+            lambda: workspace.take(name, given),
             given.run,
-            {table: partial(room.table, digest) for table, digest in given.tables.items()},
+            {table: partial(workspace.table, digest) for table, digest in given.tables.items()},
         )
 
     context = Context(
         step.name,
         reveal(step.config),
         {name: view(name, given) for name, given in inputs.items()},
-        room.out,
-        room.scratch,
+        workspace.out,
+        workspace.scratch,
     )
     assert callable(step.fn), "pipeline steps and adopted artifacts are not called"
     begun = time.monotonic()
     try:
-        if room.has_leavings():
-            room.out()  # leavings of an attempt that was killed
-        with confined(step.name, [f"{room.folder}/out", f"{room.folder}/scratch"], alone=room.outside is not None):
+        if workspace.has_leavings():
+            workspace.out()  # leavings of an attempt that was killed
+        with confined(
+            step.name, [f"{workspace.folder}/out", f"{workspace.folder}/scratch"], alone=workspace.outside is not None
+        ):
             returned = step.fn(context)
     except LedgerError:
         raise
     except (Exception, SystemExit) as error:
         raise explained(step.name, error) from error
     seconds = time.monotonic() - begun
-    return room.do(lambda: _kept(step.name, returned, room, seconds))
+    return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
 
 
-def _kept(address: str, returned: object, room: Room, seconds: float) -> Made:
+def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> Made:
     result = returned if isinstance(returned, Result) else Result(returned)
     measured: Mapping[str, object] = result.metrics
     for name, value in measured.items():
@@ -189,10 +179,10 @@ def _kept(address: str, returned: object, room: Room, seconds: float) -> Made:
                 cure="look at what the step computes",
             )
     metrics = {name: float(value) for name, value in sorted(result.metrics.items())}
-    if room.filled():
+    if workspace.filled():
         if result.value is not None:
-            (room.workplace.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
-        artifact = room.store.put_tree(room.workplace.out)
+            (workspace.workplace.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
+        artifact = workspace.store.put_tree(workspace.workplace.out)
         return Made(
             Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
             metrics,
@@ -244,31 +234,6 @@ def _content(store: Store, given: Given) -> bytes:
         return stream.read()
 
 
-def file_digest(store: Store, artifact: str, path: str, address: str) -> str:
-    """The digest of one file of a tree; :class:`UsageError` when it has no such file."""
-    try:
-        manifest = store.manifest(artifact)
-    except NotFound:
-        raise UsageError(
-            "a missing input",
-            where=f"{address}: {path}",
-            expected="a step whose output is a folder of files",
-            found="a single value",
-            cure="take the whole output as the input",
-        ) from None
-    for entry in manifest:
-        if entry.path == path:
-            return entry.digest
-    names = ", ".join(entry.path for entry in list(manifest)[:6])
-    raise UsageError(
-        "a missing input",
-        where=f"{address}: {path}",
-        expected=f"a file of the output: {names}",
-        found="no such file",
-        cure="correct the name in step.file(...)",
-    )
-
-
 # In a process of its own
 
 
@@ -279,12 +244,12 @@ def execute_job(payload: bytes) -> bytes:
     node = graph_of(Path(task["file"])).nodes[task["address"]]
     inputs = {name: Given(**given) for name, given in task["inputs"].items()}
     with ThreadPoolExecutor(1) as outside:
-        room = Room(str(root.local), task["identity"], root.store(), outside=outside)
-        room.out()  # it must be there before the kernel is told about it; and the thread too
-        made = call(node.step, inputs, room)
+        workspace = StepWorkspace(str(root.local), task["identity"], root.store(), outside=outside)
+        workspace.out()  # it must be there before the kernel is told about it; and the thread too
+        made = call(node.step, inputs, workspace)
         if (data := made.data) is not None:
-            room.do(lambda: room.store.put_bytes(data))
-        room.do(room.clear)
+            workspace.do(lambda: workspace.store.put_bytes(data))
+        workspace.do(workspace.clear)
     output = {
         "kind": made.output.kind,
         "digest": made.output.digest,

@@ -1,7 +1,7 @@
 """A step of the pipeline as a node of a graph, in a fresh process: exactly what `marin stage` does, without files.
 
-What travels is data: the recipe in the ledger's form, the names of the stages that the arm wants, and which of them
-this is. The process brings it to its output in the arm's run: joined or begun, taken over or executed, resumed where an
+What travels is data: the recipe in the ledger's form, the names of the stages that the variant wants, and which of them
+this is. The process brings it to its output in the variant's run: joined or begun, taken over or executed, resumed where an
 earlier attempt stopped.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from marin.errors import Paused
 from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
-from marin.graph.arms import Arm
+from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.root import Root, open_root
@@ -24,7 +24,7 @@ from marin.runners.jobs import parts_of
 
 def stage_payload(
     root: Root,
-    arm: Arm,
+    variant: Variant,
     recipe: Recipe,
     stage: str,
     *,
@@ -37,8 +37,8 @@ def stage_payload(
     return json.dumps(
         {
             "root": root.absolute,
-            "name": arm.plan.name,
-            "stages": [step.name for step in arm.plan.steps],
+            "name": variant.plan.name,
+            "stages": [step.name for step in variant.plan.steps],
             "recipe": plain(recipe),
             "stage": stage,
             "identity": identity,

@@ -1,0 +1,231 @@
+"""Log-likelihoods and continuations whose bits depend on the tokens and the state alone.
+
+What shares a batch with a sequence cannot change its result, because it never shares a program with it: one program
+takes one sequence, padded to the next of a few fixed lengths, and several devices execute copies of that program side
+by side. How many sequences are on their way at once (``ahead``) and how many devices there are is execution.
+
+There is no cache of keys and values: each further token of a continuation computes the whole sequence again, in the
+program for its length. That costs time, and there is no second way of computing that would have to give the same bits.
+Drawn tokens come from threefry by (seed, request, position), so they depend on no other request either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import haliax as hax
+import jax
+import jax.numpy as jnp
+import jax.random as jrandom
+import numpy as np
+from haliax import Axis
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from levanter.models.lm_model import LmHeadModel
+
+from marin.errors import UsageError
+from marin.recipe.schema import Recipe
+from marin.training.model import END_OF_TEXT_ID, attention_mask
+from marin.training.products import foreign_products
+from marin.training.state import DATA, named_key
+from marin.training.step import mesh_of
+
+SHORTEST = 32
+"""Positions of the smallest program."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sequence of at least two tokens, of which the last ``scored`` are predicted, each from all before it."""
+
+    tokens: tuple[int, ...]
+    scored: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Natural logarithms of the scored tokens' probabilities, float32, and whether each of them is the likeliest."""
+
+    logprobs: tuple[float, ...]
+    greedy: bool
+
+    @property
+    def total(self) -> float:
+        """Their sum, rounded once: no order of summation."""
+        return math.fsum(self.logprobs)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is continued: at least one token, at most ``limit`` further ones. ``stop``: whether the new tokens so far
+    end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``."""
+
+    tokens: tuple[int, ...]
+    limit: int
+    stop: Callable[[tuple[int, ...]], bool]
+    temperature: float = 0.0
+    name: str = ""
+
+
+def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
+    """The name of one request among others: what is asked, and which of equal questions it is. Not its place in an
+    order, so that shuffled requests draw the same."""
+    return f"generate {hashlib.sha256(np.asarray(tokens, '<u4').tobytes()).hexdigest()} {occurrence}"
+
+
+def lengths(seq_len: int) -> tuple[int, ...]:
+    """The fixed lengths for which there are programs: powers of two, and the model's own."""
+    powers = [2**n for n in range(SHORTEST.bit_length() - 1, seq_len.bit_length()) if 2**n < seq_len]
+    return (*powers, seq_len)
+
+
+class Scorer:
+    """The compiled programs of one model on some devices.
+
+    Args:
+        model: parameters are used as they are (float32), whatever the training computed in.
+        devices: how many execute side by side.
+        ahead: how many sequences are handed to them before the first result is read.
+
+    Raises:
+        UsageError: there are not so many devices, or ``ahead`` is less than one.
+    """
+
+    def __init__(self, model: LmHeadModel, recipe: Recipe, *, devices: int = 1, ahead: int = 16) -> None:
+        if ahead < 1:
+            raise UsageError(
+                "nothing can be scored at once", where="--batch-size", expected="1 or more", found=str(ahead)
+            )
+        self.recipe, self.seq_len, self.devices, self.ahead = recipe, recipe.model.seq_len, devices, ahead
+        self.mesh = mesh_of(devices)
+        self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
+        arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
+        self._arrays = jax.device_put(arrays, whole)
+        over = partial(jax.shard_map, mesh=self.mesh, check_vma=False)
+        each, same = P(DATA), P()
+        self._score = jax.jit(over(self._scored_row, in_specs=(same, each, each), out_specs=each))
+        self._next = jax.jit(over(self._next_token, in_specs=(same, each, each, each, each), out_specs=each))
+
+    # -- what is asked
+
+    def score(self, rows: Sequence[Row], done: Callable[[int], None] = lambda count: None) -> list[Scored]:
+        """Each row's log-likelihoods, in the order of ``rows``. ``done`` hears how many are there.
+
+        Raises:
+            UsageError: a row has more tokens than one more than the model's context.
+        """
+        found: dict[int, Scored] = {}
+        waiting: list[tuple[list[int], Any]] = []
+
+        def read() -> None:
+            places, (logprobs, greedy) = waiting.pop(0)
+            values, likeliest = np.asarray(logprobs), np.asarray(greedy)
+            for line, place in enumerate(places):
+                row = rows[place]
+                end = len(row.tokens) - 1
+                part = slice(end - row.scored, end)
+                found[place] = Scored(tuple(values[line, part].tolist()), bool(likeliest[line, part].all()))
+            done(len(found))
+
+        for length, places in self._groups([len(row.tokens) - 1 for row in rows]):
+            ids, targets = (np.zeros((self.devices, length), np.int32) for _ in range(2))
+            for line, place in enumerate(places):
+                tokens = rows[place].tokens
+                ids[line, : len(tokens) - 1], targets[line, : len(tokens) - 1] = tokens[:-1], tokens[1:]
+            waiting.append((places, self._score(self._arrays, self._put(ids), self._put(targets))))
+            while len(waiting) * self.devices >= self.ahead and waiting:
+                read()
+        while waiting:
+            read()
+        return [found[place] for place in range(len(rows))]
+
+    def generate(self, prompts: Sequence[Prompt], seed: int = 0) -> list[tuple[int, ...]]:
+        """The new tokens of each prompt. One that the model ends (end of text) keeps that token as its last.
+
+        Raises:
+            UsageError: a prompt is empty, or leaves no room in the model's context.
+        """
+        keys = [
+            np.asarray(named_key(seed, prompt.name)) if prompt.temperature else np.zeros(2, np.uint32)
+            for prompt in prompts
+        ]
+        grown = [list(prompt.tokens) for prompt in prompts]
+        active = [place for place, prompt in enumerate(prompts) if prompt.limit > 0]
+        while active:
+            rows = {place: np.asarray(grown[place], np.int32) for place in active}
+            for length, group in self._groups([len(rows[place]) for place in active]):
+                places = [active[number] for number in group]
+                ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices,), np.int32)
+                key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
+                for line, place in enumerate(places):
+                    ids[line, : len(rows[place])], at[line] = rows[place], len(rows[place]) - 1
+                    key[line], heat[line] = keys[place], prompts[place].temperature
+                chosen = np.asarray(self._next(self._arrays, *(self._put(x) for x in (ids, at, key, heat))))
+                for line, place in enumerate(places):
+                    grown[place].append(int(chosen[line]))
+            active = [place for place in active if not self._ended(prompts[place], grown[place])]
+        return [tuple(tokens[len(prompt.tokens) :]) for prompt, tokens in zip(prompts, grown, strict=True)]
+
+    def foreign_products(self) -> list[str]:
+        """Matrix products of all programs whose bits depend on the processor (:mod:`marin.training.products`)."""
+        found = []
+        for length in lengths(self.seq_len):
+            ids = self._put(np.zeros((self.devices, length), np.int32))
+            found += foreign_products(self._score.lower(self._arrays, ids, ids).compile().as_text())
+        return found
+
+    # -- how it is executed
+
+    def _ended(self, prompt: Prompt, tokens: list[int]) -> bool:
+        new = tuple(tokens[len(prompt.tokens) :])
+        full = len(new) >= prompt.limit or len(tokens) > self.seq_len
+        return full or new[-1] == END_OF_TEXT_ID or prompt.stop(new)
+
+    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Fixed lengths with the places of as many rows as there are devices; the longest first."""
+        programs = lengths(self.seq_len)
+        by_length: dict[int, list[int]] = {length: [] for length in reversed(programs)}
+        for place, size in enumerate(sizes):
+            if not 0 < size <= self.seq_len:
+                raise UsageError(
+                    "a sequence that the model cannot take",
+                    where=f"request {place}",
+                    expected=f"1 to {self.seq_len} tokens before the last that is predicted",
+                    found=str(size),
+                )
+            by_length[next(length for length in programs if size <= length)].append(place)
+        for length, places in by_length.items():
+            for start in range(0, len(places), self.devices):
+                yield length, places[start : start + self.devices]
+
+    def _put(self, rows: np.ndarray) -> jax.Array:
+        return jax.device_put(rows, self._split)
+
+    def _logits(self, arrays: Any, ids: jax.Array) -> jax.Array:
+        """float32[length, vocabulary] of one sequence."""
+        model = eqx.combine(arrays, self._static)
+        Batch, Pos = Axis("batch", 1), Axis("position", ids.shape[1])
+        named = hax.named(ids, (Batch, Pos))
+        logits = model(named, attention_mask(self.recipe, named)).rearrange((Batch, Pos, model.Vocab))
+        return jax.lax.optimization_barrier(logits.array[0].astype(jnp.float32))
+
+    def _scored_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Of one device's row, int32[1, length] each: float32[1, length] and bool[1, length]."""
+        logits = self._logits(arrays, ids)
+        chosen = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0]
+        logprobs = chosen - jax.nn.logsumexp(logits, axis=-1)
+        return logprobs[None], (jnp.argmax(logits, axis=-1) == targets[0])[None]
+
+    def _next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
+        """The token after position ``at`` of one device's row: int32[1]. Drawn as the likeliest of logits over
+        temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
+        logits = jax.lax.dynamic_index_in_dim(self._logits(arrays, ids), at[0], keepdims=False)
+        noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
+        warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
+        return jnp.argmax(warm).astype(jnp.int32)[None]

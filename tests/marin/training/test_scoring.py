@@ -1,0 +1,197 @@
+"""What a sequence scores depends on its tokens and the state: not on its neighbours, their number or the devices."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import haliax as hax
+import jax.random as jrandom
+import numpy as np
+import pytest
+from haliax import Axis
+from levanter.models.lm_model import LmHeadModel
+
+from marin.errors import UsageError
+from marin.evaluation.scoring import Prompt, Row, Scorer, lengths, request_name
+from marin.process.arithmetic import settings
+from marin.process.cache import compilation_cache
+from marin.recipe.schema import Arithmetic, Execution, Model, Recipe
+from marin.training.model import attention_mask, model_config
+from marin.training.runtime.compilation import use_compilation_cache
+
+VOCAB = 31
+
+
+def recipe_of(architecture: Literal["llama", "gpt2"] = "llama", seq_len: int = 48) -> Recipe:
+    return Recipe(
+        model=Model(
+            architecture=architecture,
+            hidden_dim=16,
+            intermediate_dim=32,
+            num_layers=1,
+            num_heads=2,
+            num_kv_heads=2,
+            seq_len=seq_len,
+        )
+    )
+
+
+def model_of(recipe: Recipe) -> LmHeadModel:
+    return model_config(recipe.model).build(Axis("vocab", VOCAB), key=jrandom.PRNGKey(1))
+
+
+RECIPE = recipe_of()
+
+
+@pytest.fixture(scope="module")
+def model() -> LmHeadModel:
+    return model_of(RECIPE)
+
+
+@pytest.fixture(scope="module")
+def scorer(model: LmHeadModel) -> Scorer:
+    return Scorer(model, RECIPE, ahead=1)
+
+
+def rows_of(count: int, seq_len: int = 48) -> list[Row]:
+    numbers = np.random.default_rng(5)
+    sizes = numbers.integers(2, seq_len + 2, count)
+    sizes[0] = seq_len + 1  # the context is full, and its last token is predicted too
+    rows = [tuple(int(t) for t in numbers.integers(0, VOCAB, size)) for size in sizes]
+    return [Row(tokens, int(numbers.integers(1, len(tokens)))) for tokens in rows]
+
+
+def never(tokens: tuple[int, ...]) -> bool:
+    return False
+
+
+def prompts_of(temperature: float) -> list[Prompt]:
+    begun = [(0,), (3, 4), (3, 4), tuple(range(30)), (7,) * 47]
+    return [
+        Prompt(tokens, 6, never, temperature, request_name(tokens, begun[:place].count(tokens)))
+        for place, tokens in enumerate(begun)
+    ]
+
+
+def by_hand(model: LmHeadModel, recipe: Recipe, row: Row) -> list[float]:
+    """Log-softmax in float64 of the logits of the unpadded sequence."""
+    ids = hax.named(np.asarray([row.tokens[:-1]], np.int32), (Axis("batch", 1), Axis("position", len(row.tokens) - 1)))
+    logits = np.asarray(model(ids, attention_mask(recipe, ids)).array[0], np.float64)
+    logits -= logits.max(axis=-1, keepdims=True)
+    table = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return [float(table[at, row.tokens[at + 1]]) for at in range(len(row.tokens) - 1)][-row.scored :]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_score_is_the_log_softmax_of_the_unpadded_sequence(architecture: Literal["llama", "gpt2"]) -> None:
+    recipe = recipe_of(architecture)
+    model = model_of(recipe)
+    rows = rows_of(4)
+    for row, scored in zip(rows, Scorer(model, recipe).score(rows), strict=True):
+        expected = by_hand(model, recipe, row)
+        assert scored.logprobs == pytest.approx(expected, abs=2e-5)
+        assert scored.total == math.fsum(scored.logprobs)
+
+
+def test_neighbours_their_number_and_their_order_change_no_bit(model: LmHeadModel, scorer: Scorer) -> None:
+    rows = rows_of(12)
+    alone = [scorer.score([row])[0] for row in rows]
+    for ahead in (1, 2, 7, 16):
+        assert replace_ahead(scorer, ahead).score(rows) == alone
+    order = [int(place) for place in np.random.default_rng(2).permutation(len(rows))]
+    assert scorer.score([rows[place] for place in order]) == [alone[place] for place in order]
+
+
+def replace_ahead(scorer: Scorer, ahead: int) -> Scorer:
+    """The same programs with another number of sequences on their way."""
+    other = copy.copy(scorer)
+    other.ahead = ahead
+    return other
+
+
+def test_what_is_greedy_is_what_greedy_generation_gives(scorer: Scorer) -> None:
+    (new,) = scorer.generate([Prompt((5, 6, 7), 6, never)])
+    other = (*new[:-1], (new[-1] + 1) % VOCAB)
+    followed, left = scorer.score([Row((5, 6, 7, *new), len(new)), Row((5, 6, 7, *other), len(new))])
+    assert followed.greedy and not left.greedy
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_a_continuation_is_its_own_whatever_else_is_asked(temperature: float, scorer: Scorer) -> None:
+    prompts = prompts_of(temperature)
+    together = scorer.generate(prompts, seed=3)
+    assert scorer.generate(prompts[::-1], seed=3)[::-1] == together
+    assert [scorer.generate([prompt], seed=3)[0] for prompt in prompts] == together
+    assert len(together[-1]) <= 2, "the context has room for two: one is predicted from the full context"
+    if temperature:
+        assert together[1] != together[2], "equal requests of one evaluation draw each for itself"
+        assert scorer.generate(prompts, seed=4) != together
+
+
+def test_draws_have_the_chances_of_the_softmax(scorer: Scorer) -> None:
+    drawn = scorer.generate([Prompt((5, 6), 1, never, 1.0, f"draw {n}") for n in range(300)])
+    logprobs = [scorer.score([Row((5, 6, token), 1)])[0].logprobs[0] for token in range(VOCAB)]
+    expected = 300 * np.exp(logprobs)
+    seen = np.bincount([new[0] for new in drawn], minlength=VOCAB)
+    assert float(((seen - expected) ** 2 / expected).sum()) < 70, "chi squared, 30 degrees of freedom: p < 1e-4 beyond"
+
+
+def test_generation_ends_by_limit_stop_and_end_of_text(scorer: Scorer) -> None:
+    (free,) = scorer.generate([Prompt((5, 6), 8, never)])
+    (stopped,) = scorer.generate([Prompt((5, 6), 8, lambda tokens: len(tokens) == 3)])
+    assert stopped == free[:3] and len(scorer.generate([Prompt((5, 6), 0, never)])[0]) == 0
+    many = scorer.generate([Prompt((5,), 40, never, 1.0, f"end {n}") for n in range(8)])
+    assert all(0 not in new[:-1] for new in many) and any(new[-1] == 0 for new in many)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda scorer, model: scorer.score([Row(tuple(range(20)) * 3, 1)]),
+        lambda scorer, model: scorer.score([Row((1,), 1)]),
+        lambda scorer, model: scorer.generate([Prompt((), 1, never)]),
+        lambda scorer, model: scorer.generate([Prompt((1,) * 49, 1, never)]),
+        lambda scorer, model: Scorer(model, scorer.recipe, devices=64),
+        lambda scorer, model: Scorer(model, scorer.recipe, ahead=0),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(
+    ask: Callable[[Scorer, LmHeadModel], object], scorer: Scorer, model: LmHeadModel
+) -> None:
+    with pytest.raises(UsageError):
+        ask(scorer, model)
+
+
+def test_there_is_a_program_for_every_length() -> None:
+    assert lengths(128) == (32, 64, 128) and lengths(48) == (32, 48) and lengths(8) == (8,) and lengths(32) == (32,)
+
+
+def on_devices() -> None:
+    """The same bits from one, two and four devices, under the contract; executed in a process of its own."""
+    use_compilation_cache(compilation_cache())
+    model = model_of(RECIPE)
+    found = []
+    for devices in (1, 2, 4):
+        scorer = Scorer(model, RECIPE, devices=devices, ahead=5)
+        new = scorer.generate(prompts_of(0.0)[2:] + prompts_of(0.9)[:2], seed=3)
+        found.append((scorer.score(rows_of(7)), new))
+    assert found[0] == found[1] == found[2]
+    assert Scorer(model, RECIPE).foreign_products() == []
+
+
+def test_the_number_of_devices_changes_no_bit() -> None:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import test_scoring; test_scoring.on_devices()"
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parent)],
+        env={**os.environ, **settings(Arithmetic(), Execution(devices=4))},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]

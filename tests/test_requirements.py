@@ -41,6 +41,7 @@ NOT_IMPORTED = {
 NOT_REQUIRED = {
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "markupsafe": "comes with jinja2, whose escaping it is",
+    "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",
     "omegaconf": "comes with hydra-core, whose configurations it holds",
     "sqlalchemy": "comes with mlflow, whose database it is",
     "uvicorn": "comes with mlflow, whose server it runs",

@@ -12,7 +12,7 @@ from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.record import outputs
-from marin.record.root import open_root
+from marin.record.root import Root, open_root
 
 MODEL = "export"
 """The step whose output is the model."""
@@ -50,6 +50,13 @@ File = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE",
     help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.",
 )
+@click.option("--mlperf", "log", type=File, metavar="FILE", help="The run's log in the form of MLPerf training.")
+@click.option(
+    "--mlperf-submission",
+    "submission",
+    metavar="JSON|FILE",
+    help="For --mlperf: org, platform, division (open or closed), status, poc_name, poc_email.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def export(
     run: str,
@@ -60,9 +67,11 @@ def export(
     signing_key: Path | None,
     weights: Path | None,
     statements: Path | None,
+    log: Path | None,
+    submission: str | None,
     as_json: bool,
 ) -> None:
-    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto.
+    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
@@ -73,14 +82,15 @@ def export(
       marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
+      marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements)):
+    if not any((hf, dvc, oci, signature, weights, statements, log)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb or --in-toto",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto or --mlperf",
         )
     if signature is not None and signing_key is None:
         raise UsageError(
@@ -119,6 +129,20 @@ def export(
         text = bundle(view, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
+    if log is not None:
+        _export_mlperf(root, view, log, submission, as_json)
+
+
+def _export_mlperf(root: Root, view: Run, log: Path, submission: str | None, as_json: bool) -> None:
+    from marin.export.mlperf.benchmark import GRAMMAR_LM, submission_of
+    from marin.export.mlperf.lines import lines
+    from marin.export.mlperf.logfile import write_log
+    from marin.export.mlperf.seeding import seeding
+
+    given, history = submission_of(submission), root.history()
+    seeds = seeding(history, view)
+    written = write_log(lines(history, view, GRAMMAR_LM, given, seeds, origin=root.verifier.name), log)
+    _say("mlperf", log, digest_bytes(written), as_json)
 
 
 def _export_dvc(view: Run, store: Store, dest: Path, as_json: bool) -> None:

@@ -72,7 +72,12 @@ COMMANDS: dict[str, Lazy] = {
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
     "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "export": Lazy(
-        "marin.cli.export", "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto."
+        "marin.cli.export",
+        "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf.",
+    ),
+    "mlperf": Lazy(
+        "marin.cli.mlperf",
+        "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",
     ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
     "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger."),

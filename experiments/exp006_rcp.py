@@ -1,0 +1,159 @@
+"""How many samples does the benchmark grammar_lm need to its target, at three batch sizes?
+
+Question. Trained from four seeds at each of the batch sizes 8, 16 and 32, after how many samples is the held-out loss of the
+reference (docs/mlperf.md) at its target or below, and how far are the seeds apart? These are the reference convergence
+points (RCP) that MLPerf compares a submission with.
+
+Hypothesis. None is tested: a reference is measured. Larger batches are expected to need more samples.
+
+Definition of done. Every seed reaches the target at every batch size; one table has samples to converge of each, one plot the
+held-out losses; the report has the file that MLPerf's own RCP checker reads. A training goes on in phases with a measurement
+after each, so what is counted is a multiple of 256 samples. Tiny: a model of 50,000 numbers, four seeds a point where a
+reference of MLPerf has twenty. On two cores it takes half an hour.
+"""
+
+import json
+import re
+
+from msgspec.structs import replace
+
+from experiments.defaults import default_continue, default_corpus, default_eval, default_tokenize, default_train
+from marin.export.mlperf.benchmark import GRAMMAR_LM
+from marin.export.mlperf.hyperparameters import check
+from marin.export.mlperf.rcp import Measured, Point, as_json, samples_to_converge
+from marin.graph import Context, Result, Step
+from marin.recipe.composition import compose
+from marin.recipe.schema import Recipe, Trainer
+from marin.reporting.experiment import Plot, Report
+
+SEEDS = (1, 2, 3, 4)
+EVERY = 256
+"""Samples between two measurements."""
+FIRST = {8: 512, 16: 768, 32: 1024}
+"""Samples before the first measurement, by batch size: far from the target."""
+PHASES = {8: 3, 16: 3, 32: 4}
+"""Measurements by batch size, so that every seed reaches the target."""
+TOKENS = "tokens"
+REFERENCE: Recipe = compose(["+benchmark=grammar_lm"]).recipe
+
+
+def report(context: Context) -> Result:
+    """One row for each seed at each batch size, one point of the plot for each measurement."""
+    target = context.config["target"]
+    train_samples = int(context.inputs[TOKENS].metrics["train_tokens"]) // context.config["sequence"]
+    curves: dict[tuple[int, int], list[Measured]] = {}
+    last = {}
+    for name, numbers in context.inputs.items():
+        if name == TOKENS:
+            continue
+        size, seed, samples = map(int, re.findall(r"\d+", name))
+        curves.setdefault((size, seed), []).append(Measured(samples, numbers.metrics["loss"]))
+        last[size, seed, samples] = numbers.run
+    sizes = sorted({size for size, _ in curves})
+    points = [
+        Point(
+            size,
+            {seed: samples_to_converge(curve, target) for (of, seed), curve in sorted(curves.items()) if of == size},
+            context.config["hyperparameters"][str(size)],
+        )
+        for size in sizes
+    ]
+    rows = [
+        (point.batch_size, seed, count or "not reached", last.get((point.batch_size, seed, count or 0), ""))
+        for point in points
+        for seed, count in point.samples.items()
+    ]
+    whole = all(None not in point.samples.values() for point in points)
+    if whole:
+        records = as_json(
+            points,
+            benchmark=context.config["benchmark"],
+            train_samples=train_samples,
+            creator="Marin",
+            when="experiments/exp006_rcp.py",
+            platform="any processor of x86-64-v3",
+            precision="FP32",
+        )
+        (context.out / "rcps_grammar_lm.json").write_text(json.dumps(records, indent=2) + "\n", "utf-8")
+    Report(
+        title="Reference convergence points of grammar_lm",
+        question=f"After how many samples is the held-out loss at {target:g} nats a token or below?",
+        findings=[
+            f"batch size {point.batch_size}: least {point.reached[0]}, mean {sum(point.reached) / len(point.reached):g}, "
+            f"most {point.reached[-1]} samples over {len(point.reached)} of {len(point.samples)} seeds"
+            for point in points
+            if point.reached
+        ],
+        columns=("batch size", "seed", "samples to converge", "run"),
+        rows=rows,
+        plot=Plot(
+            "Held-out loss over samples",
+            "samples",
+            "loss (nats a token)",
+            {
+                f"batch size {size}": sorted(
+                    (float(one.samples), one.loss) for (of, _), curve in curves.items() if of == size for one in curve
+                )
+                for size in sizes
+            },
+        ),
+    ).write(context.out)
+    return Result(
+        kind="report",
+        value={"reached": whole},
+        metrics={f"samples.{point.batch_size}": point.olympic_mean for point in points if len(point.reached) > 2},
+    )
+
+
+def trainer(size: int, samples: int) -> Trainer:
+    """So many samples in batches of ``size``, one recorded segment."""
+    return replace(
+        REFERENCE.trainer, batch_size=size, num_steps=samples // size, steps_per_segment=min(256, samples // size)
+    )
+
+
+corpus = default_corpus("grammar_lm", REFERENCE.dataset)
+tokens = default_tokenize(
+    "grammar_lm",
+    corpus,
+    vocab_size=REFERENCE.tokenizer.vocab_size,
+    min_frequency=REFERENCE.tokenizer.min_frequency,
+    append_eos=REFERENCE.tokens.append_eos,
+)
+numbers: dict[str, Step] = {}
+hyperparameters = {}
+for size, first in FIRST.items():
+    for seed in SEEDS:
+        name, done = f"bs{size}-seed{seed}", first
+        step = default_train(
+            f"{name}-{done}",
+            tokens,
+            model=REFERENCE.model,
+            seed=seed,
+            trainer=trainer(size, first),
+            optimizer=REFERENCE.optimizer,
+            arithmetic=REFERENCE.arithmetic,
+        )
+        for phase in range(PHASES[size]):
+            if phase:
+                done += EVERY
+                step = default_continue(f"{name}-{done}", step, trainer=trainer(size, EVERY))
+            evaluated = default_eval(step, REFERENCE.evaluation)
+            check(GRAMMAR_LM.table, evaluated.config, where=evaluated.name)
+            numbers[f"{name}-n{done}"] = evaluated
+        hyperparameters[str(size)] = {
+            row.name: row.value(step.config) for row in GRAMMAR_LM.table if row.tunable and row.name != "max_steps"
+        }
+steps = [
+    Step(
+        "report/rcp",
+        report,
+        {
+            "benchmark": GRAMMAR_LM.name,
+            "target": GRAMMAR_LM.target,
+            "sequence": REFERENCE.model.seq_len,
+            "hyperparameters": hyperparameters,
+        },
+        {TOKENS: tokens, **numbers},
+    )
+]

@@ -1,0 +1,435 @@
+"""MLPerf: the contract on hyperparameters, the lines of a log, the one seed, reference points. The checkers of MLPerf
+itself judge real logs in tests/foreign/test_mlperf.py."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger import Draft
+from marin.errors import DataError, MarinError, MissingEvidence, UsageError
+from marin.execution.phases import successor
+from marin.execution.seeds import settled
+from marin.export.mlperf import rcp
+from marin.export.mlperf.benchmark import GRAMMAR_LM, Submission, rules_file, submission_of
+from marin.export.mlperf.hyperparameters import (
+    Fixed,
+    Formula,
+    OneOf,
+    Range,
+    as_readme,
+    as_rows,
+    check,
+    values_of,
+    violations,
+)
+from marin.export.mlperf.lines import Line, lines
+from marin.export.mlperf.logfile import write_log
+from marin.export.mlperf.seeding import seeding
+from marin.history.run import Run
+from marin.history.runs import load, stream_of
+from marin.recipe import schema
+from marin.recipe.composition import compose
+from marin.recipe.schema import Recipe, Trainer, digest, recorded
+from marin.recipe.seeds import seeds_of
+from marin.record import events
+from marin.record.root import Root, create_root
+from marin.record.verdicts import NAMES
+
+TABLE = GRAMMAR_LM.table
+REFERENCE = compose([f"+benchmark={GRAMMAR_LM.name}"]).recipe
+SHA = "sha256:" + "a" * 64
+PROCESSOR = {"processor": {"model": "a processor"}}
+
+
+def changed(path: str, value: object, recipe: Recipe = REFERENCE) -> Recipe:
+    section, _, name = path.partition(".")
+    inner: Any = getattr(recipe, section)
+    return msgspec.structs.replace(recipe, **{section: msgspec.structs.replace(inner, **{name: value})})
+
+
+# The contract
+
+
+def test_the_reference_keeps_its_own_contract() -> None:
+    assert violations(TABLE, REFERENCE) == []
+    assert REFERENCE.seed is None, "it is drawn"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "name"),
+    [
+        ("trainer.batch_size", 128, "global_batch_size"),
+        ("arithmetic.microbatch_size", 2, "micro_batch_size"),
+        ("trainer.num_steps", 5000, "max_steps"),
+        ("model.seq_len", 64, "max_sequence_length"),
+        ("optimizer.name", "lion", "opt_name"),
+        ("optimizer.learning_rate", 0.5, "opt_base_learning_rate"),
+        ("optimizer.warmup_steps", 300, "opt_learning_rate_warmup_steps"),
+        ("optimizer.beta1", 0.95, "opt_adamw_beta_1"),
+        ("optimizer.beta2", 0.9, "opt_adamw_beta_2"),
+        ("optimizer.epsilon", 1e-5, "opt_adamw_epsilon"),
+        ("optimizer.weight_decay", 0.0, "opt_adamw_weight_decay"),
+        ("optimizer.max_grad_norm", 2.0, "opt_gradient_clip_norm"),
+        ("model.num_layers", 3, "model_num_layers"),
+        ("tokenizer.vocab_size", 513, "vocabulary_size"),
+        ("dataset.train_bytes", 400_001, "dataset"),
+        ("evaluation.max_sequences", 63, "eval_max_sequences"),
+    ],
+)
+def test_a_value_outside_of_the_contract_is_named(path: str, value: object, name: str) -> None:
+    recipe = changed(path, value)
+    (found,) = violations(TABLE, recipe)
+    assert found.row.name == name
+    with pytest.raises(UsageError) as error:
+        check(TABLE, recipe, where="here")
+    assert (error.value.where, error.value.expected) == (
+        f"here: {name} ({found.row.field})",
+        found.row.constraint.words,
+    )
+    assert str(error.value.found) == str(value) or name == "dataset"
+
+
+def test_a_formula_is_held_against_its_own_parameters() -> None:
+    decayed = changed("optimizer.schedule", "linear", changed("optimizer.min_lr_ratio", 0.5))
+    assert [one.row.name for one in violations(TABLE, decayed)] == [
+        "opt_end_learning_rate",
+        "opt_learning_rate_decay_schedule",
+    ]
+    names = [row.name for row in TABLE]
+    for place, row in enumerate(TABLE):
+        if isinstance(row.constraint, Formula):
+            assert row.constraint.names <= set(names[:place]), "the checker reads from the top"
+
+
+@pytest.mark.parametrize("value", [7, 8, 9, 8.0, 8.5, 16, 0.05, 0.1, 0.11, "8", True, 0.006])
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Fixed(8),
+        OneOf((8, 16)),
+        Range(8, 16),
+        Range(0.05, 0.1),
+        Formula("base * 2", lambda values: 2 * values["base"]),  # type: ignore[operator]
+    ],
+)
+def test_what_the_rules_file_says_is_what_the_contract_says(constraint: Any, value: Any) -> None:
+    """The expression is evaluated as MLPerf's checker does. Only what JSON has two ways to write may differ: 8.0 and 8."""
+    scope = {"v": {"value": value}, "s": {"base": 4}, "is_integer": lambda x: abs(round(x) - x) < 0.00001}
+    ours = constraint.holds(value, {"base": 4})
+    try:
+        theirs = bool(eval(constraint.rule, scope))
+    except TypeError:  # of a text: the checker counts that as a failed check
+        theirs = False
+    assert ours == theirs or isinstance(value, bool) or value == 8.0
+
+
+def test_names_and_tables() -> None:
+    names = [row.name for row in TABLE]
+    assert len(set(names)) == len(names)
+    readme, rules = as_readme(TABLE, REFERENCE), rules_file(GRAMMAR_LM)
+    for row, told in zip(TABLE, as_rows(TABLE, REFERENCE), strict=True):
+        assert f"| `{row.name}` | `{row.field}` |" in readme
+        assert f"NAME:  {row.name}\n" in rules
+        assert told["value"] == row.value(REFERENCE) and told["constraint"] == row.constraint.words
+        node: Any = REFERENCE
+        for part in row.field.split("."):
+            node = getattr(node, part)
+
+
+# A record of two phases
+
+
+class Record:
+    """A root in which the benchmark was trained in two phases: the events alone, without a training."""
+
+    def __init__(self, folder: Path, losses: tuple[float, float] = (5.0, 4.6), seed: int | None = None) -> None:
+        self.root: Root = create_root(str(folder / ".marin"), origin="test.example/log")
+        first = msgspec.structs.replace(REFERENCE, seed=seed, trainer=Trainer(num_steps=4, batch_size=8))
+        self.first = settled(self.root, first)
+        phase = successor(self.first, msgspec.structs.replace(self.first, trainer=Trainer(num_steps=2, batch_size=8)))
+        self.second = phase
+        self.run("first000", self.first, losses[0])
+        self.run("second00", self.second, losses[1], continues="first000")
+
+    def append(self, run: str, kind: str, body: events.Body) -> None:
+        self.root.append([Draft(kind, stream_of(run), events.write(body))])
+
+    def run(self, run: str, recipe: Recipe, loss: float, *, continues: str = "") -> None:
+        link = events.Continues(run=continues, step=recipe.first_step, state=SHA, checkpoint=SHA)
+        self.append(
+            run,
+            events.RUN_STARTED,
+            events.RunStarted(
+                run=run,
+                pipeline="default",
+                plan=SHA,
+                recipe_digest=digest(recipe),
+                recipe=recorded(recipe),
+                code={},
+                environment=PROCESSOR,
+                continues=link if continues else None,
+            ),
+        )
+        self.step(run, "tokens", {}, {"train_tokens": 3200.0, "validation_tokens": 640.0})
+        config = {"seed": str(recipe.seed), "dataset": schema.plain(recipe.dataset)}
+        self.begin(run, "train", config)
+        self.trained(run, recipe)
+        self.end(run, "train", {})
+        self.begin(run, "evaluate", {"seed": str(recipe.seed)})
+        measured = {"loss": loss.hex()}
+        self.append(run, events.EVAL_COMPLETED, events.EvalCompleted(run=run, model=SHA, metrics=measured))
+        self.end(run, "evaluate", {"loss": loss})
+
+    def trained(self, run: str, recipe: Recipe, seeds: Any = None, devices: int = 1) -> None:
+        started = events.TrainStarted(
+            run=run,
+            first_step=recipe.first_step,
+            num_steps=recipe.last_step,
+            state=SHA,
+            manifest=SHA,
+            program={},
+            seeds=seeds or seeds_of(recipe),
+            devices=devices,
+            attempt=1,
+            device={"kind": "cpu"},
+        )
+        self.append(run, events.TRAIN_STARTED, started)
+        count = recipe.trainer.num_steps
+        segment = events.TrainSegment(
+            run=run,
+            start=recipe.first_step,
+            end=recipe.last_step,
+            losses=[(6.0).hex()] * count,
+            batches=[SHA] * count,
+            fingerprints=[SHA] * count,
+            start_state=SHA,
+            end_state=SHA,
+            trace=SHA,
+        )
+        self.append(run, events.TRAIN_SEGMENT, segment)
+
+    def step(self, run: str, step: str, config: dict[str, Any], metrics: dict[str, float]) -> None:
+        self.begin(run, step, config)
+        self.end(run, step, metrics)
+
+    def begin(self, run: str, step: str, config: dict[str, Any]) -> None:
+        started = events.StepStarted(
+            run=run,
+            step=step,
+            identity=identity(run, step),
+            config_digest=SHA,
+            config=config,
+            inputs={},
+            code=SHA,
+            attempt=1,
+        )
+        self.append(run, events.STEP_STARTED, started)
+
+    def end(self, run: str, step: str, metrics: dict[str, float]) -> None:
+        completed = events.StepCompleted(
+            run=run,
+            step=step,
+            identity=identity(run, step),
+            inputs={},
+            output=events.Output(kind=step, digest=SHA, size=1, artifact=SHA),
+            metrics={name: value.hex() for name, value in metrics.items()},
+            seconds=1.0,
+        )
+        self.append(run, events.STEP_COMPLETED, completed)
+
+    @property
+    def last(self) -> Run:
+        return load(self.root.history(), "second00")
+
+    def log(self, division: Any = "open", run: str = "second00") -> list[Line]:
+        history = self.root.history()
+        view = load(history, run)
+        given = Submission(division=division)
+        return lines(history, view, GRAMMAR_LM, given, seeding(history, view), origin="test.example/log")
+
+
+def identity(run: str, step: str) -> str:
+    return f"sha256:{(run + step).encode().hex():0<64}"[:71]
+
+
+@pytest.fixture
+def record(own_keys: Path, tmp_path: Path) -> Record:
+    return Record(tmp_path)
+
+
+# The log
+
+
+def only(log: list[Line], key: str) -> Line:
+    (line,) = [line for line in log if line.key == key]
+    return line
+
+
+def test_a_log_of_two_phases(record: Record) -> None:
+    log = record.log("closed")
+    keys = [line.key for line in log]
+    timed = [key for key in keys if key.endswith(("_start", "_stop", "accuracy"))]
+    block = ["block_start", "block_stop", "eval_start", "eval_accuracy", "eval_stop"]
+    assert timed == ["init_start", "init_stop", "run_start", *block, *block, "run_stop"]
+    values = values_of(TABLE, record.second)
+    assert {name: only(log, name).value for name in values} == values
+    assert only(log, "submission_org").value == "test.example/log"
+    assert only(log, "submission_platform").value == "1 x a processor"
+    assert (only(log, "train_samples").value, only(log, "eval_samples").value) == (100, 20)
+    assert only(log, "gradient_accumulation_steps").value == 8
+    accuracies = [line for line in log if line.key == "eval_accuracy"]
+    assert [(line.value, line.metadata["samples_count"]) for line in accuracies] == [(5.0, 32), (4.6, 48)]
+    assert [line.metadata["epoch_num"] for line in accuracies] == [0.32, 0.48]
+    assert only(log, "run_stop").metadata == {"status": "success", "samples_count": 48}
+    assert only(log, "trained_samples").value == 48
+    seed = only(log, "seed")
+    assert seed.value == record.first.seed and seed.metadata["source"] == "system"
+    assert seed.metadata["derived"] == ["data", "model", "train"]
+    by_place = [line.time for line in log if line.key in ("init_start", "run_start", "block_start", "run_stop")]
+    assert by_place == sorted(by_place) and by_place[0] > 1_700_000_000_000
+
+
+def test_a_log_ends_where_the_target_was_reached(own_keys: Path, tmp_path: Path) -> None:
+    log = Record(tmp_path, (4.6, 4.0)).log("closed")
+    assert only(log, "eval_accuracy").value == 4.6
+    assert only(log, "run_stop").metadata == {"status": "success", "samples_count": 32}
+    assert only(log, "max_steps").value == 4
+
+
+def test_a_run_that_does_not_reach_it_is_aborted(own_keys: Path, tmp_path: Path) -> None:
+    log = Record(tmp_path, (5.0, 4.8)).log()
+    assert only(log, "run_stop").metadata == {"status": "aborted", "samples_count": 48}
+
+
+def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Path, tmp_path: Path) -> None:
+    given = Record(tmp_path, seed=7)
+    assert only(given.log("open"), "seed").metadata["source"] == "recipe"
+    with pytest.raises(UsageError, match=r"draws its seeds.*found 7, given in the recipe"):
+        given.log("closed")
+    given.run("wide0000", changed("optimizer.beta1", 0.5, given.first), 4.0)
+    assert only(given.log("open", "wide0000"), "opt_adamw_beta_1").value == 0.5
+    with pytest.raises(
+        UsageError, match=r"closed division: opt_adamw_beta_1 \(optimizer.beta1\): expected 0.9, found 0.5"
+    ):
+        given.log("closed", "wide0000")
+
+
+def test_phases_have_the_same_hyperparameters(record: Record) -> None:
+    faster = changed("optimizer.learning_rate", 0.01, record.second)
+    record.run("faster00", faster, 4.0, continues="first000")
+    with pytest.raises(UsageError, match=r"a phase changes.*opt_base_learning_rate: expected 0\.006, found 0\.01"):
+        record.log(run="faster00")
+
+
+def test_what_was_not_trained_or_measured_is_not_logged(record: Record) -> None:
+    first = next(line for line in record.log() if line.key == "block_start")
+    assert first.metadata["run"] == "first000"
+    record.root.append([Draft(events.RUN_STARTED, stream_of("open0000"), events.write(record.last.started.body))])
+    with pytest.raises(MissingEvidence, match="not trained to its end"):
+        record.log(run="open0000")
+
+
+def test_without_the_logger_the_cure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlperf_logging", None)
+    with pytest.raises(MissingEvidence, match=r"--require-hashes -r docker/requirements-mlperf\.lock"):
+        write_log([], tmp_path / "result_0.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_submission_is_read_strictly(tmp_path: Path) -> None:
+    file = tmp_path / "submission.json"
+    file.write_text('{"org": "a lab", "division": "closed"}')
+    assert submission_of(str(file)) == Submission(org="a lab", division="closed")
+    for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", str(tmp_path / "nothing.json")):
+        with pytest.raises(UsageError, match="the submission cannot be read"):
+            submission_of(wrong)
+
+
+# Seeds
+
+
+def test_one_seed_and_no_other(record: Record) -> None:
+    found = seeding(record.root.history(), record.last)
+    assert (found.seed, found.source, found.attempts) == (record.first.seed, "system", 2)
+    assert {(place.step, place.path) for place in found.places} == {("train", "seed"), ("evaluate", "seed")}
+    assert {(place.path, place.seed) for place in found.data} == {("dataset.seed", "0")}
+    assert not found.replayed
+
+
+def test_a_verification_of_every_phase_establishes_it(record: Record) -> None:
+    for run, mode in (("first000", "full"), ("second00", "sample"), ("second00", "full")):
+        assert not seeding(record.root.history(), record.last).replayed
+        seen = record.root.reader().checkpoint()
+        passed = events.ReplayCompleted(
+            run=run,
+            verdicts=dict.fromkeys(NAMES, "PASS"),
+            training={"mode": mode},
+            first_divergence=None,
+            log_checkpoint={"origin": seen.origin, "size": seen.size, "root": seen.root.hex()},
+            details={},
+            environment={},
+        )
+        record.append(run, events.REPLAY_COMPLETED, passed)
+    assert seeding(record.root.history(), record.last).replayed
+
+
+@pytest.mark.parametrize("what", ["attempt", "configuration", "derived", "data", "phase"])
+def test_another_seed_in_the_record_is_found(record: Record, what: str) -> None:
+    other = str(int(record.first.seed or 0) ^ 1)
+    seeds = seeds_of(record.second)
+    if what == "attempt":
+        record.trained("second00", record.second, seeds | {"root": other})
+    elif what == "derived":
+        record.trained("second00", record.second, seeds | {"derived": [*seeds["derived"], "dropout"]})
+    elif what == "configuration":
+        record.step("second00", "export", {"deep": [{"shuffle_seed": other}]}, {})
+    elif what == "data":
+        record.step("second00", "corpus", {"dataset": {"seed": "1"}}, {})
+    else:
+        stranger = msgspec.structs.replace(record.second, seed=int(other))
+        record.run("third000", stranger, 4.0, continues="second00")
+    history = record.root.history()
+    last = load(history, "third000" if what == "phase" else "second00")
+    with pytest.raises(MarinError, match="the record has another seed: event "):
+        seeding(history, last)
+
+
+def test_a_seed_is_drawn_before_the_run_and_once(own_keys: Path, tmp_path: Path) -> None:
+    late = Record(tmp_path, seed=5)
+    wanted = digest(msgspec.structs.replace(late.first, seed=None))
+    body = events.SeedDrawn(recipe=wanted, seed="5")
+    late.root.append([Draft(events.SEED_DRAWN, "seeds", events.write(body), id="late")])
+    with pytest.raises(MarinError, match="a seed is drawn first"):
+        seeding(late.root.history(), late.last)
+    twice = events.SeedDrawn(recipe=wanted, seed="6")
+    late.root.append([Draft(events.SEED_DRAWN, "seeds", events.write(twice), id="twice")])
+    with pytest.raises(MarinError, match="drawn once"):
+        seeding(late.root.history(), late.last)
+
+
+# Reference points
+
+
+def test_samples_to_converge_is_the_first_measurement_at_the_target() -> None:
+    curve = [rcp.Measured(768, 4.7), rcp.Measured(256, 5.5), rcp.Measured(512, 4.71), rcp.Measured(1024, 4.9)]
+    assert rcp.samples_to_converge(curve, 4.7) == 768
+    assert rcp.samples_to_converge(curve, 4.0) is None
+
+
+def test_reference_points_are_in_epochs_and_whole() -> None:
+    point = rcp.Point(8, {1: 768, 2: 512, 3: 1024, 4: 768}, {"opt_base_learning_rate": 0.006})
+    assert point.reached == [512, 768, 768, 1024] and point.olympic_mean == 768
+    told = {"creator": "us", "when": "now", "platform": "here", "precision": "FP32"}
+    record = rcp.as_json([point], benchmark="grammar_lm", train_samples=5545, **told)["grammar_lm_ref_8"]
+    assert record["Epochs to converge"] == [0.092, 0.139, 0.139, 0.185] and record["BS"] == 8
+    for samples in ({1: 768, 2: None, 3: 512}, {1: 768, 2: 512}):
+        with pytest.raises(DataError, match="no reference point"):
+            rcp.as_json([replace(point, samples=samples)], benchmark="grammar_lm", train_samples=5545, **told)
+    assert math.isnan(replace(point, samples={1: 768}).olympic_mean)

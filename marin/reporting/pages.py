@@ -6,7 +6,7 @@ from marin.errors import MissingEvidence
 from marin.history.run import Run
 from marin.history.runs import load_named
 from marin.record.root import Root
-from marin.reporting.run import run_page
+from marin.reporting.run import run_page, run_record
 
 
 def draw(root: Root, run: str, name: str) -> bytes:
@@ -17,6 +17,8 @@ def draw(root: Root, run: str, name: str) -> bytes:
             return _curve(loaded)
         case "report.html":
             return run_page(loaded, origin, _curve(loaded) if loaded.losses else None)
+        case "record.json":
+            return run_record(loaded, origin)
         case "lineage.html":
             # Here: samples take the store and a tokenizer, which no other page needs.
             from marin.reporting.lineage import lineage_page, read_samples

@@ -7,7 +7,10 @@ can load nothing else.
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
+
+from msgspec import to_builtins
 
 from marin.history.projection.text import flatten
 from marin.history.run import Run
@@ -43,6 +46,40 @@ def run_page(run: Run, origin: str, curve: bytes | None) -> bytes:
             for title, values in (("Recipe", started.recipe), ("Environment", started.environment))
         ],
     )
+
+
+def run_record(run: Run, origin: str) -> bytes:
+    """Every digest and fact that a run has by now, as JSON: what it was begun with, what its steps made, its verdicts."""
+    started = run.started.body
+    told = {
+        "run": run.run,
+        "ledger": origin,
+        "events": [run.started.index, run.last_index],
+        "status": run.status,
+        "verified": run.verified,
+        "recipe_digest": started.recipe_digest,
+        "plan": run.plan,
+        "code": started.code,
+        "environment": started.environment,
+        "steps": {
+            state.step: {
+                "state": state.state,
+                "identity": state.identity,
+                "inputs": state.inputs,
+                "output": to_builtins(state.output) if state.output is not None else None,
+            }
+            for state in run.ordered_states()
+        },
+        "checkpoints": [
+            {"step": fact.body.step, "state": fact.body.state, "artifact": fact.body.artifact}
+            for fact in run.checkpoints
+        ],
+        "replays": [
+            {"event": fact.index, "by": fact.actor, "time": fact.time, "verdicts": fact.body.verdicts}
+            for fact in run.verdicts
+        ],
+    }
+    return json.dumps(told, indent=2, sort_keys=False, ensure_ascii=False).encode() + b"\n"
 
 
 def _replays(run: Run) -> Iterator[dict[str, object]]:

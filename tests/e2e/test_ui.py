@@ -55,6 +55,8 @@ def helper(name: str) -> ModuleType:
 
 story, roots = helper("story"), helper("roots")
 RUN = Ids(story.ORIGIN).run("abcd2345")
+NAMED = "llama-4x128-seed0 · "
+"""What stands before the id in the name of a run."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,43 @@ def test_what_the_ledger_says_of_a_run_is_not_changed_by_whoever_has_the_token(s
     assert served.root.reader().refresh().size == size
 
 
+def test_what_is_not_in_a_ledger_is_not_served(served: Served):
+    for path, data in (
+        ("/ajax-api/3.0/mlflow/assistant/config", None),
+        ("/ajax-api/3.0/mlflow/assistant/message", b'{"message": "id"}'),
+        ("/ajax-api/3.0/mlflow/assistant/providers", None),
+        ("/ajax-api/3.0/mlflow/demo/generate", b"{}"),
+        ("/ajax-api/3.0/mlflow/ui-telemetry", None),
+        ("/ajax-api/3.0/jobs/", b"{}"),
+        ("/gateway/x/mlflow/invocations", b"{}"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as absent:
+            served.open(path, data)
+        assert absent.value.code == 404, path
+        assert absent.value.read() == b"not part of marin ui\n"
+        absent.value.close()
+    listed = served.ask("/api/2.0/mlflow/experiments/search", {"max_results": 100})["experiments"]
+    assert "Default" not in {item["name"] for item in listed}
+
+
+def test_artifacts_are_listed_with_the_size_of_what_is_read(served: Served):
+    listed = served.ask(f"/api/2.0/mlflow/artifacts/list?run_id={RUN}")["files"]
+    files = {item["path"]: item for item in listed if not item["is_dir"]}
+    assert {"report.html", "verification.html", "lineage.html", "loss.png", "record.json"} <= set(files)
+    for path, item in files.items():
+        with served.open(f"/get-artifact?run_uuid={RUN}&path={path}") as answer:
+            assert int(item["file_size"]) == len(answer.read()) > 0, path
+    with served.open(f"/get-artifact?run_uuid={RUN}&path=record.json") as answer:
+        told = json.load(answer)
+    assert told["steps"]["export"]["output"]["artifact"].startswith("sha256:")
+    assert told["environment"] == {"python": "3.12", "cpu": {"cores": 2}}
+    tags = served.ask(f"/api/2.0/mlflow/runs/get?run_id={RUN}")["run"]["data"]["tags"]
+    assert not [tag["key"] for tag in tags if tag["key"].startswith(("marin.output", "marin.environment"))]
+
+
 def test_mlflows_api_and_its_artifact_server_show_the_run(served: Served):
     run = served.ask(f"/api/2.0/mlflow/runs/get?run_id={RUN}")["run"]
-    assert run["info"]["run_name"] == "abcd2345"
+    assert run["info"]["run_name"] == "llama-4x128-seed0 · abcd2345"
     files = {item["path"] for item in served.ask(f"/api/2.0/mlflow/artifacts/list?run_id={RUN}")["files"]}
     assert files >= {"loss.png", "report.html", "lineage.html", "corpus", "export"}
     with served.open(f"/get-artifact?run_uuid={RUN}&path=loss.png") as answer:
@@ -305,7 +341,8 @@ def page(served: Served) -> Iterator[Any]:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.set_default_timeout(60_000)
         page.goto(served.printed)  # leaves its token in a cookie
-        assert page.url == f"{served.address}/"
+        page.get_by_role("heading", name="Runs", exact=True).wait_for()
+        assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
         yield page
         browser.close()
 
@@ -317,12 +354,43 @@ def shots(tmp_path: Path) -> Path:
     return folder
 
 
+FOREIGN = ("Assistant", "GenAI", "telemetry", "Start Demo", "AI Gateway", "Prompts", "Traces", "Welcome to MLflow")
+"""Words of MLflow for what is not in a ledger."""
+
+
 @pytest.mark.browser
-def test_the_run_list_shows_the_runs(served: Served, page: Any, shots: Path):
-    page.goto(f"{served.address}/#/experiments/1/runs")
-    page.get_by_role("link", name="abcd2345", exact=True).wait_for()
-    page.get_by_role("link", name="efgh6723", exact=True).wait_for()
-    page.screenshot(path=shots / "runs.png")
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 1400), ("light", 390), ("dark", 390)])
+def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
+    served: Served, page: Any, shots: Path, scheme: str, width: int
+):
+    context = page.context.browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)
+    fresh = context.new_page()
+    fresh.goto(served.printed)
+    fresh.get_by_role("link", name=f"{NAMED}abcd2345").wait_for()
+    assert fresh.url.startswith(f"{served.address}/#/experiments/1/runs")
+    if width == 1400:
+        row = fresh.locator(".ag-center-cols-container [role=row]").filter(has_text="PASS 2026-11").first
+        cells = {cell.get_attribute("col-id"): cell.inner_text() for cell in row.locator("[role=gridcell]").all()}
+        assert cells["metrics.`evaluate.loss`"] == "2.25"
+        assert cells["metrics.`evaluate.perplexity`"] == "9.5"
+        assert cells["tags.`marin.verified`"].startswith("PASS 2026-11-2")
+        assert cells["tags.`marin.model`"] == "llama-4x128"
+        assert cells["tags.`marin.data`"] == "grammar"
+        assert cells["params.`seed`"] == "0"
+        assert "duration" in cells
+    seen = fresh.evaluate("document.body.innerText")
+    assert [word for word in FOREIGN if word in seen] == []
+    fresh.screenshot(path=shots / f"runs-{scheme}-{width}.png")
+    context.close()
+
+
+@pytest.mark.browser
+def test_the_logo_leads_to_the_runs_too(served: Served, page: Any):
+    page.goto(f"{served.address}/#/experiments")
+    page.get_by_role("heading", name="Experiments", exact=True).wait_for()
+    page.locator("aside a[href='#/']").click()
+    page.get_by_role("link", name=f"{NAMED}abcd2345").wait_for()
+    assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
 
 
 @pytest.mark.browser
@@ -403,7 +471,7 @@ def test_two_runs_are_compared(served: Served, page: Any, shots: Path):
     runs = urllib.parse.quote(json.dumps([RUN, other]))
     page.goto(f"{served.address}/#/compare-runs?runs={runs}&experiments=%5B%221%22%5D")
     page.get_by_text("Comparing 2 Runs", exact=False).first.wait_for()
-    page.get_by_text("efgh6723").first.wait_for()
+    page.get_by_text("efgh6723", exact=False).first.wait_for()
     page.screenshot(path=shots / "compare.png")
 
 
@@ -625,14 +693,15 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
     client = MlflowClient(tracking_uri=served.address)
     wanted = f"tags.`marin.run` = '{outcome.graph}' and attributes.status = 'FINISHED'"
     names: dict[str, Any] = {}
+    whole = f"graph · {outcome.graph}"
     for _ in range(600):
         experiment = client.get_experiment_by_name("exp042_numbers")
         found = client.search_runs([experiment.experiment_id], wanted) if experiment is not None else []
         names = {run.info.run_name: run for run in found}
-        if {outcome.graph, "report/numbers"} <= set(names):
+        if {whole, "report/numbers"} <= set(names):
             break
-    assert {outcome.graph, "report/numbers"} <= set(names)
-    for name, folder in ((outcome.graph, "report/numbers"), ("report/numbers", "output")):
+    assert {whole, "report/numbers"} <= set(names)
+    for name, folder in ((whole, "report/numbers"), ("report/numbers", "output")):
         run = names[name].info.run_id
         listed = {item.path for item in client.list_artifacts(run, folder)}
         assert listed == {

@@ -21,7 +21,7 @@ from marin.tracking.mlflow import server
     "--host", default="127.0.0.1", show_default=True, help="Where to listen; only this machine can reach the default."
 )
 def ui(port: int, host: str) -> None:
-    """Open MLflow's own UI over the ledger.
+    """Open MLflow's own UI over the ledger, at the runs of the newest experiment.
 
     What it shows is a projection: it can be deleted at any time and is folded from the ledger again. It follows the log
     while it runs, so a training can be watched. The address is printed when it answers; Ctrl-C ends it.
@@ -39,6 +39,7 @@ def ui(port: int, host: str) -> None:
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
+        from marin.tracking.mlflow.ahead import DrawingAhead
         from marin.tracking.mlflow.projection import Follower
         from marin.tracking.mlflow.recorder import projection_of
 
@@ -47,9 +48,12 @@ def ui(port: int, host: str) -> None:
         follower = Follower(projection)
         projection.followed = True
         follower.start()
+        drawing = DrawingAhead(root)
+        drawing.start()
         try:
-            server.serve(listener, announce=say)
+            server.serve(listener, projection.database, announce=say)
         finally:
+            drawing.stop()
             follower.stop()
             projection.close()
     finally:

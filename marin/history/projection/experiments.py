@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from marin.history.names import data_of, model_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.history.projection.projected import Told
 from marin.history.projection.text import plain
-from marin.record.events import ExperimentRegistered, ExperimentReported
+from marin.record.events import DEFAULT_PIPELINE, ExperimentRegistered, ExperimentReported, RunStarted
+
+NEVER = "never"
+MAIN = "pipeline"
+"""The experiment of runs of the main pipeline that no experiment asked for."""
 
 
 class Experiments:
@@ -22,7 +27,7 @@ class Experiments:
 
     def named(self, registration: str, pipeline: str) -> str:
         """The experiment of a run that cites this registration, or else its pipeline."""
-        return self._names.get(registration, pipeline)
+        return self._names.get(registration, MAIN if pipeline == DEFAULT_PIPELINE else pipeline)
 
     def opened(self, name: str, time: int) -> Iterator[Intent]:
         """An experiment that something is about to stand in."""
@@ -39,14 +44,24 @@ class Experiments:
             },
         )
 
-    def note(self, experiment: str, run: str) -> str:
-        """The note on a run."""
+    def note(self, experiment: str, run: RunStarted, verified: str = NEVER) -> str:
+        """The note on a run: the verdict, what it is, what decides its bits, and where to read on."""
         hypothesis = self._hypotheses.get(experiment)
         about = f"Hypothesis of the experiment: {plain(hypothesis)}\n\n" if hypothesis else ""
+        what = plain(model_of(run.recipe) or "a model")
+        if data := data_of(run.recipe):
+            what += f" on {plain(data)}"
+        decided = f"Recipe `{plain(run.recipe_digest[:19])}`"
+        if isinstance(commit := run.code.get("commit"), str) and commit:
+            decided += f", code `{plain(commit[:12])}`"
+        verdict = (
+            "Not replayed by anybody yet." if verified == NEVER else f"Replayed and compared: **{plain(verified)}**."
+        )
         return (
-            f"{about}Artifacts: `report.html` says what was run, with which result and which verdicts, `lineage.html` what "
-            "it was made from, `data_order.html` in which order the data was seen. To replay it and compare every bit: "
-            f"`marin verify {plain(run)}`."
+            f"{verdict}\n\n{about}{what}, seed {plain(str(run.recipe.get('seed', '?')))}. {decided}.\n\n"
+            "Artifacts: `report.html` says what was run, with which result and which verdicts, `verification.html` what "
+            "a replay found, `lineage.html` what it was made from, `record.json` has every digest. To replay it and compare "
+            f"every bit: `marin verify {plain(run.run)}`."
         )
 
     def registered(self, told: Told, body: ExperimentRegistered) -> Iterator[Intent]:

@@ -19,7 +19,7 @@ from marin.history.projection import lifecycle, steps, training, verdicts
 from marin.history.projection.aliases import VerifiedModels
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.identity import Ids
-from marin.history.projection.intents import Intent, Shelve
+from marin.history.projection.intents import Intent, Shelve, Tags
 from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
@@ -154,6 +154,7 @@ class Fold:
             if self._own is not None and of_this_log(body.log_checkpoint, self._own):
                 projected.fold.judge(Fact(told.index, told.event.time, body, told.event.actor), counts=True)
                 yield from verdicts.replayed(told, projected, body)
+                yield self._note(projected)
                 yield from self._verified_models.after(projected)
         else:
             projected.fold.apply(told.index, told.event, body)
@@ -162,7 +163,16 @@ class Fold:
     def _went_on(self, projected: ProjectedRun, before: str) -> Iterator[Intent]:
         for intent in verdicts.went_on(projected, before):
             yield intent
+            yield self._note(projected)
             yield from self._verified_models.after(projected)
+
+    def _note(self, projected: ProjectedRun) -> Intent:
+        started = projected.fold.started
+        assert started is not None, "a run is projected from its beginning on"
+        word = verified(projected.fold.last_verdict())
+        return Tags(
+            projected.id(), {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word)}
+        )
 
     def _changed(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
         if isinstance(body, types.StepCompleted):
@@ -193,7 +203,7 @@ class Fold:
 
 def pages_of(projected: ProjectedRun) -> tuple[str, ...]:
     """The pages that a run has by now."""
-    found = ["report.html"]
+    found = ["report.html", "record.json"]
     if projected.losses:
         found += ["loss.png", "data_order.html"]
     if projected.fold.states:

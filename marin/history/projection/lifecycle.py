@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.intents import Intent, OpenRun, Params, Status, Tags
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import facts, flatten, text
-from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, Json, RunCompleted, RunStarted
+from marin.history.projection.text import flatten, text
+from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunStarted
 
 
 def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
     """A run, with its recipe as parameters."""
     run, experiment = projected.id(), projected.experiment
     yield from experiments.opened(experiment, told.time)
-    yield OpenRun(run, experiment, body.run, told.time, told.event.actor)
+    yield OpenRun(run, experiment, name_of(body.run, body.recipe), told.time, told.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
         "marin.run": body.run,
@@ -25,25 +26,21 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
         "marin.event": str(told.index),
         "marin.root": projected.ids.origin,
         "marin.verified": "never",
+        "marin.model": model_of(body.recipe),
+        "marin.data": data_of(body.recipe),
         "mlflow.source.name": "dvc.yaml" if body.pipeline == DEFAULT_PIPELINE else body.pipeline,
         "mlflow.source.type": "PROJECT",
-        "mlflow.note.content": experiments.note(experiment, body.run),
+        "mlflow.note.content": experiments.note(experiment, body),
     }
     if isinstance(commit := body.code.get("commit"), str) and commit:
         tags["mlflow.source.git.commit"] = commit
-    yield Tags(run, tags | _of_code_and_environment(body.code, body.environment))
+    yield Tags(run, {name: value for name, value in tags.items() if value})
 
 
 def run_completed(told: Told, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
     """All steps have their output."""
     run = projected.id()
-    yield Tags(
-        run,
-        {
-            "marin.completed": str(told.index),
-            **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},
-        },
-    )
+    yield Tags(run, {"marin.completed": str(told.index)})
     yield Status(run, "FINISHED", told.time)
 
 
@@ -53,7 +50,7 @@ def graph_started(
     """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
     yield from experiments.opened(body.name, told.time)
     run = projected.id()
-    yield OpenRun(run, body.name, body.graph, told.time, told.event.actor)
+    yield OpenRun(run, body.name, f"graph · {body.graph}", told.time, told.event.actor)
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,
@@ -65,7 +62,7 @@ def graph_started(
         "mlflow.note.content": "An execution of the experiment's graph; its nodes are nested runs, pipeline steps are in "
         "the runs of their arms.",
     }
-    yield Tags(run, tags | _of_code_and_environment(body.code, body.environment))
+    yield Tags(run, tags)
 
 
 def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -> Iterator[Intent]:
@@ -77,14 +74,8 @@ def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -
             "marin.completed": str(told.index),
             "marin.outcome": body.outcome,
             "marin.results": body.results,
-            **{f"marin.output.{name}": output.digest for name, output in body.outputs.items()},
             **{f"marin.steps.{name}": str(count) for name, count in body.counts.items()},
         },
     )
     ended = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(body.outcome, "FAILED")
     yield Status(run, ended, told.time)
-
-
-def _of_code_and_environment(code: Json, environment: Json) -> dict[str, str]:
-    found = facts(code, "marin.code", without=("digest", "tree", "steps", "diff"))
-    return found | facts(environment, "marin.environment")

@@ -49,7 +49,7 @@ def started(told: Told, projected: ProjectedRun, body: StepStarted) -> Iterator[
 def completed(told: Told, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
     """The step has its output."""
     yield from _open(told, projected, body.step)
-    run, parent = projected.id(body.step), projected.id()
+    run = projected.id(body.step)
     yield Tags(run, {"marin.state": "completed", **output_tags(body.output)})
     yield Points(run, "seconds", told.time, [(0, body.seconds)])
     metrics = projected.fold.steps[body.step].metrics
@@ -58,7 +58,6 @@ def completed(told: Told, projected: ProjectedRun, body: StepCompleted) -> Itera
         projected.evaluation = dict(metrics)
     if body.step == "export":
         yield from training.exported_by_step(told, projected, body)
-    yield Tags(parent, {f"marin.output.{body.step}": body.output.digest})
     yield from _data(projected, body.step, body.inputs, body.output)
     yield Status(run, "FINISHED", told.time)
 
@@ -77,7 +76,6 @@ def cached(told: Told, projected: ProjectedRun, body: StepCached, source: Projec
             **_input_tags(body.inputs),
         },
     )
-    yield Tags(projected.id(), {f"marin.output.{body.step}": body.output.digest})
     if source is not None:
         yield from training.taken_over(told, projected, body.step, source)
         yield from _metrics(told, projected, body.step, projected.fold.steps[body.step].metrics)

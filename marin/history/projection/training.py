@@ -34,7 +34,6 @@ def checkpoint(told: Told, projected: ProjectedRun, body: CheckpointSaved) -> It
     known = any(saved.state == body.state for saved in projected.checkpoints)
     projected.checkpoints.append(body)
     run = projected.id()
-    yield Tags(run, {"marin.checkpoint": body.state, "marin.checkpoint.step": str(body.step)})
     if not known:
         tags = {
             "marin.run": body.run,

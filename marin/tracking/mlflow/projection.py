@@ -34,7 +34,7 @@ from marin.tracking.mlflow.database import damaged, dispose
 from marin.tracking.mlflow.shelf import Shelves
 from marin.tracking.mlflow.sink import Sink
 
-VERSION = 5
+VERSION = 6
 """Of what the fold makes of events. A database of another version is folded anew."""
 
 LOCK_SECONDS = 30.0

@@ -37,7 +37,7 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """A file or a folder to be listed. The size of a page is not known before it is drawn."""
+    """A file or a folder to be listed."""
 
     name: str
     size: int | None
@@ -119,20 +119,33 @@ class ShelfView:
         elif at and not found:
             raise self._missing(at)
         if not at:
-            found = {name: Node(name, None) for name in self._shelf.pages} | found
+            found = {name: Node(name, self._page_size(name)) for name in self._shelf.pages} | found
         return list(found.values())
 
     def open(self, at: Parts) -> BinaryIO:
         """As :meth:`StoredView.open`; a page is drawn from the ledger if it has to be, and opened as it is: it proves
         nothing."""
         if len(at) == 1 and at[0] in self._shelf.pages:
-            return self._shelves.page(
-                self._identity, self._shelf, at[0], lambda: draw(self._root, self._shelf.run, at[0])
-            ).open("rb")
+            return self._page(at[0]).open("rb")
         inside = self._mount_of(at)
         if inside is None:
             raise self._missing(at)
         return StoredView(self._store, inside[0]).open(inside[1])
+
+    def draw_pages(self) -> None:
+        """Draw what is not drawn yet, so that nobody waits for it."""
+        for name in self._shelf.pages:
+            self._page(name)
+
+    def _page_size(self, name: str) -> int | None:
+        """None for a page that cannot be drawn; opening it says why."""
+        try:
+            return self._page(name).stat().st_size
+        except (LedgerError, OSError):
+            return None
+
+    def _page(self, name: str) -> Path:
+        return self._shelves.page(self._identity, self._shelf, name, lambda: draw(self._root, self._shelf.run, name))
 
     def _mount_of(self, at: Parts) -> tuple[str, Parts] | None:
         """The stored artifact that holds ``at``, the deepest of them, and the path inside of it."""

@@ -1,9 +1,10 @@
 """MLflow's own server over the projection of one root, in this process, with the projection kept up behind it.
 
 One process and one thread: MLflow's default is ten processes and 2 GB, and processes can be left behind. The server's
-application is MLflow's, unchanged, behind the gate of :mod:`marin.tracking.mlflow.gate`; its job execution and
-telemetry are off. The address, with the token that opens the gate, is announced when the server has answered on it, not
-before. Ctrl-C and SIGTERM let open requests end, finish the round of syncing, and return.
+application is MLflow's, as :mod:`marin.tracking.mlflow.front` shows it, behind the gate of
+:mod:`marin.tracking.mlflow.gate`; its job execution and telemetry are off. The address, with the token that opens the
+gate, is announced when the server has answered on it, not before. Ctrl-C and SIGTERM let open requests end, finish the
+round of syncing, and return.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import socket
 import threading
 import time
 import urllib.request
-import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 from marin.errors import MarinError, UsageError
+from marin.tracking.mlflow.front import Front, application
 from marin.tracking.mlflow.gate import Gate, new_token
 
 PORT = 5000
@@ -83,8 +85,9 @@ def prepare(root: str) -> None:
     )
 
 
-def serve(listener: socket.socket, *, announce: Callable[[str], None]) -> None:
-    """Serve the root of :func:`prepare` until SIGINT or SIGTERM. Call on the main thread."""
+def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], None]) -> None:
+    """Serve the root of :func:`prepare`, whose projection is ``database``, until SIGINT or SIGTERM. Call on the main
+    thread."""
     # Here, because MLflow has to find the settings of prepare() when it is imported, and takes seconds.
     import mlflow.server.handlers as handlers
     import uvicorn
@@ -107,9 +110,7 @@ def serve(listener: socket.socket, *, announce: Callable[[str], None]) -> None:
     handlers._tracking_store_registry.register(SCHEME, LedgerTrackingStore)
     handlers._model_registry_store_registry.register(SCHEME, LedgerRegistryStore)
     handlers.initialize_backend_stores(uri, uri, ARTIFACT_ROOT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
-        from mlflow.server.fastapi_app import app
+    app = Front(application(), database)
 
     token = new_token()
     host, port = listener.getsockname()[:2]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import batched
 from typing import Any
 
-from mlflow.entities import LifecycleStage, RunStatus
+from mlflow.entities import LifecycleStage, RunStatus, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import (
     INVALID_PARAMETER_VALUE,
@@ -20,6 +20,7 @@ from mlflow.protos.databricks_pb2 import (
     RESOURCE_ALREADY_EXISTS,
     RESOURCE_DOES_NOT_EXIST,
 )
+from mlflow.store.entities.paged_list import PagedList
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils.name_utils import _generate_random_name
 from mlflow.utils.validation import (
@@ -46,6 +47,8 @@ from marin.tracking.mlflow.recorder import Recorder, refusing, root_at, user_of
 
 METRICS_PER_EVENT = 300
 LETTERS_PER_EVENT = 30_000
+UNNAMED = "0"
+"""The experiment that MLflow makes in every database, which the cursor of the projection stands on."""
 HISTORY_TAG = "mlflow.log-model.history"
 
 
@@ -57,6 +60,12 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         root = root_at(store_uri)
         self._recorder = Recorder(root)
         super().__init__(database_uri(self._recorder.projection.folder), ARTIFACT_ROOT)
+
+    def search_experiments(self, *args: Any, **kwargs: Any) -> Any:
+        """As MLflow's, without its "Default" while no run stands in it: every experiment here has a name of its own."""
+        found = super().search_experiments(*args, **kwargs)
+        shown = [one for one in found if str(one.experiment_id) != UNNAMED or self._has_runs(UNNAMED)]
+        return PagedList(shown, found.token)
 
     def create_experiment(self, name: str, artifact_location: str | None = None, tags: Any = None) -> str:
         """As MLflow's; artifacts always go to the store."""
@@ -226,6 +235,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
                 ),
             ),
         )
+
+    def _has_runs(self, experiment: str) -> bool:
+        return bool(self.search_runs([experiment], None, ViewType.ALL, max_results=1))
 
     def _active(self, run_id: str) -> Any:
         run = self.get_run(run_id)

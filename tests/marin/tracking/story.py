@@ -80,7 +80,7 @@ def start(log: Log, run: str, *, pipeline: str = "pipeline", recipe: types.Json 
     recipe = recipe or {
         "seed": "0",
         "dataset": {"kind": "grammar", "name": "grammar"},
-        "model": {"seq_len": 128, "layers": [1, 2]},
+        "model": {"architecture": "llama", "num_layers": 4, "hidden_dim": 128, "seq_len": 128, "layers": [1, 2]},
         "trainer": {"batch_size": 16},
         "optimizer": {"learning_rate": (0.003).hex()},
     }

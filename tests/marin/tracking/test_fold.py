@@ -118,6 +118,9 @@ def test_params_are_the_flattened_recipe_with_floats_that_people_can_read():
         "seed": "0",
         "dataset.kind": "grammar",
         "dataset.name": "grammar",
+        "model.architecture": "llama",
+        "model.num_layers": "4",
+        "model.hidden_dim": "128",
         "model.seq_len": "128",
         "model.layers": "[1, 2]",
         "trainer.batch_size": "16",
@@ -421,7 +424,13 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
     assert "larger is _better_" in notes[0]
     opened = {item.name: item.parent for item in intents if isinstance(item, OpenRun)}
     parent = fold.ids.run("gggg2345")
-    assert opened == {"gggg2345": None, "counts/a": parent, "counts/b": parent, "report": None, "abcd2345": None}
+    assert opened == {
+        "graph · gggg2345": None,
+        "counts/a": parent,
+        "counts/b": parent,
+        "report": None,
+        "llama-4x128-seed0 · abcd2345": None,
+    }
     assert fold.runs["gggg2345"].run.status == "failed"
     assert [item.status for item in intents if isinstance(item, Status) and item.run == parent][-1] == "FAILED"
     assert {"report": digest("report")} in [item.mounts for item in intents if isinstance(item, Shelve)]

@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("3e8fee87ab8c859f", "dc68aaad83bc2851")
-AT_RANDOM = ("a0dfdc959457a09c", "a2084f2ec51bd65d", "1792a724c00b0bf5")
+IN_ORDER = ("e3b805dce53192ac", "e94f1079c2e327ad")
+AT_RANDOM = ("9054927d11501207", "b3dc0783a3271a26", "418de29ce7b553ec")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -299,7 +299,7 @@ def test_without_a_key_nothing_is_logged_and_everything_is_readable(
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "none"))
     with pytest.raises(MlflowException, match="not recorded, so not logged: there is no signing key"):
         mlflow.MlflowClient().log_metric(own, "x", 1.0)
-    assert mlflow.get_run(RUN).info.run_name == "abcd2345"
+    assert mlflow.get_run(RUN).info.run_name == "llama-4x128-seed0 · abcd2345"
 
 
 def test_rows_are_what_mlflows_own_store_writes(root: Root, tmp_path: Path):

@@ -56,7 +56,7 @@ def test_mlflow_answers_what_the_ledger_holds(tmp_path: Path, log: Log):
     (run,) = mlflow.search_runs(
         [experiment.experiment_id], "params.`model.seq_len` = '128' and metrics.`train/loss` < 3"
     )
-    assert run.info.run_name == "abcd2345"
+    assert run.info.run_name == "llama-4x128-seed0 · abcd2345"
     assert run.info.status == "FINISHED"
     assert len(mlflow.get_metric_history(run.info.run_id, "train/loss")) == 60
     assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"grammar/corpus", "grammar/tokens"}

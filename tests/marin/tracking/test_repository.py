@@ -63,6 +63,7 @@ def test_a_run_shows_its_pages_and_the_folders_of_its_steps():
     assert listed(run_artifacts()) == {
         "loss.png": False,
         "report.html": False,
+        "record.json": False,
         "lineage.html": False,
         "data_order.html": False,
         **dict.fromkeys(("corpus", "tokenizer", "tokens", "train", "evaluate", "export"), True),

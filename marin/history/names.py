@@ -1,0 +1,39 @@
+"""What people call a run: by its model, its seed and the data that it saw, read off the recorded recipe.
+
+    llama-4x128-seed0 · juzu7wlh        4 layers of 128, seed 0; then the run's id
+
+A recipe is what somebody recorded, of any version: what is missing or has another shape is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def model_of(recipe: Mapping[str, object]) -> str:
+    """Such as ``llama-4x128``: architecture, layers and width; "" where the recipe does not say."""
+    model = _section(recipe, "model")
+    layers, width = model.get("num_layers"), model.get("hidden_dim")
+    kind = model.get("architecture")
+    parts = [kind] if isinstance(kind, str) else []
+    if isinstance(layers, int) and isinstance(width, int):
+        parts.append(f"{layers}x{width}")
+    return "-".join(parts)
+
+
+def data_of(recipe: Mapping[str, object]) -> str:
+    """The name of the data set; "" where the recipe does not say."""
+    name = _section(recipe, "dataset").get("name")
+    return name if isinstance(name, str) else ""
+
+
+def name_of(run: str, recipe: Mapping[str, object]) -> str:
+    """Such as ``llama-4x128-seed0 · juzu7wlh``; the id alone where the recipe says nothing."""
+    seed = recipe.get("seed")
+    parts = [part for part in (model_of(recipe), f"seed{seed}" if isinstance(seed, str | int) else "") if part]
+    return f"{'-'.join(parts)} · {run}" if parts else run
+
+
+def _section(recipe: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = recipe.get(name)
+    return found if isinstance(found, Mapping) else {}

@@ -165,6 +165,7 @@ ON_DEMAND = {
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
+    "marin/tracking/mlflow/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
     "marin/tracking/mlflow/server.py": "MLflow's settings are read while it is imported: they come first",
     "marin/tracking/wandb/live.py": "Levanter, once the training has begun",

@@ -80,7 +80,7 @@ COMMANDS: dict[str, Lazy] = {
         "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",
     ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
-    "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger."),
+    "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
 }
 

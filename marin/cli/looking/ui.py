@@ -21,7 +21,7 @@ from marin.tracking.mlflow import server
     "--host", default="127.0.0.1", show_default=True, help="Where to listen; only this machine can reach the default."
 )
 def ui(port: int, host: str) -> None:
-    """Open MLflow's own UI over the ledger, at the runs of the newest experiment.
+    """Open MLflow's own UI over the ledger, at the newest runs.
 
     What it shows is a projection: it can be deleted at any time and is folded from the ledger again. It follows the log
     while it runs, so a training can be watched. The address is printed when it answers; Ctrl-C ends it.

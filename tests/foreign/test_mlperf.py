@@ -1,0 +1,203 @@
+"""MLPerf's own checkers judge the log of a real run: compliance of the closed division, and seeds.
+
+The benchmark is ours, so the checkers do not know it. It is registered in a copy of the package in the way in which a
+reference's pull request does that: its rules file (printed from the table of hyperparameters), and its name in the lists.
+Nothing else of the package is changed.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import judges
+import pytest
+from programs import ask
+
+from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET, rules_file
+
+PROJECT = Path(__file__).resolve().parents[2]
+MARIN = Path(sys.executable).with_name("marin")
+TOKEN = ":::MLLOG "
+COMPLIANCE = ("-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET, "--werror")
+SEEDS = """
+import sys
+from mlperf_logging.package_checker.seed_checker import SeedChecker
+sys.exit(not SeedChecker(sys.argv[1]).check_seeds(sys.argv[2:]))
+"""
+
+
+def package(room):
+    (found,) = room.glob("lib/python*/site-packages/mlperf_logging")
+    return found
+
+
+def replaced(file, old, new):
+    text = file.read_text()
+    assert text.count(old) >= 1, (file, old)
+    file.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def checkers(tmp_path_factory):
+    """A folder to import the package from, with our benchmark registered."""
+    folder = tmp_path_factory.mktemp("mlperf")
+    copy = folder / "mlperf_logging"
+    shutil.copytree(package(judges.room("mlperf")), copy)
+    rules = copy / "compliance_checker" / f"training_{RULESET}"
+    (rules / f"closed_{GRAMMAR_LM.name}.yaml").write_text(rules_file(GRAMMAR_LM))
+    replaced(rules / "closed_common.yaml", "v['value'] in [", f"v['value'] in ['{GRAMMAR_LM.name}', ")
+    runs = f"'{GRAMMAR_LM.name}': {GRAMMAR_LM.runs},"
+    replaced(copy / "rcp_checker" / "rcp_checker.py", "        'llama31_8b': 10,", f"        {runs} 'llama31_8b': 10,")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory):
+    """The log of a real run: trained in two phases by the command line, exported in the closed division."""
+    folder = tmp_path_factory.mktemp("entry")
+    environment = {
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "MARIN_ROOT": str(folder / ".marin"),
+        "PYTHONPATH": f"{PROJECT}:{package(judges.room('mlperf')).parent}",
+    }
+
+    def marin(*words: object):
+        status, said = ask(MARIN, *words, env=environment, cwd=PROJECT, seconds=900)
+        assert status == 0, said
+        return said
+
+    marin("init")
+    marin("train", f"+benchmark={GRAMMAR_LM.name}", "trainer.num_steps=64", "trainer.steps_per_segment=32")
+    marin("train", "--continue", "latest", "phase.schedule=continue", "trainer.num_steps=64")
+    log = folder / "result_0.txt"
+    submission = {"org": "a lab", "platform": "two cores", "division": "closed"}
+    marin("export", "latest", "--mlperf", log, "--mlperf-submission", json.dumps(submission))
+    assert "drawn from the system" in marin("mlperf", "seeds", "latest")
+    return log.read_text()
+
+
+def compliant(checkers, folder, log):
+    """Exit status and words of the compliance checker for a log."""
+    file = folder / "result_0.txt"
+    file.write_text(log)
+    return ask(sys.executable, *COMPLIANCE, file, env={"PYTHONPATH": str(checkers)}, cwd=folder)
+
+
+def lines_of(log):
+    return [json.loads(line.removeprefix(TOKEN)) for line in log.splitlines()]
+
+
+def text_of(lines):
+    return "".join(TOKEN + json.dumps(line) + "\n" for line in lines)
+
+
+def without(key):
+    return lambda lines: [line for line in lines if line["key"] != key]
+
+
+def valued(key, value):
+    return lambda lines: [line | {"value": value} if line["key"] == key else line for line in lines]
+
+
+def told(key, **metadata: object):
+    def change(lines):
+        return [line | {"metadata": line["metadata"] | metadata} if line["key"] == key else line for line in lines]
+
+    return change
+
+
+def earlier(key, other):
+    """The line of ``key`` before that of ``other``."""
+
+    def change(lines):
+        rest = without(key)(lines)
+        (moved,) = [line for line in lines if line["key"] == key]
+        place = next(number for number, line in enumerate(rest) if line["key"] == other)
+        return [*rest[:place], moved, *rest[place:]]
+
+    return change
+
+
+def unplaced(lines):
+    """Measurements that do not say after how many samples."""
+    return [line | {"metadata": {"epoch_num": 1}} if line["key"] == "eval_accuracy" else line for line in lines]
+
+
+ALTERED = {
+    "no seed": without("seed"),
+    "a seed that was not drawn": told("seed", source="recipe"),
+    "two seeds": lambda lines: [*lines, *({**line, "value": 1} for line in lines if line["key"] == "seed")],
+    "no global batch size": without("global_batch_size"),
+    "a batch size outside of the contract": valued("global_batch_size", 12),
+    "a rate outside of its range": valued("opt_base_learning_rate", 0.5),
+    "an end rate that does not follow from the base rate": valued("opt_end_learning_rate", 0.001),
+    "another beta": valued("opt_adamw_beta_1", 0.99),
+    "another data set": valued("dataset", "grammar-1-400000-30000"),
+    "a run that starts before initialisation ends": earlier("run_start", "init_stop"),
+    "no end of the run": without("run_stop"),
+    "an aborted run": told("run_stop", status="aborted"),
+    "a target that is not reached": valued("eval_accuracy", 5.0),
+    "measurements without their place": unplaced,
+    "no blocks": lambda lines: [line for line in lines if not line["key"].startswith("block_")],
+    "a fraction of a model": valued("tensor_parallelism", 0),
+    "an unknown format of numbers": valued("lowest_numerical_precision_in_attn", "fp42"),
+    "nobody who submits": valued("submission_org", ""),
+    "another benchmark": valued("submission_benchmark", "llama31_8b"),
+}
+
+
+def test_compliance(entry, checkers, tmp_path, judge):
+    judged = judge("MLPerf's compliance checker", judges.version("mlperf"))
+    status, said = compliant(checkers, tmp_path, entry)
+    assert status == 0 and "SUCCESS" in said, said
+    judged.accepts(f"the log of a run of two phases, closed division, rules {RULESET}")
+    lines = lines_of(entry)
+    assert text_of(lines) == entry, "an altered log differs in what was altered alone"
+    for what, change in ALTERED.items():
+        altered = text_of(change(lines))
+        assert altered != entry, what
+        status, said = compliant(checkers, tmp_path, altered)
+        assert status != 0 and "FAILED" in said, (what, said)
+    status, said = compliant(checkers, tmp_path, entry.replace('"key": "eval_stop"', '"key" "eval_stop"', 1))
+    assert status != 0, said
+    judged.refuses(f"the same, altered in any of {len(ALTERED) + 1} ways: {', '.join(ALTERED)}, a line that is no JSON")
+
+
+def test_the_package_as_it_is_does_not_know_our_benchmark(entry, tmp_path):
+    status, _ = compliant(package(judges.room("mlperf")).parent, tmp_path, entry)
+    assert status != 0
+
+
+def submitted(folder, entry, *, seeds, samples, size=8, aborted=()):
+    """Logs as ``entry``, with these seeds and samples to converge: a submission of several runs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    per_epoch = next(line["value"] for line in lines_of(entry) if line["key"] == "train_samples")
+    for number, (seed, count) in enumerate(zip(seeds, samples, strict=True)):
+        lines = valued("global_batch_size", size)(valued("seed", seed)(lines_of(entry)))
+        *_, last = [place for place, line in enumerate(lines) if line["key"] == "eval_accuracy"]
+        place = {"samples_count": count, "epoch_num": count / per_epoch}
+        lines[last] = lines[last] | {"metadata": lines[last]["metadata"] | place}
+        if number in aborted:
+            lines = told("run_stop", status="aborted")(lines)
+        (folder / f"result_{number}.txt").write_text(text_of(lines))
+    return folder
+
+
+def test_seeds(entry, checkers, tmp_path, judge):
+    judged = judge("MLPerf's seed checker", judges.version("mlperf"))
+
+    def fine(**fields: object):
+        files = sorted(submitted(tmp_path / "runs", entry, samples=[1024] * 4, **fields).iterdir())
+        return ask(sys.executable, "-c", SEEDS, RULESET, *files, env={"PYTHONPATH": str(checkers)})
+
+    drawn = next(line["value"] for line in lines_of(entry) if line["key"] == "seed")
+    assert drawn < 2**63 and fine(seeds=[drawn, 1, 2, 3])[0] == 0
+    judged.accepts("the drawn seed of a run, and three others beside it")
+    status, said = fine(seeds=[drawn, 1, drawn, 3])
+    assert status == 1 and str(drawn) in said, "a replay is not a second result"
+    assert fine(seeds=[drawn, 1, 2, "clock"])[0] == 1
+    (tmp_path / "bare.txt").write_text(text_of(without("seed")(lines_of(entry))))
+    assert ask(sys.executable, "-c", SEEDS, RULESET, tmp_path / "bare.txt", env={"PYTHONPATH": str(checkers)})[0] == 1
+    judged.refuses("a seed that two runs have, one that is no integer, a run without one")

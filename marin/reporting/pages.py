@@ -16,7 +16,7 @@ def draw(root: Root, run: str, name: str) -> bytes:
         case "loss.png":
             return _curve(loaded)
         case "report.html":
-            return run_page(loaded, origin, _curve(loaded) if loaded.losses else None)
+            return run_page(loaded, origin)
         case "record.json":
             return run_record(loaded, origin)
         case "lineage.html":

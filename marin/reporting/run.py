@@ -6,29 +6,34 @@ can load nothing else.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 
 from msgspec import to_builtins
 
+from marin.errors import UsageError
+from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
 from marin.history.run import Run
-from marin.reporting.template import render
+from marin.recipe.cost import parameters
+from marin.reporting.plot import LossPlot, loss_plot
+from marin.reporting.template import duration, render
 
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
 
 
-def run_page(run: Run, origin: str, curve: bytes | None) -> bytes:
-    """The page of a run, as bytes that are the same for the same events. ``curve`` is a PNG."""
+def run_page(run: Run, origin: str) -> bytes:
+    """The page of a run, as bytes that are the same for the same events."""
     started = run.started.body
     word, _, date = run.verified.partition(" ")
     return render(
         "run.html.j2",
         run=run,
         origin=origin,
-        curve=base64.b64encode(curve).decode() if curve is not None else None,
+        name=name_of(run.run, started.recipe),
+        cards=list(_cards(run)),
+        curve=_curve(run),
         verified=(word, date) if date else None,
         steps=run.ordered_states(),
         replays=list(_replays(run)),
@@ -45,6 +50,51 @@ def run_page(run: Run, origin: str, curve: bytes | None) -> bytes:
             (title, list(flatten(values).items()))
             for title, values in (("Recipe", started.recipe), ("Environment", started.environment))
         ],
+    )
+
+
+def _cards(run: Run) -> Iterator[tuple[str, str]]:
+    """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
+    recipe, losses = run.started.body.recipe, run.losses
+    for shown, name in (("evaluation loss", "loss"), ("perplexity", "perplexity"), ("bits per byte", "bits_per_byte")):
+        if name in run.measured:
+            yield shown, f"{run.measured[name]:.4g}"
+    if losses:
+        yield "train loss", f"{losses[min(losses)]:.3f} → {losses[max(losses)]:.3f}"
+    if model := model_of(recipe):
+        yield "model", model
+    if count := _parameters(run):
+        yield "parameters", f"{count / 1e6:.3g} M" if count >= 1e6 else f"{count:,}"
+    if data := data_of(recipe):
+        yield "data", data
+    if "train.tokens" in run.metrics:
+        yield "tokens trained on", f"{run.metrics['train.tokens']:,.0f}"
+    if "seed" in recipe:
+        yield "seed", str(recipe["seed"])
+    if seconds := sum(step.seconds for step in run.steps.values()):
+        yield "time of all steps", duration(seconds)
+
+
+def _parameters(run: Run) -> int | None:
+    """By the recipe; None where this version cannot read it."""
+    try:
+        recipe = run.recipe
+        return parameters(recipe.model, recipe.tokenizer.vocab_size)
+    except (UsageError, AttributeError):
+        return None
+
+
+def _curve(run: Run) -> LossPlot | None:
+    losses = run.losses
+    if not losses:
+        return None
+    first, last = min(losses), max(losses)
+    return loss_plot(
+        losses,
+        f"train loss from {losses[first]:.4f} to {losses[last]:.4f} over {len(losses)} train steps; dotted: the whole state "
+        "was recorded",
+        seams=[fact.body.end for fact in run.segments],
+        validation=run.measured.get("loss", run.measured.get("validation_loss")),
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
+from ledger import LedgerError
 from marin.errors import MissingEvidence
 from marin.history import runs
+from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.reporting.verification import page
+from marin.verify.derivation.claims import Claim, derive, settled
+from marin.verify.derivation.record import read_record
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict
 
@@ -20,7 +25,19 @@ def verification_page(root: Root, run: str) -> bytes:
     if not view.verdicts:
         raise MissingEvidence("nobody has replayed the run", where=f"run {run}", cure=f"marin verify {run}")
     fact = view.verdicts[-1]
-    return page(report_of(fact.body, fact.index), view).encode()
+    report = report_of(fact.body, fact.index)
+    whole = fact.body.verdicts.get("training") == "PASS" and report.training.mode == "full"
+    # That all of training passes is to say that every loss was found to be the recorded one.
+    return page(replace(report, losses=view.losses if whole else {}, claims=_claims(root, report)), view).encode()
+
+
+def _claims(root: Root, report: Report) -> tuple[Claim, ...]:
+    """What the run claims, and what came of it by these verdicts; nothing where its record cannot be read."""
+    outcomes = {name: verdict.outcome for name, verdict in report.verdicts.items()}
+    try:
+        return settled(derive(read_record(root.history(), report.run), PIPELINE), outcomes)
+    except LedgerError:
+        return ()
 
 
 def report_of(body: ReplayCompleted, event: int) -> Report:
@@ -33,7 +50,7 @@ def report_of(body: ReplayCompleted, event: int) -> Report:
         _count(training, "segments_total"),
         _count(training, "segments_replayed"),
         _count(training, "workers"),
-        float(_count(training, "seconds")),
+        _seconds(training),
     )
     return Report(
         run=body.run,
@@ -58,6 +75,11 @@ def _verdict(body: ReplayCompleted, name: str) -> Verdict:
 def _count(values: Any, name: str) -> int:
     found = values.get(name)
     return int(found) if isinstance(found, int | float) else 0
+
+
+def _seconds(values: Any) -> float:
+    found = values.get("seconds")
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def _divergence(found: Any) -> Divergence | None:

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ledger import parse_time
 from marin.history.run import Run
 from marin.record.verdicts import NAMES
-from marin.reporting.template import render
+from marin.reporting.plot import WIDTH, LossPlot, loss_plot
+from marin.reporting.template import duration, render
 from marin.verify.derivation.claims import grouped
-from marin.verify.verdict import Report
+from marin.verify.verdict import Outcome, Report, worst
 
-WIDTH, HEIGHT, MARGIN = 800, 240, 4
+SAYS: Mapping[Outcome, tuple[str, str, str]] = {
+    "PASS": (
+        "good",
+        "Reproduced, bit for bit",
+        "Every step was made again from the recorded data, recipe and code: each loss, each state and each byte of the "
+        "model is the same.",
+    ),
+    "PARTIAL": (
+        "mid",
+        "Reproduced in part",
+        "What was made again is the same, bit for bit. Not everything was: see below what, and what not.",
+    ),
+    "FAIL": ("bad", "Not what it claims to be", "Something that was recorded is not what was found: see below where."),
+}
+"""What a verification amounts to: its colour, what a stranger reads first, and what that means."""
+OTHERWISE = (
+    "mid",
+    "Not established here",
+    "Nothing was found to be wrong, and not everything could be looked at here.",
+)
 
 
 def page(report: Report, run: Run | None) -> str:
@@ -23,6 +43,9 @@ def page(report: Report, run: Run | None) -> str:
         "verification.html.j2",
         report=report,
         width=WIDTH,
+        says=SAYS.get(worst([report.verdicts[name].outcome for name in NAMES]), OTHERWISE),
+        given=_given(report, run) if run else None,
+        cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdicts[name]) for name in NAMES],
         claims=grouped(report.claims) if report.claims else [],
         elements=_elements(report),
@@ -32,6 +55,35 @@ def page(report: Report, run: Run | None) -> str:
         timeline=_timeline(report, run) if run else None,
         segments=_segments(report, run) if run else [],
     ).decode()
+
+
+def _given(report: Report, run: Run) -> dict[str, str] | None:
+    """By whom, when and on what, where the verification is an event of the log."""
+    fact = next((fact for fact in run.verdicts if fact.index == report.event), None)
+    if fact is None:
+        return None
+    machine = fact.body.environment
+    processor, cores = machine.get("processor"), machine.get("cores")
+    kind = processor.get("model") or processor.get("architecture") if isinstance(processor, Mapping) else None
+    count = cores.get("available") if isinstance(cores, Mapping) else None
+    told = [str(kind)] if kind else []
+    told += [f"{count} cores"] if isinstance(count, int) else []
+    return {"by": fact.actor, "time": fact.time, "on": ", ".join(told)}
+
+
+def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
+    """Name and value of what somebody would ask next."""
+    training = report.training
+    if training.segments_total:
+        yield "segments made again", f"{training.segments_replayed} of {training.segments_total}"
+    if report.losses:
+        equal = sum(run.losses.get(step) == loss for step, loss in report.losses.items())
+        yield "losses with the same bits", f"{equal} of {len(report.losses)}"
+    if "perplexity" in run.measured:
+        yield "perplexity", f"{run.measured['perplexity']:.4g}"
+    if training.seconds:
+        yield "took", duration(training.seconds)
+    yield "events in the log", f"{report.size:,}"
 
 
 def _elements(report: Report) -> list[tuple[object, ...]]:
@@ -67,47 +119,33 @@ def _chain(report: Report, run: Run) -> dict[str, object] | None:
         return None
     width = min(150, WIDTH // len(names))
     boxes = [
-        {"x": i * width, "name": name, "outcome": report.verdicts[JUDGED_BY.get(name, "artifacts")].outcome}
+        {
+            "x": i * width,
+            "name": name,
+            "outcome": (outcome := report.verdicts[JUDGED_BY.get(name, "artifacts")].outcome),
+            "kind": {"PASS": "good", "FAIL": "bad"}.get(outcome, "mid"),
+            "digest": run.steps[name].output.digest.removeprefix("sha256:")[:12],
+        }
         for i, name in enumerate(names)
     ]
     label = "raw data to model: " + ", ".join(f"{box['name']} {box['outcome']}" for box in boxes)
     return {"width": width, "boxes": boxes, "label": label}
 
 
-def _curves(report: Report, run: Run) -> dict[str, object] | None:
+def _curves(report: Report, run: Run) -> LossPlot | None:
     """The recorded losses, wide and pale, and over them what was found here; a gap where nothing was replayed."""
-    recorded = {
-        fact.body.start + i: float.fromhex(loss) for fact in run.segments for i, loss in enumerate(fact.body.losses)
-    }
-    values = [value for value in (*recorded.values(), *report.losses.values()) if math.isfinite(value)]
-    if len(recorded) < 2 or not values:
+    recorded = run.losses
+    if not recorded:
         return None
-    low, high, first, last = min(values), max(values), min(recorded), max(recorded)
-    span = (high - low) or 1.0
-
-    def across(step: int) -> str:
-        return f"{MARGIN + (step - first) * (WIDTH - 2 * MARGIN) / max(1, last - first):.1f}"
-
-    def place(step: int, loss: float) -> str:
-        return f"{across(step)},{MARGIN + (HEIGHT - 2 * MARGIN) * (high - loss) / span:.1f}"
-
-    def lines(losses: Mapping[int, float], kind: str) -> list[tuple[str, str]]:
-        steps = sorted(step for step, loss in losses.items() if math.isfinite(loss))
-        pieces: list[list[int]] = [[steps[0]]] if steps else []
-        for before, step in pairwise(steps):
-            pieces[-1].append(step) if step == before + 1 else pieces.append([step])
-        return [(kind, " ".join(place(step, losses[step]) for step in piece)) for piece in pieces]
-
-    divergence = report.divergence
-    parted = divergence.step if divergence is not None else None
     equal = sum(recorded.get(step) == loss for step, loss in report.losses.items())
-    return {
-        "lines": lines(recorded, "recorded") + lines(report.losses, "found"),
-        "height": HEIGHT,
-        "parted": across(parted) if parted is not None and first <= parted <= last else None,
-        "label": f"recorded loss from {recorded[first]:.3f} to {recorded[last]:.3f} over {len(recorded)} train steps; "
-        f"{len(report.losses)} replayed here, {equal} with the same bits",
-    }
+    return loss_plot(
+        recorded,
+        f"recorded loss from {recorded[min(recorded)]:.3f} to {recorded[max(recorded)]:.3f} over {len(recorded)} train steps; "
+        f"{len(report.losses)} replayed, {equal} with the same bits",
+        found=report.losses,
+        seams=[fact.body.end for fact in run.segments],
+        parted=report.divergence.step if report.divergence is not None else None,
+    )
 
 
 def _states(report: Report, run: Run) -> list[tuple[str, str]]:

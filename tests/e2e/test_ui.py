@@ -415,7 +415,7 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
     page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 800)")
     page.screenshot(path=shots / "artifact-curve.png")
     page.get_by_text("report.html", exact=True).first.click()
-    page.frame_locator("iframe").get_by_role("heading", name="Run abcd2345").wait_for()
+    page.frame_locator("iframe").get_by_role("heading", name=f"{NAMED}abcd2345").wait_for()
     page.screenshot(path=shots / "artifact-report.png")
     page.get_by_text("lineage.html", exact=True).first.click()
     lineage = page.frame_locator("iframe")
@@ -433,9 +433,12 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
 @pytest.mark.browser
 def test_the_other_artifacts_are_shown_inline(served: Served, page: Any, shots: Path):
     page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/artifacts")
-    for name, heading in (("verification.html", "Verification of run"), ("data_order.html", "Data order of run")):
+    for name, heading in (
+        ("verification.html", "Reproduced, bit for bit"),
+        ("data_order.html", "Data order of run abcd2345"),
+    ):
         page.get_by_text(name, exact=True).first.click()
-        page.frame_locator("iframe").get_by_role("heading", name=f"{heading} abcd2345").wait_for()
+        page.frame_locator("iframe").get_by_role("heading", name=heading).wait_for()
         page.screenshot(path=shots / f"artifact-{name}.png")
 
 

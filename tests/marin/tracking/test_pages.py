@@ -104,7 +104,7 @@ def hostile_record(text: str) -> Run:
 )
 def test_hostile_names_tags_and_errors_stay_text(text: str):
     record = hostile_record(text)
-    for page in (run_page(record, text, None), lineage_page(record, text, Samples([text], [[text, text]]))):
+    for page in (run_page(record, text), lineage_page(record, text, Samples([text], [[text, text]]))):
         shown = safe(page).text
         if text.isprintable():
             assert text in shown
@@ -139,7 +139,7 @@ def record() -> Run:
 
 
 def test_the_report_tells_state_steps_digests_and_verdicts(record: Run):
-    shown = safe(run_page(record, ORIGIN, None)).text
+    shown = safe(run_page(record, ORIGIN)).text
     for word in ("completed", "PASS", "perplexity", "marin verify abcd2345", ORIGIN, *record.steps):
         assert word in shown
     for step in record.steps.values():

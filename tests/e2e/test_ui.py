@@ -521,6 +521,30 @@ def pages_in(served: Served) -> dict[str, str]:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 390)])
+def test_a_stranger_reads_first_that_the_run_was_reproduced(
+    served: Served, page: Any, shots: Path, scheme: str, width: int
+):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 850})
+    page.goto(pages_in(served)["verification"])
+    seal = page.locator(".seal.good")
+    assert seal.locator("h1").inner_text() == "Reproduced, bit for bit"
+    assert seal.bounding_box()["y"] < 100, "in sight without scrolling"
+    assert "By bob on 2026-11-2" in seal.inner_text() and "marin verify abcd2345" in seal.inner_text()
+    assert seal.locator("li").all_inner_texts() == [
+        f"{name} PASS" for name in ("ledger", "artifacts", "data", "training", "model")
+    ]
+    boxes = page.locator(".chain .name").all_text_contents()
+    assert boxes == ["corpus", "tokenizer", "tokens", "train", "evaluate", "export"]
+    wanted = page.locator(".bases h3").all_inner_texts()
+    assert "established by execution" in wanted and "claimed by this log, and established by nobody here" in wanted
+    page.screenshot(path=shots / f"seal-{scheme}-{width}.png", full_page=True)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+@pytest.mark.browser
 def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(served: Served, page: Any, shots: Path):
     asked: list[str] = []
     wrong: list[str] = []

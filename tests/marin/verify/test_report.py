@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import unescape
 from itertools import product
 from typing import get_args
@@ -14,6 +15,7 @@ from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
 from marin.record.verdicts import NAMES
+from marin.reporting.plot import loss_plot
 from marin.reporting.verification import page
 from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, grouped, settled
 from marin.verify.derivation.record import read_record
@@ -86,3 +88,41 @@ def test_a_log_that_cannot_be_read_has_a_page_too() -> None:
     report = Report("r", verdicts, TrainingSummary("none", 0, 0, 1, 0.0), None, "o", 0, "", (), wanted=("ledger",))
     text = page(report, None)
     assert "FAIL" in text and "the log was rolled back" in text and "PASS" not in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ({}, "Reproduced, bit for bit"),
+        ({"training": "PARTIAL"}, "Reproduced in part"),
+        ({"data": "NOT_RUN", "training": "PARTIAL"}, "Not established here"),
+        ({"model": "UNSUPPORTED"}, "Not established here"),
+        ({"model": "FAIL", "data": "UNAVAILABLE"}, "Not what it claims to be"),
+    ],
+)
+def test_the_page_begins_with_what_the_worst_verdict_amounts_to(outcomes: dict[str, Outcome], says: str) -> None:
+    verdicts = {name: Verdict(outcomes.get(name, "PASS")) for name in NAMES}
+    report = Report("r", verdicts, TrainingSummary("none", 0, 0, 1, 0.0), None, "o", 0, "", ())
+    assert unescape(page(report, None)).partition("<h1>")[2].partition("</h1>")[0] == says
+
+
+def test_the_plot_puts_every_loss_where_its_axes_say() -> None:
+    losses = {step: 8.0 - step for step in range(7)} | {7: float("nan"), 8: 0.0, 9: 4.0}
+    plot = loss_plot(losses, "l", found={0: 8.0, 1: 7.0}, parted=8, validation=2.0)
+    assert plot is not None
+    assert [kind for kind, _ in plot.lines] == ["recorded", "recorded", "found"], "a gap where a loss is no number"
+    heights = dict(plot.down)  # place -> number
+    points = {
+        round(float(x), 1): float(y)
+        for kind, line in plot.lines
+        if kind == "recorded"
+        for x, y in (point.split(",") for point in line.split())
+    }
+    places = [plot.left + step * (plot.right - plot.left) / 9 for step in losses if step != 7]
+    assert sorted(points) == [pytest.approx(place, abs=0.1) for place in places]
+    numbers = {float(number): float(place) for place, number in heights.items()}
+    assert numbers[8.0] == points[round(places[0], 1)] and numbers[0.0] == points[round(places[7], 1)]
+    assert numbers[4.0] == pytest.approx((numbers[0.0] + numbers[8.0]) / 2, abs=0.1)
+    assert float(plot.parted or 0) == pytest.approx(places[7], abs=0.1)
+    assert plot.validation is not None and float(plot.validation[0]) == pytest.approx(numbers[2.0], abs=0.1)
+    assert loss_plot({1: 2.0}, "one") is None and loss_plot({1: math.nan, 2: math.inf}, "none") is None

@@ -6,6 +6,7 @@ Nothing else of the package is changed.
 """
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET, rules_file
 PROJECT = Path(__file__).resolve().parents[2]
 MARIN = Path(sys.executable).with_name("marin")
 TOKEN = ":::MLLOG "
+BENCHMARK = PROJECT / "benchmarks" / GRAMMAR_LM.name
 COMPLIANCE = ("-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET, "--werror")
 SEEDS = """
 import sys
@@ -54,27 +56,49 @@ def checkers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def entry(tmp_path_factory):
-    """The log of a real run: trained in two phases by the command line, exported in the closed division."""
+    """The log of a real run: the benchmark's own script, in two phases, closed division."""
     folder = tmp_path_factory.mktemp("entry")
     environment = {
         "XDG_CONFIG_HOME": str(folder / "config"),
-        "MARIN_ROOT": str(folder / ".marin"),
+        "PATH": f"{MARIN.parent}:{os.environ['PATH']}",
         "PYTHONPATH": f"{PROJECT}:{package(judges.room('mlperf')).parent}",
     }
 
-    def marin(*words: object):
-        status, said = ask(MARIN, *words, env=environment, cwd=PROJECT, seconds=900)
+    def answer(*command: object, **more: str):
+        status, said = ask(*command, env=environment | more, cwd=folder, seconds=900)
         assert status == 0, said
         return said
 
-    marin("init")
-    marin("train", f"+benchmark={GRAMMAR_LM.name}", "trainer.num_steps=64", "trainer.steps_per_segment=32")
-    marin("train", "--continue", "latest", "phase.schedule=continue", "trainer.num_steps=64")
     log = folder / "result_0.txt"
-    submission = {"org": "a lab", "platform": "two cores", "division": "closed"}
-    marin("export", "latest", "--mlperf", log, "--mlperf-submission", json.dumps(submission))
-    assert "drawn from the system" in marin("mlperf", "seeds", "latest")
+    submission = json.dumps({"org": "a lab", "platform": "two cores", "division": "closed"})
+    said = answer(BENCHMARK / "run_and_time.sh", log, "trainer.steps_per_segment=32", STEPS="64", SUBMISSION=submission)
+    lines = lines_of(log.read_text())
+    (started,), (stopped,) = (
+        [one["time_ms"] for one in lines if one["key"] == key] for key in ("run_start", "run_stop")
+    )
+    assert float(said.splitlines()[-1]) == (stopped - started) / 1000
+    assert "drawn from the system" in answer(MARIN, "mlperf", "seeds", MARIN_ROOT=str(folder / "result_0.root"))
     return log.read_text()
+
+
+def test_the_data_set_is_made_and_every_file_is_checked(tmp_path):
+    environment, data = {"PATH": f"{MARIN.parent}:{os.environ['PATH']}"}, tmp_path / "data"
+    status, said = ask(BENCHMARK / "download_dataset.sh", data, env=environment)
+    assert status == 0, said
+
+    def verified():
+        return ask(BENCHMARK / "verify_dataset.sh", data)[0] == 0
+
+    assert verified()
+    text = (data / "train.jsonl").read_bytes()
+    (data / "train.jsonl").write_bytes(text[:-1] + b" ")
+    assert not verified()
+    (data / "train.jsonl").unlink()
+    assert not verified()
+    (data / "train.jsonl").write_bytes(text)
+    assert verified()
+    (data / "more.jsonl").write_bytes(b"{}")
+    assert not verified()
 
 
 def compliant(checkers, folder, log):

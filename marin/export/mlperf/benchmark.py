@@ -37,7 +37,7 @@ REFERENCE = "conf/benchmark/grammar_lm.yaml"
 
 GRAMMAR_LM = Benchmark(
     name="grammar_lm",
-    target=4.7,
+    target=4.5,
     runs=4,
     table=(
         Hyperparameter(

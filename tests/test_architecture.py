@@ -134,6 +134,7 @@ def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> N
 
 FLOORS = (
     "cli",
+    "library",
     "tracking",
     "reporting",
     "export",
@@ -158,6 +159,8 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
+    "marin/library/model.py": "jax begins under the arithmetic contract",
+    "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",
     "marin/pipeline/export.py": "jax begins under the arithmetic contract",
     "marin/pipeline/tokens.py": "Levanter, where the step is executed",

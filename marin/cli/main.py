@@ -61,6 +61,7 @@ COMMANDS: dict[str, Lazy] = {
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),
     "show": Lazy("marin.cli.looking.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
+    "sample": Lazy("marin.cli.looking.sample", "Continue PROMPT by the trained model of RUN."),
     "lineage": Lazy(
         "marin.cli.looking.lineage",
         "Show what something was made of, back to the raw data: a tree of steps and digests.",

@@ -1,0 +1,84 @@
+"""A verification as an object: what was found, in words, as JSON and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from marin.errors import UsageError
+from marin.history.run import Run
+from marin.library.page import Page
+from marin.recipe.schema import Execution
+from marin.record.pins import Pins, default_pins
+from marin.record.root import Root
+from marin.record.verdicts import NAMES
+from marin.reporting.verification import page
+from marin.verify.verdict import Report, worst
+from marin.verify.verification import Options, Verification
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a verification found."""
+
+    report: Report
+    run: Run
+
+    @property
+    def outcome(self) -> str:
+        """All five verdicts in one word, the worst of them: PASS, PARTIAL, NOT_RUN, UNAVAILABLE, UNSUPPORTED or FAIL."""
+        return worst([verdict.outcome for verdict in self.report.verdicts.values()])
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Each verdict by its name."""
+        return {name: verdict.outcome for name, verdict in self.report.verdicts.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        """As `marin verify --json`."""
+        return self.report.as_json()
+
+    def page(self) -> Page:
+        """As `marin verify --html`."""
+        return Page(f"Verification of run {self.run.run}", page(self.report, self.run).encode())
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name} {word}" for name, word in self.verdicts.items())
+        return f"<{self.outcome}: run {self.run.run}: {told}>"
+
+    def _repr_html_(self) -> str:
+        return self.page()._repr_html_()
+
+
+def verified(root: Root, run: str, *, workers: int, only: Collection[str], record: bool) -> Checked:
+    """Verify a run of this user's own root in this process.
+
+    Raises:
+        UsageError: the log is not signed by this user's key, or ``only`` names no verdict.
+        LedgerError: the log cannot be read.
+    """
+    if not root.is_own():
+        raise UsageError(
+            "this log is signed by somebody else's key",
+            where=root.location,
+            expected="a log of your own: what others wrote is read in a confined process",
+            found=root.verifier.name,
+            cure=f"run: marin --root {root.location} verify {run}",
+        )
+    if unknown := set(only) - set(NAMES):
+        raise UsageError(
+            "no such verdict",
+            where="only",
+            expected=", ".join(NAMES),
+            found=", ".join(sorted(unknown)),
+            cure="name some of them",
+        )
+    options = Options(
+        execution=Execution(), pins=Pins(default_pins()), remember=record, workers=workers, own=root if record else None
+    )
+    verification = Verification(root, run, options)
+    report = verification.report(only)
+    if record:
+        report = verification.record(report, root)
+    return Checked(report, verification.run)

@@ -1,0 +1,90 @@
+"""The trained model of a run, proven against its record, and text from it.
+
+Jax begins under the arithmetic contract of the run's recipe: where it has begun already under another one, that is said.
+Text is drawn in the same way as by an evaluation: the same prompt and seed give the same text on every machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ledger import Store
+from marin.errors import UsageError
+from marin.history.run import Run
+from marin.process.arithmetic import apply
+from marin.process.cache import compilation_cache
+from marin.recipe.schema import Execution
+from marin.record import outputs
+
+
+def trained(view: Run, store: Store) -> tuple[Any, Any]:
+    """The Levanter model, whose state has the recorded digest, and its tokenizer.
+
+    Raises:
+        MissingEvidence: the run has no trained state or no tokenizer yet.
+        Tampered: the stored bytes are not what was recorded.
+    """
+    recipe = view.recipe
+    apply(recipe.arithmetic, Execution())
+    from tokenizers import Tokenizer
+
+    from marin.training.model import vocabulary_size
+    from marin.training.state import load
+
+    with TemporaryDirectory(prefix="marin-model-") as base:
+        folders = {name: Path(base) / name for name in ("train", "tokenizer")}
+        for name, folder in folders.items():
+            outputs.checkout(store, view.output(name), folder)
+        state, _ = load(
+            folders["train"] / "checkpoint",
+            recipe,
+            vocabulary_size(folders["tokenizer"]),
+            view.output("train").digest,
+            where=f"run {view.run}",
+        )
+        tokenizer = Tokenizer.from_file(str(folders["tokenizer"] / "tokenizer.json"))
+    return state.model, tokenizer
+
+
+def speaker(view: Run, model: Any) -> Any:
+    """The compiled programs of a model (:class:`marin.evaluation.scoring.Scorer`), to be kept for the next text."""
+    from marin.evaluation.scoring import Scorer
+    from marin.training.runtime.compilation import use_compilation_cache
+
+    use_compilation_cache(compilation_cache())
+    return Scorer(model, view.recipe)
+
+
+def continued(
+    view: Run, programs: Any, tokenizer: Any, prompt: str, *, max_tokens: int, temperature: float, seed: int
+) -> str:
+    """The prompt and what the model says after it, until it ends the text or has said so many tokens. ``programs`` are
+    those of :func:`speaker`.
+
+    Raises:
+        UsageError: the prompt has no token, or leaves no room in the model's context.
+    """
+    from marin.evaluation.scoring import Prompt, request_name
+    from marin.training.model import END_OF_TEXT_ID
+
+    recipe = view.recipe
+    tokens = (END_OF_TEXT_ID, *tokenizer.encode(prompt).ids)
+    room = recipe.model.seq_len - len(tokens)
+    if room < 1:
+        raise UsageError(
+            "the prompt is too long",
+            where="prompt",
+            expected=f"at most {recipe.model.seq_len - 2} tokens",
+            found=str(len(tokens) - 1),
+            cure="shorten it",
+        )
+
+    def ended(new: tuple[int, ...]) -> bool:
+        return bool(new) and new[-1] == END_OF_TEXT_ID
+
+    asked = Prompt(tokens, min(max_tokens, room), ended, temperature, request_name(tokens))
+    (new,) = programs.generate([asked], seed)
+    said: str = tokenizer.decode([*tokens[1:], *new], skip_special_tokens=True)
+    return said

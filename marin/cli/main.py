@@ -57,6 +57,10 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
+    "generate": Lazy(
+        "marin.cli.generate",
+        "Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.",
+    ),
     "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),

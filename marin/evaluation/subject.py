@@ -1,0 +1,122 @@
+"""What is evaluated: a recorded state of a run with its tokenizer, proven to be the one that the ledger names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from levanter.models.lm_model import LmHeadModel
+from tokenizers import Tokenizer
+
+from ledger import StateManifest, Store
+from marin.errors import UsageError
+from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
+from marin.history.run import Run
+from marin.process.cache import compilation_cache
+from marin.recipe.schema import Recipe
+from marin.record import outputs
+from marin.record.events import CheckpointSaved
+from marin.training.model import END_OF_TEXT_ID, vocabulary_size
+from marin.training.runtime import canary
+from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.state import load
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``state``: digest of the whole training state, before train step ``step``; the model is its parameters.
+    ``tokenizer_digest``: of the tokenizer's output."""
+
+    run: str
+    recipe: Recipe
+    model: LmHeadModel
+    tokenizer: Tokenizer
+    state: str
+    step: int
+    tokenizer_digest: str
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of ``text``, nothing put in front."""
+        return [int(token) for token in self.tokenizer.encode(text).ids]
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """The text of ``tokens``, without an end of text at their end."""
+        kept = tokens[:-1] if tokens and tokens[-1] == END_OF_TEXT_ID else tokens
+        return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
+
+
+def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
+    """The state of ``run`` before train step ``step``, or the one that its training ended with. The arithmetic contract
+    is in force when this is called.
+
+    Raises:
+        UsageError: no state of that step is recorded.
+        MissingEvidence: the run has no such output.
+        Tampered: the stored bytes are not what is recorded.
+        Unsupported: this machine does not compute the bits of the contract.
+    """
+    recipe = run.recipe
+    canary.check(recipe.arithmetic)
+    use_compilation_cache(compilation_cache())
+    with TemporaryDirectory(prefix="marin-evaluate-") as base:
+        folder = Path(base)
+        made = run.output("tokenizer")
+        outputs.checkout(store, made, folder / "tokenizer", kind=outputs.KINDS["tokenizer"])
+        vocab = vocabulary_size(folder / "tokenizer")
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
+        if step is None:
+            trained = run.output("train")
+            outputs.checkout(store, trained, folder / "train", kind=outputs.KINDS["train"])
+            digest = StateManifest.parse((folder / "train" / "state.json").read_bytes()).digest
+            where, what = folder / "train" / "checkpoint", "output of step train"
+        else:
+            saved = _saved(run, step)
+            store.checkout(saved.artifact, folder / "checkpoint")
+            digest, where, what = saved.state, folder / "checkpoint", f"training checkpoint of train step {step}"
+        state, _ = load(where, recipe, vocab, digest, where=what)
+    return Subject(run.run, recipe, state.model, tokenizer, digest, int(state.step), made.digest)
+
+
+def _saved(run: Run, step: int) -> CheckpointSaved:
+    found = {fact.body.step: fact.body for fact in run.checkpoints}
+    if step not in found:
+        raise UsageError(
+            "no state of this train step is recorded",
+            where=f"run {run.run}, --step {step}",
+            expected=", ".join(str(number) for number in sorted(found)) or "a run with training checkpoints",
+            found=str(step),
+            cure="name one of these, or leave --step out for the last state",
+        )
+    return found[step]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """New tokens, their text, and the natural logarithms of their probabilities (float32, at temperature 1)."""
+
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+def generate(subject: Subject, scorer: Scorer, text: str, *, limit: int, temperature: float, seed: int) -> Generated:
+    """What the model says after an end of text and ``text``.
+
+    Raises:
+        UsageError: the prompt leaves no room in the model's context.
+    """
+    begun = (END_OF_TEXT_ID, *subject.encode(text))
+    room = subject.recipe.model.seq_len + 1 - len(begun)
+    if room < 1:
+        raise UsageError(
+            "the prompt leaves no room for a token",
+            where="--prompt",
+            expected=f"at most {subject.recipe.model.seq_len - 1} tokens",
+            found=str(len(begun) - 1),
+            cure="shorten it",
+        )
+    prompt = Prompt(begun, min(limit, room), lambda tokens: False, temperature, request_name(begun))
+    (new,) = scorer.generate([prompt], seed)
+    (scored,) = scorer.score([Row((*begun, *new), len(new))])
+    return Generated(subject.decode(new), new, scored.logprobs)

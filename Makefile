@@ -3,6 +3,7 @@
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole fault tables (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
+# make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
@@ -29,10 +30,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser foreign faults fuzz determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser foreign evaluation faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,11p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,12p'
 
 environment:
 	@./.ci/environment
@@ -75,6 +76,10 @@ browser: environment
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
 
+evaluation: environment
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
+	$(PYTEST) -q tests/marin/evaluation
+
 faults: environment
 	$(PYTEST) -m "faults or table" --whole-tables
 
@@ -90,6 +95,8 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
 	    --group pyproject.toml:dev requirements.in --output-file requirements.lock
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
+	    --constraint requirements.lock requirements-evaluation.in --output-file requirements-evaluation.lock
 	@# The images' plugins, by the pins above; each index has wheels for other C libraries than the default platform's.
 	for kind in gpu tpu; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	    --python-version 3.12 --python-platform x86_64-manylinux_2_31 --constraint requirements.lock \

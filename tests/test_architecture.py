@@ -25,6 +25,7 @@ COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/e
 CONFINED = {
     **dict.fromkeys(("jax", "jaxlib", "haliax", "levanter", "equinox", "optax"), COMPUTE),
     "ray": ("marin/runners/",),
+    "lm_eval": ("marin/evaluation/",),
     "click": ("marin/cli/",),
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/tracking/",),
@@ -54,6 +55,7 @@ HEAVY = {
     "jax",
     "jaxlib",
     "levanter",
+    "lm_eval",
     "matplotlib",
     "mlflow",
     "numpy",

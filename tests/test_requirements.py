@@ -21,7 +21,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 OURS = ("ledger", "marin", "experiments")
 
 NOT_IMPORTED = {
-    "datasets": "Levanter reads texts through it",
     "dvc": "the program: dvc.yaml",
     "dvc-gs": "gs:// as a remote of DVC",
     "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
@@ -40,6 +39,7 @@ NOT_IMPORTED = {
 }
 NOT_REQUIRED = {
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
+    "lm_eval": "the extra `evaluation`: requirements-evaluation.in",
     "markupsafe": "comes with jinja2, whose escaping it is",
     "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",
     "omegaconf": "comes with hydra-core, whose configurations it holds",

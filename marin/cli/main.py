@@ -57,6 +57,9 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
     "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
+    "eval": Lazy(
+        "marin.cli.eval", "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers."
+    ),
     "generate": Lazy(
         "marin.cli.generate",
         "Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.",

@@ -41,6 +41,11 @@ def stream_of(run: str) -> str:
     return f"run/{run}"
 
 
+def evaluation_stream(run: str) -> str:
+    """The stream that holds what was evaluated of the states of ``run``, which is no part of its execution."""
+    return f"evaluation/{run}"
+
+
 def stream_of_graph(graph: str) -> str:
     """The stream that holds the events of one execution of a graph."""
     return f"graph/{graph}"

@@ -33,6 +33,7 @@ TRAIN_STARTED = "train.started/v1"
 TRAIN_SEGMENT = "train.segment/v1"
 CHECKPOINT_SAVED = "checkpoint.saved/v1"
 EVAL_COMPLETED = "eval.completed/v1"
+EVALUATION_RECORDED = "evaluation.recorded/v1"
 MODEL_EXPORTED = "model.exported/v1"
 REPLAY_COMPLETED = "replay.completed/v1"
 METRICS_RECORDED = "metrics.recorded/v1"
@@ -248,6 +249,40 @@ class EvalCompleted(Body, frozen=True):
     metrics: dict[str, HexFloat]
 
 
+class EvaluatedTask(Struct, frozen=True, kw_only=True):
+    """One task of an evaluation: digests of its configuration, of the data of each split and of everything that was asked;
+    and over how many documents."""
+
+    config: Digest
+    data: dict[str, Digest]
+    prompts: Digest
+    documents: int
+
+
+class EvaluationRecorded(Body, frozen=True):
+    """Numbers that lm-evaluation-harness drew from the ``state`` of a run before train step ``step``.
+
+    ``identity`` digests what decides them: state, tokenizer, tasks, settings, harness, code and lock. ``results`` are hex
+    floats by task and metric; ``samples`` the stored tree with the tasks, their data, and every request with its tokens
+    and log-likelihoods. ``requests``: how many; ``truncated``: those that lost their beginning to the context's length.
+    """
+
+    run: str
+    step: int
+    state: Digest
+    tokenizer: Digest
+    identity: Digest
+    harness: str
+    code: Digest
+    lock: str
+    settings: Json
+    tasks: dict[str, EvaluatedTask]
+    results: dict[str, dict[str, HexFloat]]
+    samples: Digest
+    requests: int
+    truncated: int
+
+
 class ModelExported(Body, frozen=True):
     """A model left in a public format. ``model`` is the state it was made from."""
 
@@ -456,6 +491,7 @@ BODIES: dict[str, type[Body]] = {
     TRAIN_SEGMENT: TrainSegment,
     CHECKPOINT_SAVED: CheckpointSaved,
     EVAL_COMPLETED: EvalCompleted,
+    EVALUATION_RECORDED: EvaluationRecorded,
     MODEL_EXPORTED: ModelExported,
     REPLAY_COMPLETED: ReplayCompleted,
     METRICS_RECORDED: MetricsRecorded,

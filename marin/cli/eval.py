@@ -1,0 +1,166 @@
+"""`marin eval`: tasks of lm-evaluation-harness on a recorded state, as an event that anybody can check."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from marin.cli.output import print_json, print_table, say
+from marin.errors import MissingEvidence, UsageError
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--tasks", "named", required=True, metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
+@click.option(
+    "--task-path",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("tasks"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder with task files of lm-evaluation-harness and their data.",
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="D",
+    help="Devices (virtual on a CPU). Never changes a bit.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N documents of each task.")
+@click.option(
+    "--num-fewshot", type=click.IntRange(min=0), metavar="K", help="Examples in each prompt.  [default: the task's]"
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1234,
+    show_default=True,
+    metavar="S",
+    help="Of few-shot and other draws.",
+)
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The recorded state before this train step.  [default: the last]",
+)
+@click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
+@click.option(
+    "--output_path", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write results and samples."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def eval(
+    run: str,
+    named: str,
+    task_path: Path,
+    batch_size: int,
+    devices: int,
+    limit: int | None,
+    num_fewshot: int | None,
+    seed: int,
+    step: int | None,
+    no_record: bool,
+    output_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
+
+    RUN is an id, a unique beginning of one, or latest. Every log-likelihood has the same bits for every batch size and number
+    of devices. What is recorded names the state, the tasks with their data, every prompt and every token's
+    log-likelihood; `marin verify RUN --only evaluation` computes all of it again. Needs the extra `evaluation`.
+
+    \b
+    Examples:
+      marin eval latest --tasks blimp_anaphor --task-path tasks
+      marin eval latest --tasks hellaswag,gsm8k --num-fewshot 5 --limit 100 --json
+    """
+    names = [name for name in (part.strip() for part in named.split(",")) if name]
+    if not names:
+        raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
+    if find_spec("lm_eval") is None:
+        raise MissingEvidence(
+            "lm-evaluation-harness is not installed",
+            where="marin eval",
+            expected="lm-eval, without torch",
+            found="none",
+            cure="install requirements-evaluation.lock into this environment",
+        )
+    from ledger import Draft, describe_tree
+    from marin.evaluation.tasks import read_tasks
+    from marin.history.runs import evaluation_stream, load, resolve
+    from marin.process.arithmetic import apply
+    from marin.process.progress import bar
+    from marin.recipe.schema import Execution
+    from marin.record.events import EVALUATION_RECORDED, write
+    from marin.record.root import open_root
+
+    tasks = read_tasks(names, task_path)
+    root = open_root()
+    history = root.history()
+    view = load(history, resolve(history, run))
+    apply(view.recipe.arithmetic, Execution(devices=devices))
+    from marin.evaluation.harness import numbers
+    from marin.evaluation.recording import evaluated
+    from marin.evaluation.records import Settings, write_tree  # jax, after the contract is in force
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import open_subject
+
+    subject = open_subject(view, root.store_to_read(), step)
+    scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
+    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed)
+    with bar("requests", 0) as progress:
+        found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
+    with TemporaryDirectory(prefix="marin-eval-") as base:
+        folder = Path(base)
+        write_tree(folder, tasks, found.samples, numbers(found.results))
+        artifact = describe_tree(folder).digest if no_record else root.store().put_tree(folder).digest
+        body, event = found.body(subject, artifact), None
+        if not no_record:
+            (receipt,) = root.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
+            event = receipt.index
+        if output_path is not None:
+            _write_files(output_path, found.results, folder)
+    if as_json:
+        print_json(
+            {
+                "run": subject.run,
+                "state": subject.state,
+                "step": subject.step,
+                "results": found.results,
+                "samples": artifact,
+                "identity": body.identity,
+                "requests": body.requests,
+                "truncated": body.truncated,
+                "harness": body.harness,
+                "event": event,
+            }
+        )
+        return
+    rows = [
+        [task, name, f"{value:.6g}" if isinstance(value, float) else str(value)]
+        for task, metrics in found.results.items()
+        for name, value in metrics.items()
+        if "," in name
+    ]
+    print_table(("task", "metric", "value"), rows, empty="")
+    say(f"{body.requests} requests, {body.truncated} of them longer than the context; state {subject.state}", err=True)
+    if event is not None:
+        say(f"recorded as event {event}: check it with `marin verify {subject.run} --only evaluation`", err=True)
+
+
+def _write_files(folder: Path, results: object, tree: Path) -> None:
+    """``results.json`` in the harness's shape, and the samples beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"results": results}, indent=2, sort_keys=True)
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    for samples in sorted((tree / "samples").iterdir()):
+        (folder / f"samples_{samples.name}").write_bytes(samples.read_bytes())

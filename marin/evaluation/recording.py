@@ -1,0 +1,89 @@
+"""One evaluation from its tasks to the body of its event: the same for who records it and who verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ledger import canonical_digest
+from marin.evaluation.harness import Harness, evaluate, harness_version, numbers
+from marin.evaluation.records import Key, Request, Sample, Settings, described
+from marin.evaluation.scoring import Scorer
+from marin.evaluation.subject import Subject
+from marin.evaluation.tasks import EvaluationTask
+from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.record.events import EvaluationRecorded
+
+CODE = (
+    "marin/evaluation/harness.py",
+    "marin/evaluation/records.py",
+    "marin/evaluation/scoring.py",
+    "marin/evaluation/subject.py",
+    "marin/evaluation/tasks.py",
+    "marin/process/arithmetic.py",
+    "marin/recipe/schema.py",
+    "marin/training/model.py",
+    "marin/training/products.py",
+    "marin/training/state.py",
+)
+"""The files that decide what an evaluation finds."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of an evaluation. ``results`` in the harness's own shape; ``samples`` by task."""
+
+    tasks: tuple[EvaluationTask, ...]
+    settings: Settings
+    results: Mapping[str, Mapping[str, Any]]
+    samples: Mapping[str, Sequence[Sample]]
+
+    @property
+    def requests(self) -> list[Request]:
+        """Everything that was asked, in order."""
+        return [request for documents in self.samples.values() for sample in documents for request in sample.requests]
+
+    def body(self, subject: Subject, artifact: str) -> EvaluationRecorded:
+        """The event's body; ``artifact``: the stored tree."""
+        body = EvaluationRecorded(
+            run=subject.run,
+            step=subject.step,
+            state=subject.state,
+            tokenizer=subject.tokenizer_digest,
+            identity=artifact,
+            harness=harness_version(),
+            code=files_digest(code_folder(), CODE),
+            lock=lock_digest(code_folder()),
+            settings=msgspec.to_builtins(self.settings),
+            tasks={task.name: described(task, self.samples[task.name]) for task in self.tasks},
+            results=numbers(self.results),
+            samples=artifact,
+            requests=len(self.requests),
+            truncated=sum(request.truncated > 0 for request in self.requests),
+        )
+        return msgspec.structs.replace(body, identity=identity_of(body))
+
+
+def identity_of(body: EvaluationRecorded) -> str:
+    """The digest of everything that decides the numbers."""
+    named = ("state", "tokenizer", "harness", "code", "lock", "settings", "tasks")
+    return canonical_digest({name: msgspec.to_builtins(getattr(body, name)) for name in named})
+
+
+def evaluated(
+    subject: Subject,
+    scorer: Scorer,
+    tasks: Sequence[EvaluationTask],
+    settings: Settings,
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+    recorded: Mapping[Key, Request] | None = None,
+    again: Collection[Key] | None = None,
+) -> Evaluated:
+    """Evaluate ``tasks``; ``recorded`` and ``again`` as :class:`Harness` takes them."""
+    lm = Harness(subject, scorer, settings.seed, progress, recorded, again)
+    results, samples = evaluate(tasks, settings, lm)
+    return Evaluated(tuple(tasks), settings, results, samples)

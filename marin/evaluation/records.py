@@ -1,0 +1,198 @@
+"""An evaluation as it is stored: one tree with the tasks, their data, and what was asked and answered.
+
+``tasks/NAME.json`` is a task's configuration, ``data/NAME/SPLIT.jsonl`` its data as it was given, ``samples/NAME.jsonl`` one
+line for each document: its requests with their tokens and log-likelihoods (hex floats), and what the harness made of
+them. ``results.json`` are the harness's results. What is read back is data, checked like a task file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ledger import canonical_bytes, canonical_digest, digest_bytes
+from marin.errors import DataError
+from marin.evaluation.tasks import EvaluationTask, checked
+from marin.record.events import EvaluatedTask
+
+Key = tuple[str, int, int, int]
+"""A request: task, document, request of the document, repeat."""
+
+
+class ScoredRow(Struct, frozen=True):
+    """A sequence and the log-likelihoods of its last tokens, hex floats of float32. ``greedy``: each is the likeliest."""
+
+    tokens: list[int]
+    logprobs: list[str]
+    greedy: bool
+
+
+class Request(Struct, frozen=True):
+    """What the harness asked, and what was answered: its ``number`` among those of the document, and which ``repeat`` of it.
+    ``truncated``: tokens of its beginning that were cut. ``prompt``,
+    ``text``: of a generation, its tokens and what was said; its only row has the new tokens last."""
+
+    kind: str
+    arguments: list[Any]
+    number: int = 0
+    repeat: int = 0
+    truncated: int = 0
+    rows: list[ScoredRow] = []
+    prompt: list[int] = []
+    text: str = ""
+
+    def total(self) -> float:
+        """The log-likelihood of everything that was scored, rounded once."""
+        return math.fsum(float.fromhex(value) for row in self.rows for value in row.logprobs)
+
+    def greedy(self) -> bool:
+        """Whether greedy decoding gives the scored tokens."""
+        return all(row.greedy for row in self.rows)
+
+
+class Outcome(Struct, frozen=True):
+    """What the harness made of the answers under one of the task's filters: its metrics, floats as hex."""
+
+    filter: str
+    filtered: Any
+    metrics: dict[str, Any]
+
+
+class Sample(Struct, frozen=True):
+    """A document of a task: its number, the harness's hash of it, its gold answer, requests in order, outcomes."""
+
+    doc: int
+    doc_hash: str
+    target: Any
+    requests: list[Request]
+    outcomes: list[Outcome]
+
+
+class Settings(Struct, frozen=True):
+    """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
+    documents alone, the seed of few-shot draws and of sampled tokens, and resamples of a bootstrapped error."""
+
+    num_fewshot: int | None = None
+    limit: int | None = None
+    seed: int = 1234
+    bootstrap: int = 1000
+
+
+def requests_of(samples: Mapping[str, Sequence[Sample]]) -> dict[Key, Request]:
+    """Every request of stored samples by its key."""
+    return {
+        (task, sample.doc, request.number, request.repeat): request
+        for task, documents in samples.items()
+        for sample in documents
+        for request in sample.requests
+    }
+
+
+def prompts_digest(samples: Sequence[Sample]) -> str:
+    """One digest of everything that was asked of a task, in order."""
+    asked = hashlib.sha256()
+    for sample in samples:
+        for request in sample.requests:
+            asked.update(
+                hashlib.sha256(canonical_bytes({"kind": request.kind, "arguments": _hexed(request.arguments)})).digest()
+            )
+    return f"sha256:{asked.hexdigest()}"
+
+
+def _hexed(value: Any) -> Any:
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list):
+        return [_hexed(item) for item in value]
+    return {key: _hexed(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def described(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
+    """What the event says of a task."""
+    return EvaluatedTask(
+        config=config_digest(task),
+        data={split: digest_bytes(content) for split, content in sorted(task.data.items())},
+        prompts=prompts_digest(samples),
+        documents=len(samples),
+    )
+
+
+def config_digest(task: EvaluationTask) -> str:
+    """The digest of a task's configuration."""
+    return canonical_digest(_hexed(dict(task.config)))
+
+
+def write_tree(
+    folder: Path,
+    tasks: Sequence[EvaluationTask],
+    samples: Mapping[str, Sequence[Sample]],
+    results: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Fill an empty ``folder``; the same evaluation gives the same bytes."""
+    for name in ("tasks", "data", "samples"):
+        (folder / name).mkdir()
+    for task in tasks:
+        (folder / "tasks" / f"{task.name}.json").write_bytes(_json(dict(task.config)))
+        (folder / "data" / task.name).mkdir()
+        for split, content in task.data.items():
+            (folder / "data" / task.name / f"{split}.jsonl").write_bytes(content)
+        lines = [msgspec.json.encode(sample) + b"\n" for sample in samples[task.name]]
+        (folder / "samples" / f"{task.name}.jsonl").write_bytes(b"".join(lines))
+    (folder / "results.json").write_bytes(_json(results))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def read_task(folder: Path, name: str, splits: Sequence[str]) -> EvaluationTask:
+    """A stored task, checked like a task file.
+
+    Raises:
+        DataError: a file is not there or no JSON.
+        UsageError: the task asks for more than a task may.
+    """
+    config = _decoded(folder / "tasks" / f"{name}.json", dict[str, Any])
+    data = {split: _bytes(folder / "data" / name / f"{split}.jsonl") for split in splits}
+    return checked(EvaluationTask(name, config, data), f"the stored task {name}")
+
+
+def read_samples(folder: Path, name: str) -> Iterator[Sample]:
+    """The stored samples of a task.
+
+    Raises:
+        DataError: a line is no sample.
+    """
+    path = folder / "samples" / f"{name}.jsonl"
+    for number, line in enumerate(_bytes(path).splitlines(), start=1):
+        try:
+            yield msgspec.json.decode(line, type=Sample)
+        except msgspec.MsgspecError as error:
+            raise _unreadable(f"samples/{name}.jsonl, line {number}", str(error)) from None
+
+
+def _decoded(path: Path, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(_bytes(path), type=kind)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(path.name, str(error)) from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path.name, error.strerror or "nothing") from None
+
+
+def _unreadable(where: str, found: str) -> DataError:
+    return DataError(
+        "a stored evaluation can not be read", where=where, expected="what `marin eval` writes", found=found[:200]
+    )

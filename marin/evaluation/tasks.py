@@ -1,0 +1,346 @@
+"""Tasks as values: what lm-evaluation-harness reads from a task file, and the bytes of its data.
+
+A task file of the harness may name Python code, a data set of a hub or a metric that is fetched. Here a task is data:
+templates, names of things the harness has, and lines of JSON that lie beside it. So it can be recorded, and evaluated again by
+somebody who believes nothing of it: :func:`checked` passes nothing that would be executed, fetched or unbounded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from marin.errors import DataError, DataMissing, UsageError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,119}")
+SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
+TEXTS = ("description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "task_alias", *SPLITS)
+TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice")
+STRUCTURE = ("tag", "group", "task_list", "include", "dataset_path", "dataset_name", "dataset_kwargs")
+OUTPUTS = ("loglikelihood", "loglikelihood_rolling", "generate_until", "multiple_choice")
+METRICS = (
+    "acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "perplexity", "word_perplexity", "byte_perplexity",
+    "bits_per_byte",
+)  # fmt: skip
+AGGREGATIONS = ("mean", "perplexity", "weighted_perplexity", "bits_per_byte")
+"""Of the harness's own those whose values are made of Python's floats alone: no library rounds them by the processor."""
+FILTERS = (
+    "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "multi_choice_regex", "remove_whitespace",
+    "lowercase", "uppercase", "map",
+)  # fmt: skip
+MOST_REPEATS = 64
+LONGEST_LINE = 2**24
+
+
+@dataclass(frozen=True)
+class EvaluationTask:
+    """``config``: the harness's configuration in plain JSON, without where its data lies. ``data``: split -> JSON lines."""
+
+    name: str
+    config: Mapping[str, Any]
+    data: Mapping[str, bytes]
+
+    def rows(self, split: str) -> list[dict[str, Any]]:
+        """The documents of one split.
+
+        Raises:
+            DataError: a line is no JSON object.
+        """
+        return list(_rows(self.data[split], f"{self.name}/{split}"))
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML's plain values; the harness's ``!function`` is read as a mark, and refused where its task is asked for."""
+
+
+@dataclass(frozen=True)
+class _Code:
+    name: str
+
+
+_Plain.add_constructor("!function", lambda loader, node: _Code(str(node.value)))
+
+
+def read_tasks(names: Sequence[str], folder: Path) -> list[EvaluationTask]:
+    """The tasks of these names (of a task, a tag or a group), from the task files below ``folder``.
+
+    Raises:
+        UsageError: there is no task of a name, or one that is no data.
+        DataMissing: a file of its data is not there.
+        DataError: its data is no JSON.
+    """
+    files, broken = _files(folder)
+    chosen: dict[str, Path] = {}
+    for name in names:
+        found = _expanded(name, files)
+        if not found:
+            if name in broken:
+                raise broken[name]
+            raise _unknown(name, files, folder)
+        chosen.update(found)
+    return [_task(name, files[path], path, folder) for name, path in chosen.items()]
+
+
+def _files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
+    """The task files that can be read, and by file name those that can not."""
+    if not folder.is_dir():
+        raise UsageError("no such folder", where="--task-path", expected="a folder with task files", found=str(folder))
+    read: dict[Path, dict[str, Any]] = {}
+    broken: dict[str, UsageError] = {}
+    for path in sorted(folder.rglob("*.yaml")):
+        try:
+            read[path] = _merged(path, folder)
+        except UsageError as error:
+            broken[path.stem] = error
+    return read, broken
+
+
+def _merged(path: Path, folder: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A file with what it includes; its own keys win."""
+    try:
+        if path in seen or not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError("a file that includes itself, or one outside of the folder")
+        found = yaml.load(path.read_bytes(), Loader=_Plain)  # noqa: S506  a SafeLoader
+        if not isinstance(found, dict):
+            raise ValueError("no mapping")
+    except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
+        raise UsageError(
+            "not a task file of lm-evaluation-harness",
+            where=str(path),
+            expected="YAML with a mapping",
+            found=" ".join(str(error).split())[:200],
+        ) from None
+    merged: dict[str, Any] = {}
+    includes = found.pop("include", [])
+    for name in includes if isinstance(includes, list) else [includes]:
+        merged |= _merged(path.parent / str(name), folder, (*seen, path))
+    merged.pop("task_list", None)
+    return merged | found
+
+
+def _expanded(name: str, files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Path]:
+    """Tasks by name with their files: of one task, of all that have a tag, or of those that a group names."""
+    tasks = {config["task"]: path for path, config in files.items() if isinstance(config.get("task"), str)}
+    if name in tasks:
+        return {name: tasks[name]}
+    groups = {str(config["group"]): config["task"] for config in files.values()
+              if "group" in config and isinstance(config.get("task"), list)}  # fmt: skip
+    if name in groups:
+        members = [part for part in groups[name] if isinstance(part, str)]
+        return {task: tasks[task] for task in members if task in tasks}
+    return {task: path for task, path in sorted(tasks.items()) if name in _tags(files[path])}
+
+
+def _tags(config: Mapping[str, Any]) -> list[Any]:
+    tags = config.get("tag", [])
+    return tags if isinstance(tags, list) else [tags]
+
+
+def _unknown(name: str, files: Mapping[Path, Mapping[str, Any]], folder: Path) -> UsageError:
+    known: set[str] = set()
+    for config in files.values():
+        known |= {
+            str(part) for part in (config.get("task"), config.get("group"), *_tags(config)) if isinstance(part, str)
+        }
+    near = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.4) or sorted(known)[:8]
+    return UsageError(
+        "no such task",
+        where=f"--task-path {folder}",
+        expected=", ".join(near) or "a folder with task files of lm-evaluation-harness",
+        found=name,
+        cure="tasks are read from files here: name one of these, or the folder that holds it",
+    )
+
+
+def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> EvaluationTask:
+    if config.get("dataset_path") not in ("json", None) or config.get("dataset_name") is not None:
+        raise UsageError(
+            "a task that wants the network",
+            where=str(path),
+            expected="dataset_path: json and dataset_kwargs: {data_files: ...}, files of JSON lines",
+            found=f"dataset_path: {config.get('dataset_path')}",
+            cure="fetch its data, put it beside the task file and name it there; what is evaluated has a digest here",
+        )
+    kwargs = config.get("dataset_kwargs")
+    named = kwargs.get("data_files") if isinstance(kwargs, dict) else None
+    splits = named if isinstance(named, dict) else {"train": named}
+    plain = {key: value for key, value in config.items() if key not in STRUCTURE and value is not None}
+    used = [str(split) for split in splits if split in used_splits(plain)]
+    data = {split: b"".join(_lines(splits[split], path, folder)) for split in used}
+    return checked(EvaluationTask(name, plain, data), str(path))
+
+
+def _lines(named: Any, path: Path, folder: Path) -> Iterator[bytes]:
+    for item in named if isinstance(named, list) else [named]:
+        places = [base / str(item) for base in (path.parent, folder)]
+        place = next((place for place in places if place.is_file()), None)
+        if place is None:
+            raise DataMissing(
+                "the data of a task is not there",
+                where=str(path),
+                expected="a file of JSON lines beside it, or below --task-path",
+                found=str(item),
+                cure="correct dataset_kwargs.data_files",
+            )
+        content = place.read_bytes()
+        yield content if content.endswith(b"\n") or not content else content + b"\n"
+
+
+def _rows(data: bytes, where: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode()) if len(line) <= LONGEST_LINE else None
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict) or not row:
+            raise DataError(
+                "not a document of a task",
+                where=f"{where}, line {number}",
+                expected="a JSON object with fields",
+                found=repr(line[:80]),
+                cure="write one object a line",
+            )
+        yield row
+
+
+# -- what a task may say
+
+
+def checked(task: EvaluationTask, where: str) -> EvaluationTask:
+    """``task``, which asks for nothing but templates, the harness's own metrics and filters, and its data.
+
+    Raises:
+        UsageError: it asks for something else.
+    """
+    if not NAME.fullmatch(task.name):
+        raise _refused(where, "task", "letters, digits, _ . -", task.name)
+    used = used_splits(task.config)
+    if missing := used - set(task.data):
+        raise _refused(where, "data_files", ", ".join(sorted(used)), f"no file for {', '.join(sorted(missing))}")
+    if not used & {task.config.get("test_split"), task.config.get("validation_split")}:
+        raise _refused(where, "test_split", "test_split or validation_split: what is evaluated", "none of them")
+    if any(not NAME.fullmatch(split) for split in task.data):
+        raise _refused(where, "data_files", "splits by letters, digits, _ . -", ", ".join(task.data))
+    for key, value in task.config.items():
+        if value is None:
+            continue
+        check = _CHECKS.get(key)
+        if check is None:
+            raise _refused(
+                where, key, "a key that is data: templates, metrics and filters of the harness", repr(value)[:80]
+            )
+        if not check(value):
+            raise _refused(where, key, _EXPECTED.get(key, "plain values; no Python code"), repr(value)[:80])
+    return task
+
+
+def used_splits(config: Mapping[str, Any]) -> set[str]:
+    """The splits that a task reads."""
+    fewshot = config.get("fewshot_config")
+    named = [config.get(key) for key in SPLITS] + ([fewshot.get("split")] if isinstance(fewshot, dict) else [])
+    return {split for split in named if isinstance(split, str)}
+
+
+def _refused(where: str, key: str, expected: str, found: str) -> UsageError:
+    return UsageError(
+        "a task that is not only data",
+        where=f"{where}, {key}",
+        expected=expected,
+        found=found,
+        cure="write it with templates and the metrics of the harness; docs/evaluation.md lists what a task may have",
+    )
+
+
+def _plain(value: Any, depth: int = 0) -> bool:
+    if depth > 8:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _plain(item, depth + 1) for key, item in value.items())
+    if isinstance(value, list):
+        return all(_plain(item, depth + 1) for item in value)
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _template(value: Any) -> bool:
+    return (isinstance(value, str | list | dict) and _plain(value)) or type(value) is int
+
+
+def _metrics(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, dict)
+        and item.get("metric") in METRICS
+        and item.get("aggregation", "mean") in AGGREGATIONS
+        and not item.get("hf_evaluate")
+        and _plain(item)
+        for item in value
+    )
+
+
+def _filters(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, dict)
+        and isinstance(item.get("name"), str)
+        and isinstance(item.get("filter"), list)
+        and all(isinstance(part, dict) and part.get("function") in FILTERS for part in item["filter"])
+        and _plain(item)
+        for item in value
+    )
+
+
+def _fewshot(value: Any) -> bool:
+    known = {
+        "sampler",
+        "split",
+        "fewshot_indices",
+        "samples",
+        "gen_prefix",
+        "fewshot_delimiter",
+        "target_delimiter",
+        *TEMPLATES,
+    }
+    return (
+        isinstance(value, dict)
+        and set(value) <= known
+        and _plain(value)
+        and value.get("sampler", "default") in ("default", "first_n")
+    )
+
+
+def _number_up_to(most: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and 0 <= value <= most
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "task": _text,
+    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys(TEMPLATES, _template),
+    "output_type": lambda value: value in OUTPUTS,
+    "num_fewshot": _number_up_to(1000),
+    "repeats": lambda value: type(value) is int and 1 <= value <= MOST_REPEATS,
+    "metric_list": _metrics,
+    "filter_list": _filters,
+    "fewshot_config": _fewshot,
+    "generation_kwargs": lambda value: isinstance(value, dict) and _plain(value),
+    "metadata": lambda value: isinstance(value, dict) and _plain(value),
+    "should_decontaminate": lambda value: value is False,
+    "unsafe_code": lambda value: value is False,
+}
+_EXPECTED = {
+    "output_type": ", ".join(OUTPUTS),
+    "metric_list": f"metrics {', '.join(METRICS)} with aggregations {', '.join(AGGREGATIONS)}",
+    "filter_list": f"filters {', '.join(FILTERS)}",
+    "repeats": f"1 to {MOST_REPEATS}",
+}

@@ -56,7 +56,9 @@ COMMANDS: dict[str, Lazy] = {
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
-    "verify": Lazy("marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model."),
+    "verify": Lazy(
+        "marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
+    ),
     "eval": Lazy(
         "marin.cli.eval", "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers."
     ),

@@ -17,7 +17,7 @@ from marin.cli.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.recipe.schema import Execution
 from marin.record.events import STEPS
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Report
 
@@ -32,7 +32,7 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(NAMES)}.")
+@click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
 @click.option(
     "--devices",
     type=click.IntRange(min=1),
@@ -161,7 +161,7 @@ def verify(
     hours: float,
     as_json: bool,
 ) -> None:
-    """Replay RUN and judge it: ledger, artifacts, data, training, model.
+    """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
 
     RUN is an id, a unique beginning of one, or latest. Each verdict is PASS (all of it established), PARTIAL (nothing
     wrong in what was looked at), FAIL, NOT_RUN, UNAVAILABLE (something needed is missing) or UNSUPPORTED (this machine
@@ -276,7 +276,7 @@ def verify(
         )
         verification = Verification(root, run, options)
     except (Malformed, Tampered, Unverified) as error:
-        finish(ctx, unreadable(root, run, trusted, error, wanted), None, html=html, as_json=as_json)
+        finish(ctx, unreadable(root, run, trusted, error, wanted or NAMES), None, html=html, as_json=as_json)
         return
     if at_commit is not None and verification.environment.reasons(STEPS):
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
@@ -376,7 +376,7 @@ def print_report(report: Report) -> None:
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
     rows = []
-    for name in NAMES:
+    for name in SHOWN:
         verdict = report.verdicts[name]
         lines = verdict.lines or ("",)
         rows.append([name, verdict.outcome, lines[0]])
@@ -401,16 +401,16 @@ def print_report(report: Report) -> None:
         say(f"recorded as event {report.event}", err=True)
 
 
-def _names(only: str | None) -> tuple[str, ...]:
+def _names(only: str | None) -> tuple[str, ...] | None:
     if only is None:
-        return NAMES
+        return None
     chosen = tuple(name.strip() for name in only.split(",") if name.strip())
-    unknown = [name for name in chosen if name not in NAMES]
+    unknown = [name for name in chosen if name not in SHOWN]
     if unknown or not chosen:
         raise UsageError(
             "unknown verdict",
             where="--only",
-            expected=", ".join(NAMES),
+            expected=", ".join(SHOWN),
             found=", ".join(unknown) or "nothing",
             cure="name some of these, separated by commas",
         )

@@ -8,28 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ledger import canonical_digest
 from marin.evaluation.harness import Harness, evaluate, harness_version, numbers
-from marin.evaluation.records import Key, Request, Sample, Settings, described
+from marin.evaluation.records import CODE, Key, Request, Sample, Settings, described, identity_of
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.evaluation.tasks import EvaluationTask
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.record.events import EvaluationRecorded
-
-CODE = (
-    "marin/evaluation/harness.py",
-    "marin/evaluation/records.py",
-    "marin/evaluation/scoring.py",
-    "marin/evaluation/subject.py",
-    "marin/evaluation/tasks.py",
-    "marin/process/arithmetic.py",
-    "marin/recipe/schema.py",
-    "marin/training/model.py",
-    "marin/training/products.py",
-    "marin/training/state.py",
-)
-"""The files that decide what an evaluation finds."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +50,6 @@ class Evaluated:
             truncated=sum(request.truncated > 0 for request in self.requests),
         )
         return msgspec.structs.replace(body, identity=identity_of(body))
-
-
-def identity_of(body: EvaluationRecorded) -> str:
-    """The digest of everything that decides the numbers."""
-    named = ("state", "tokenizer", "harness", "code", "lock", "settings", "tasks")
-    return canonical_digest({name: msgspec.to_builtins(getattr(body, name)) for name in named})
 
 
 def evaluated(

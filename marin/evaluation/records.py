@@ -20,7 +20,23 @@ from msgspec import Struct
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import DataError
 from marin.evaluation.tasks import EvaluationTask, checked
-from marin.record.events import EvaluatedTask
+from marin.record.events import EvaluatedTask, EvaluationRecorded
+
+CODE = (
+    "marin/evaluation/harness.py",
+    "marin/evaluation/recording.py",
+    "marin/evaluation/records.py",
+    "marin/evaluation/scoring.py",
+    "marin/evaluation/subject.py",
+    "marin/evaluation/tasks.py",
+    "marin/process/arithmetic.py",
+    "marin/recipe/schema.py",
+    "marin/training/model.py",
+    "marin/training/products.py",
+    "marin/training/state.py",
+)
+"""The files that decide what an evaluation finds."""
+
 
 Key = tuple[str, int, int, int]
 """A request: task, document, request of the document, repeat."""
@@ -122,6 +138,12 @@ def described(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
         prompts=prompts_digest(samples),
         documents=len(samples),
     )
+
+
+def identity_of(body: EvaluationRecorded) -> str:
+    """The digest of everything that decides the numbers."""
+    named = ("state", "tokenizer", "harness", "code", "lock", "settings", "tasks")
+    return canonical_digest({name: msgspec.to_builtins(getattr(body, name)) for name in named})
 
 
 def config_digest(task: EvaluationTask) -> str:

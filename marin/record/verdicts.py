@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 NAMES = ("ledger", "artifacts", "data", "training", "model")
-"""The verdicts, in the order of causes."""
+"""The verdicts on a run, in the order of causes."""
+EVALUATION = "evaluation"
+"""The verdict beside them, on numbers that were drawn from states of the run later."""
+SHOWN = (*NAMES, EVALUATION)
+"""All that a report has."""
 
 
 class Position(Protocol):
@@ -65,13 +69,15 @@ def counting(
 
 
 def overall(verdicts: Mapping[str, str]) -> str:
-    """PASS only where every one of the five passes; FAIL where one fails; PARTIAL where nothing was wrong in what was
-    looked at; otherwise the worst of the words that are there.
+    """PASS only where every one of the five passes; FAIL where one fails, or the evaluation beside them; PARTIAL where
+    nothing was wrong in what was looked at; otherwise the worst of the words that are there.
 
     Args:
         verdicts: outcomes by name, as ``replay.completed`` holds them. One that is missing was not run.
     """
     words = [verdicts.get(name, "NOT_RUN") for name in NAMES]
+    if verdicts.get(EVALUATION) == "FAIL":
+        return "FAIL"
     if all(word == "PASS" for word in words):
         return "PASS"
     for word in ("FAIL", "UNAVAILABLE", "UNSUPPORTED"):
@@ -86,7 +92,7 @@ def described(verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | N
     if not verdicts:
         return f"no (claimed by this log: {overall(claimed)})" if claimed else "no"
     word = overall(verdicts)
-    decisive = [name for name in NAMES if verdicts.get(name) == word]
+    decisive = [name for name in SHOWN if verdicts.get(name) == word]
     passed = sum(verdicts.get(name) == "PASS" for name in NAMES)
     if word == "PARTIAL":
         return f"PARTIAL, {passed} of {len(NAMES)} PASS"

@@ -11,7 +11,7 @@ from marin.history import runs
 from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import SHOWN
 from marin.reporting.verification import page
 from marin.verify.derivation.claims import Claim, derive, settled
 from marin.verify.derivation.record import read_record
@@ -42,7 +42,7 @@ def _claims(root: Root, report: Report) -> tuple[Claim, ...]:
 
 def report_of(body: ReplayCompleted, event: int) -> Report:
     """The report as far as its event tells it. What does not have the shape of a report is left out, never guessed."""
-    verdicts = {name: _verdict(body, name) for name in NAMES}
+    verdicts = {name: _verdict(body, name) for name in SHOWN}
     training, log = body.training, body.log_checkpoint
     mode = training.get("mode")
     summary = TrainingSummary(

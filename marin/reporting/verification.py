@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ledger import parse_time
 from marin.history.run import Run
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import duration, render
 from marin.verify.derivation.claims import grouped
@@ -43,10 +43,10 @@ def page(report: Report, run: Run | None) -> str:
         "verification.html.j2",
         report=report,
         width=WIDTH,
-        says=SAYS.get(worst([report.verdicts[name].outcome for name in NAMES]), OTHERWISE),
+        says=SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE),
         given=_given(report, run) if run else None,
         cards=list(_cards(report, run)) if run else [],
-        verdicts=[(name, report.verdicts[name]) for name in NAMES],
+        verdicts=[(name, report.verdict(name)) for name in SHOWN],
         claims=grouped(report.claims) if report.claims else [],
         elements=_elements(report),
         chain=_chain(report, run) if run else None,
@@ -56,6 +56,11 @@ def page(report: Report, run: Run | None) -> str:
         segments=_segments(report, run) if run else [],
     ).decode()
 
+
+
+def _deciding(report: Report) -> tuple[str, ...]:
+    """The verdicts that the seal is about: those on the run, and a recorded evaluation that is wrong."""
+    return SHOWN if report.verdict(EVALUATION).outcome == "FAIL" else NAMES
 
 def _given(report: Report, run: Run) -> dict[str, str] | None:
     """By whom, when and on what, where the verification is an event of the log."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.explanation import Explanation
@@ -24,7 +24,7 @@ WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE", "NOT_R
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the five answers. ``lines`` say what was looked at or, on failure, what is wrong and where. ``executed``:
+    """One of the answers. ``lines`` say what was looked at or, on failure, what is wrong and where. ``executed``:
     the outcome was found by executing the installed code, so that it says something about the run only as far as that
     is the run's code."""
 
@@ -80,6 +80,26 @@ class TrainingSummary:
 
 
 @dataclass(frozen=True)
+class EvaluationSummary:
+    """How recorded evaluations were judged: how many there are, their requests, those answered again, and where the first
+    difference is."""
+
+    recorded: int
+    requests: int
+    answered: int
+    first_difference: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``marin verify --json`` prints it."""
+        return {
+            "recorded": self.recorded,
+            "requests_total": self.requests,
+            "requests_answered": self.answered,
+            "first_difference": self.first_difference,
+        }
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a verification found.
 
@@ -103,6 +123,7 @@ class Report:
     losses: Mapping[int, float] = field(default_factory=dict)
     screening: Screening | None = None
     explanation: Explanation | None = None
+    evaluation: EvaluationSummary = EvaluationSummary(0, 0, 0)
 
     def exit_code(self) -> int:
         """0: all that was asked for passes. 1: one fails. 3: something is unavailable, unsupported or was not run
@@ -145,8 +166,8 @@ class Report:
         """The object that ``marin verify --json`` prints."""
         return {
             "run": self.run,
-            "verdicts": {name: self.verdicts[name].outcome for name in NAMES},
-            "details": {name: list(self.verdicts[name].lines) for name in NAMES},
+            "verdicts": {name: self.verdicts.get(name, NOT_RUN).outcome for name in SHOWN},
+            "details": {name: list(self.verdicts.get(name, NOT_RUN).lines) for name in SHOWN},
             "training": {
                 "mode": self.training.mode,
                 "segments_total": self.training.segments_total,
@@ -154,6 +175,7 @@ class Report:
                 "workers": self.training.workers,
                 "seconds": round(self.training.seconds, 3),
             },
+            "evaluation": self.evaluation.as_json(),
             "first_divergence": self.first_divergence(),
             "log_checkpoint": {"origin": self.origin, "size": self.size, "root": self.root},
             "claims": [claim.as_json() for claim in self.claims],

@@ -1,8 +1,8 @@
-"""The five verdicts on a run, and the claims that they establish.
+"""The verdicts on a run, and the claims that they establish.
 
 Each verdict is a function of what the ledger and the store hold and of what is executed here; each has a file of its own
-here. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training`` and ``model`` execute the installed code (never
-code that a ledger names) on the recorded recipe, which is data. docs/threat-model.md says what each verdict rests on.
+here. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training``, ``model`` and ``evaluation`` execute the
+installed code (never code that a ledger names) on the recorded recipe and tasks, which are data. docs/threat-model.md says what each verdict rests on.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from marin.record.evidence import NOBODY, Sources
 from marin.record.pins import Pins, Seen
 from marin.record.root import LedgerHistory, Root
 from marin.record.trust import Keys
-from marin.record.verdicts import NAMES, effective, of_this_log
+from marin.record.verdicts import EVALUATION, NAMES, SHOWN, effective, of_this_log
 from marin.verify.case import Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
+from marin.verify.judges.evaluation import judge_evaluation
 from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
@@ -46,7 +47,7 @@ from marin.verify.proven import Proofs
 from marin.verify.segments.explanation import Explanation, Setting
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.segments.screening import Screening
-from marin.verify.verdict import NOT_RUN, Report, TrainingSummary, Verdict, judged, outcome_of
+from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +135,13 @@ class Verification:
         self.environment = environment_diff(self.record_of_run)
         self.screening: Screening | None = None
         self.trained: Trained | None = None
+        self.evaluated = EvaluationSummary(0, 0, 0)
 
-    def report(self, only: Collection[str] = NAMES) -> Report:
-        """Judge. Verdicts that were not asked for are NOT_RUN."""
+    def report(self, only: Collection[str] | None = None) -> Report:
+        """Judge. Verdicts that were not asked for are NOT_RUN. Without ``only``: the five on the run, and what was
+        evaluated of it if something was."""
+        if only is None:
+            only = SHOWN if self.record_of_run.evaluations else NAMES
         with TemporaryDirectory(prefix="marin-verify-") as folder:
             own = self._report(only, Path(folder))
         if self.seen is not None and self.until is None and self.options.remember:
@@ -209,7 +214,9 @@ class Verification:
             self._screen(case)
         verdicts = {
             name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in self._judges(case).items()
-        }
+        } | {EVALUATION: NOT_RUN}
+        if EVALUATION in only or not case.record.evaluations:
+            verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]))
         trained = self.trained or not_trained(case, verdicts["training"])
         if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
             lines = tuple(finding.describe() for finding in self.screening.violations)
@@ -233,6 +240,7 @@ class Verification:
             ),
             losses=trained.losses,
             screening=self.screening,
+            evaluation=self.evaluated,
         )
 
     def _judges(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
@@ -263,6 +271,11 @@ class Verification:
         drawn_by = self.reader.checkpoint().root.hex()
         self.trained = judge_training(case, self.selection, proofs, self.screening, drawn_by)
         return self.trained.verdict
+
+    def _evaluation(self, case: Case, model: Verdict) -> Verdict:
+        root = self.reader.checkpoint().root
+        verdict, self.evaluated = judge_evaluation(case, model, self.scope.sample, root)
+        return verdict
 
     def _judged(self, name: str, judge: Callable[[], Verdict]) -> Verdict:
         logger.info("verifying %s", name)
@@ -373,7 +386,7 @@ def unreadable(
     except LedgerError:
         origin, size, digest = root.verifier.name, 0, ""
     unread = Verdict("UNAVAILABLE", ("the run can not be read from this log",))
-    verdicts = {key: Verdict("FAIL", lines) if key == "ledger" else unread if key in only else NOT_RUN for key in NAMES}
+    verdicts = {key: Verdict("FAIL", lines) if key == "ledger" else unread if key in only else NOT_RUN for key in SHOWN}
     return Report(
         run=name,
         verdicts=verdicts,

@@ -7,7 +7,7 @@ Every sentence that the record of a run amounts to is one :class:`Claim`, with t
 * ``execution``: the installed code, executed here, gives it;
 * ``claimed``: nothing here can establish it.
 
-:func:`derive` knows nothing of any verdict; :func:`settled` says which claims the verdicts established. So the five
+:func:`derive` knows nothing of any verdict; :func:`settled` says which claims the verdicts established. So the
 verdicts are the summary of this list, and not the other way round.
 """
 
@@ -47,7 +47,7 @@ Status = Literal["established", "contradicted", "open", "claimed"]
 class Claim:
     """One sentence that the record amounts to.
 
-    ``verdict``: which of the five looks at it; "" where none can. ``event``: where in the log it is said. ``steps``:
+    ``verdict``: which one looks at it; "" where none can. ``event``: where in the log it is said. ``steps``:
     the train steps it is about, if it is about some. ``status``: what came of it (``open``: it could be established and
     was not).
     """
@@ -82,6 +82,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_artifacts(record),
         *_of_training(record),
         *_of_the_model(record),
+        *(_of_evaluations(record) if until is None else ()),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
         *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
         *_of_circumstances(record),
@@ -239,6 +240,26 @@ def _of_the_model(record: RunRecord) -> Iterator[Claim]:
         if (view := record.run.steps.get(name)) is not None:
             what = "measured on the last state" if name == "evaluate" else "the last state in a public format"
             yield Claim(f"{name} {view.output.digest}{_metrics(view)} is {what}", "execution", "model", view.index)
+
+
+def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
+    for fact in record.evaluations:
+        body = fact.body
+        for task, results in body.results.items():
+            told = ", ".join(f"{name.partition(',')[0]}={_decimal(value)}" for name, value in sorted(results.items())
+                             if "," in name)  # fmt: skip
+            yield Claim(
+                f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
+                f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
+                f"lm-evaluation-harness {body.harness}",
+                "execution",
+                "evaluation",
+                fact.index,
+            )
+
+
+def _decimal(text: str) -> str:
+    return f"{float.fromhex(text):.6g}"
 
 
 def _of_circumstances(record: RunRecord) -> Iterator[Claim]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from marin.errors import MissingEvidence
+from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
-from marin.history.runs import History, load, read_fact, started_runs, stream_of
+from marin.history.runs import History, evaluation_stream, load, read_fact, started_runs, stream_of
 from marin.history.runs import facts as facts_of_kind
 from marin.record import events as kinds
-from marin.record.events import ExperimentRegistered, RunStarted
+from marin.record.events import EvaluationRecorded, ExperimentRegistered, RunStarted
+from marin.verify.derivation.fields import unknown_fields
 
 OF_STEP = {
     kinds.TRAIN_STARTED: "train",
@@ -52,6 +53,8 @@ class RunRecord:
     """Of the experiment that the run cites."""
     outside: tuple[Indexed, ...] = ()
     """Events that speak in the run's name in streams that are not its own."""
+    evaluations: tuple[Fact[EvaluationRecorded], ...] = ()
+    """What was evaluated of its states."""
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -126,12 +129,32 @@ def read_record(history: History, run: str) -> RunRecord:
             _check_taken(step_view, {run: view.started}, {index for index, _ in own.events})
     cited = view.started.body.experiment
     registered = [fact for fact in facts_of_kind(history, ExperimentRegistered) if fact.body.registration == cited]
-    outside = tuple(
+    outside = [
         item
         for item in history.events(run=run)
         if item[1].stream != own.events[0][1].stream and item[1].type not in VERDICTS
+    ]
+    evaluations = {item[0]: fact for item in outside if (fact := _evaluation(item, run)) is not None}
+    return RunRecord(
+        view,
+        own,
+        taken,
+        tuple(registered) if cited else (),
+        tuple(item for item in outside if item[0] not in evaluations),
+        tuple(evaluations.values()),
     )
-    return RunRecord(view, own, taken, tuple(registered) if cited else (), outside)
+
+
+def _evaluation(item: Indexed, run: str) -> Fact[EvaluationRecorded] | None:
+    """An event whose every word the verdict ``evaluation`` judges: of its type, in its own stream."""
+    event = item[1]
+    if event.type != kinds.EVALUATION_RECORDED or event.stream != evaluation_stream(run):
+        return None
+    try:
+        fact = read_fact(EvaluationRecorded, item)
+    except MarinError:
+        return None
+    return None if any(unknown_fields(EvaluationRecorded, event.body)) else fact
 
 
 def pinned_steps(view: Run) -> set[str]:

@@ -11,12 +11,8 @@ Claims that nothing else depends on are not evidence and are not compared: :data
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import msgspec
-import msgspec.inspect
 
 from ledger import LedgerError, canonical_digest
 from marin.execution.plan import Plan, identity_of, step_config
@@ -28,6 +24,7 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, Output
 from marin.record.outputs import KINDS, by_content
+from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import GRAD_NORM, disagreements, superseded
 
@@ -103,7 +100,7 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
     if kind is None or event.type not in CLAIMED:
         yield f"an event of type {event.type}"
         return
-    for name in _unknown_fields(kind, event.body):
+    for name in unknown_fields(kind, event.body):
         yield f"a field {name} in an event of type {event.type}"
     step = event.body.get("step")
     if isinstance(step, str) and step and step not in known:
@@ -113,26 +110,6 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
         for series in body.series:
             if (series.key != GRAD_NORM or body.step != "train") and not series.key.startswith(MEASURED):
                 yield f"a measurement {series.key}"
-
-
-def _unknown_fields(kind: Any, value: Any, prefix: str = "") -> Iterator[str]:
-    """The fields that the type of an event does not have, also inside of what it holds."""
-    if isinstance(value, list | dict) and typing.get_origin(kind) in (list, dict):
-        inner = typing.get_args(kind)[-1]
-        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _unknown_fields(inner, item, f"{prefix}{name}.")
-        return
-    if not isinstance(value, dict):
-        return
-    struct = next((part for part in (kind, *typing.get_args(kind)) if msgspec.inspect.is_struct_type(part)), None)
-    if struct is None:
-        return  # free JSON
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
-    for name in sorted(value):
-        if name not in fields:
-            yield f"{prefix}{name}"
-        else:
-            yield from _unknown_fields(fields[name], value[name], f"{prefix}{name}.")
 
 
 def _without_step(item: Indexed, run: Run) -> Iterator[str]:

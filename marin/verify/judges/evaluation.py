@@ -1,0 +1,198 @@
+"""The verdict ``evaluation``: the numbers that a harness drew from states of the run follow from these states.
+
+What is recorded is taken apart without believing it: the event and the stored tree have to agree; the requests are made
+again from the stored tasks and their data; every request (or a sample that nobody could choose) is answered again by the
+state whose bytes are proven; metrics and errors are computed again from all answers. A stored task is data: nothing of it
+is executed or fetched (:mod:`marin.evaluation.tasks`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ledger import LedgerError, digest_bytes
+from marin.errors import MissingEvidence, UsageError
+from marin.evaluation import records
+from marin.evaluation.comparison import first_difference
+from marin.evaluation.records import Key, Sample, Settings
+from marin.evaluation.tasks import EvaluationTask
+from marin.history.run import Fact
+from marin.process.arithmetic import apply
+from marin.process.progress import bar
+from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.record.events import EvaluationRecorded
+from marin.verify.case import Case
+from marin.verify.segments.sampling import describe_bound, draw, seed
+from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
+
+if TYPE_CHECKING:
+    from marin.evaluation.recording import Evaluated
+
+HARNESS = "install requirements-evaluation.lock into this environment"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The tree of one evaluation, read and found to be what its event says."""
+
+    tasks: tuple[EvaluationTask, ...]
+    settings: Settings
+    samples: dict[str, list[Sample]]
+
+
+def judge_evaluation(case: Case, model: Verdict, sample: int | None, root: bytes) -> tuple[Verdict, EvaluationSummary]:
+    """Every evaluation that is recorded of the run.
+
+    Args:
+        model: the verdict on the pipeline's own evaluation; it decides where nothing else is recorded.
+        sample: how many requests of each evaluation are answered again; None: all. ``root``: the log's, which draws them.
+    """
+    recorded = case.record.evaluations
+    if not recorded:
+        own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
+        follows = model.outcome == "PASS" and "evaluate" in case.run.steps
+        return Verdict("PASS" if follows else "NOT_RUN", (own,)), EvaluationSummary(0, 0, 0)
+    verdicts, total, answered = [], 0, 0
+    for fact in recorded:
+        verdict, again = _judge(case, fact, sample, seed(root, fact.body.identity))
+        verdicts.append(verdict)
+        total += fact.body.requests
+        answered += again
+    outcome: Outcome = worst([verdict.outcome for verdict in verdicts])
+    found = [verdict for verdict in verdicts if verdict.outcome == outcome]
+    first = next((line for verdict in found for line in verdict.lines), None) if outcome == "FAIL" else None
+    lines = tuple(line for verdict in (found if outcome != "PASS" else verdicts) for line in verdict.lines)
+    executed = any(verdict.executed for verdict in found)
+    return Verdict(outcome, lines, executed), EvaluationSummary(len(recorded), total, answered, first)
+
+
+def _judge(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, drawn: bytes) -> tuple[Verdict, int]:
+    """One evaluation, and how many of its requests were answered again."""
+    try:
+        return _judged(case, fact, sample, drawn)
+    except UsageError as error:  # what a task asks for is the operator's word
+        return Verdict("UNAVAILABLE", (f"event {fact.index}: not executed: {error}",)), 0
+    except LedgerError as error:
+        return Verdict(outcome_of(error), (f"event {fact.index}: {error}",)), 0
+
+
+def _judged(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, drawn: bytes) -> tuple[Verdict, int]:
+    body, where = fact.body, f"event {fact.index}"
+    if wrong := _contradictions(case, body):
+        return Verdict("FAIL", tuple(f"{where}: the records contradict each other: {line}" for line in wrong)), 0
+    stored = _read(case, body, case.workshop / "evaluations" / str(fact.index))
+    if isinstance(stored, str):
+        return Verdict("FAIL", (f"{where}: {stored}",)), 0
+    if find_spec("lm_eval") is None:
+        raise MissingEvidence(
+            "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
+        )
+    apply(case.run.recipe.arithmetic, case.execution)
+    from marin.evaluation.harness import harness_version, numbers  # jax, after the contract is in force
+
+    if harness_version() != body.harness:
+        raise MissingEvidence(
+            "another lm-evaluation-harness", where=where, expected=body.harness, found=harness_version(), cure=HARNESS
+        )
+    keys = sorted(records.requests_of(stored.samples))
+    again = None
+    if sample is not None and sample < len(keys):
+        again = {keys[place] for place in draw(len(keys), sample, drawn)}
+    found = _again(case, body, stored, again)
+    answered = len(keys) if again is None else len(again)
+    said = f"{where}: {', '.join(body.tasks)}: {answered} of {len(keys)} requests answered again by state {body.state}"
+    if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
+        line = f"{where}: {difference}"
+        if other := _other_software(body):
+            return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered
+        return Verdict("FAIL", (line,), executed=True), answered
+    if again is None:
+        return Verdict("PASS", (said,)), answered
+    return Verdict("PARTIAL", (said, describe_bound(len(again)))), answered
+
+
+def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
+    """What the event says of other events, and of itself."""
+    states = {fact.body.state: fact.body.step for fact in case.run.checkpoints}
+    trained = case.run.output("train").digest
+    states.setdefault(trained, body.step if not case.run.segments else case.run.segments[-1].body.end)
+    pairs: list[tuple[str, object, object]] = [
+        ("tokenizer", case.run.output("tokenizer").digest, body.tokenizer),
+        ("state", body.state if body.state in states else "a recorded state of the run", body.state),
+        ("step", states.get(body.state, body.step), body.step),
+        ("identity", records.identity_of(body), body.identity),
+    ]
+    return [f"{name}: expected {expected}, found {found}" for name, expected, found in pairs if expected != found]
+
+
+def _read(case: Case, body: EvaluationRecorded, folder: Path) -> Stored | str:
+    """The stored tree; or what in it is not what the event says."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    case.store.checkout(body.samples, folder)
+    expected = {"results.json"}
+    tasks, samples = [], {}
+    for name, told in body.tasks.items():
+        task = records.read_task(folder, name, sorted(told.data))
+        found = list(records.read_samples(folder, name))
+        if records.config_digest(task) != told.config:
+            return f"task {name}: its stored configuration is not the recorded one: expected {told.config}"
+        for split, digest in told.data.items():
+            if digest_bytes(task.data[split]) != digest:
+                return f"task {name}: its data {split} is not the recorded one: expected {digest}"
+        if (len(found), records.prompts_digest(found)) != (told.documents, told.prompts):
+            return f"task {name}: what was asked is not what the event says: expected {told.documents} documents, {told.prompts}"
+        tasks.append(task)
+        samples[name] = found
+        expected |= {
+            f"tasks/{name}.json",
+            f"samples/{name}.jsonl",
+            *(f"data/{name}/{split}.jsonl" for split in told.data),
+        }
+    if stray := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} ^ expected:
+        return f"the stored tree has, or lacks, {', '.join(sorted(stray))[:200]}"
+    if json.loads((folder / "results.json").read_bytes()) != body.results:
+        return "the stored results are not those of the event"
+    asked = [request for documents in samples.values() for one in documents for request in one.requests]
+    counted = (len(asked), sum(request.truncated > 0 for request in asked))
+    if counted != (body.requests, body.truncated):
+        return f"requests and those truncated: expected {(body.requests, body.truncated)}, found {counted}"
+    try:
+        settings = msgspec.convert(body.settings, Settings)
+    except msgspec.ValidationError as error:
+        return f"its settings are none: {error}"
+    return Stored(tuple(tasks), settings, samples)
+
+
+def _again(case: Case, body: EvaluationRecorded, stored: Stored, again: set[Key] | None) -> Evaluated:
+    from marin.evaluation.recording import evaluated
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import open_subject
+
+    last = case.run.output("train").digest == body.state
+    subject = open_subject(case.run, case.store, None if last else body.step)
+    scorer = Scorer(subject.model, subject.recipe, devices=case.execution.devices)
+    recorded = records.requests_of(stored.samples)
+    with bar("evaluation", body.requests) as progress:
+        return evaluated(
+            subject,
+            scorer,
+            stored.tasks,
+            stored.settings,
+            progress=lambda done: progress(done, ""),
+            recorded=recorded,
+            again=again,
+        )
+
+
+def _other_software(body: EvaluationRecorded) -> str:
+    """What of this software is not what recorded the numbers; "" where it is the same."""
+    code, lock = files_digest(code_folder(), records.CODE), lock_digest(code_folder())
+    if body.code != code:
+        return f"it was evaluated by other code: recorded {body.code}, installed {code}"
+    return f"it was evaluated with lock {body.lock}, installed is {lock}" if body.lock != lock else ""

@@ -75,8 +75,9 @@ def _of_requests(a: Request, b: Request) -> Iterator[str]:
                 yield f"token {place}: log-likelihood recorded {_number(value_a)}, found {_number(value_b)}"
         if row_a.greedy != row_b.greedy:
             yield f"whether it is what greedy decoding gives: recorded {row_a.greedy}, found {row_b.greedy}"
-    if a != b:
-        yield f"recorded {_short(a)}, found {_short(b)}"
+    for name in ("text", "prompt", "truncated", "number", "repeat"):
+        if getattr(a, name) != getattr(b, name):
+            yield f"{name}: recorded {_short(getattr(a, name))}, found {_short(getattr(b, name))}"
 
 
 def _number(text: str | None) -> str:

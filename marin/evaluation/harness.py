@@ -31,7 +31,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 
 from ledger import LedgerError
-from marin.errors import DataError, UsageError
+from marin.errors import UsageError
 from marin.evaluation.records import Key, Outcome, Request, Sample, ScoredRow, Settings
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
@@ -129,7 +129,9 @@ class Harness(LM):
         scored = iter(logprobs)
         for place, (key, _, stops, asked) in enumerate(drafts):
             if place not in news:
-                self.asked[key] = self.recorded[key]
+                known = self.recorded[key]
+                new = tuple(token for row in known.rows for token in row.tokens[len(known.prompt) :])
+                self.asked[key] = msgspec.structs.replace(known, text=_cut(self.subject.decode(new), stops))
                 continue
             new = news[place]
             values = next(scored).logprobs if new else ()
@@ -249,12 +251,15 @@ def _arguments(request: Instance) -> list[Any]:
 class _FileTask(ConfigurableTask):
     """A task whose data is here."""
 
+    given: EvaluationTask
+    dataset: dict[str, datasets.Dataset]
+
     def __init__(self, task: EvaluationTask) -> None:
-        self._task = task
+        self.given = task
         super().__init__(config=copy.deepcopy({**task.config, "task": task.name, "dataset_path": "json"}))
 
     def download(self, dataset_kwargs: Any = None, **kwargs: Any) -> None:
-        self.dataset = {split: datasets.Dataset.from_list(self._task.rows(split)) for split in sorted(self._task.data)}
+        self.dataset = {split: datasets.Dataset.from_list(self.given.rows(split)) for split in sorted(self.given.data)}
 
 
 def evaluate(
@@ -263,8 +268,7 @@ def evaluate(
     """The harness's results by task, in its own shape, and what was asked and found of every document.
 
     Raises:
-        UsageError: a setting does not fit a task.
-        DataError: the harness can make nothing of a task and its documents.
+        UsageError: the harness can make nothing of a task, its documents and the settings together.
     """
     _be_safe()
     quiet = io.StringIO()
@@ -282,7 +286,7 @@ def evaluate(
         raise
     except (jinja2.TemplateError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
             SyntaxError, RecursionError, NotImplementedError, datasets.exceptions.DatasetsError) as error:  # fmt: skip
-        raise DataError(
+        raise UsageError(
             "lm-evaluation-harness can not evaluate these tasks",
             where=", ".join(task.name for task in tasks)[:200],
             expected="templates, splits and settings that fit the documents",

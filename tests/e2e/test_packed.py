@@ -31,5 +31,5 @@ def test_a_run_with_packed_checkpoints_passes(project: Any) -> None:
     assert list(store.storage.list("store/packed/")), "tensors are kept as byte planes"
     assert list(store.verify_all()) == []
     status, report = project.verify()
-    passed = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
+    passed = dict.fromkeys(("ledger", "artifacts", "data", "training", "model", "evaluation"), "PASS")
     assert (status, report["verdicts"], report["training"]["segments_replayed"]) == (0, passed, 2), report

@@ -92,9 +92,9 @@ def test_trained_under_fire_and_verified_by_a_stranger(project: Project, mirror:
     times["verify --workers 2 --devices 1"] = time.monotonic() - began
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
-    assert report["verdicts"] == dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"), report[
-        "details"
-    ]
+    assert report["verdicts"] == dict.fromkeys(
+        ("ledger", "artifacts", "data", "training", "model", "evaluation"), "PASS"
+    ), report["details"]
     assert done.returncode == 0
     assert report["training"]["segments_replayed"] == report["training"]["segments_total"] == 16
     sys.stdout.write(

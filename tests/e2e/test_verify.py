@@ -94,6 +94,7 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
         "data": "NOT_RUN",
         "training": "NOT_RUN",
         "model": "NOT_RUN",
+        "evaluation": "NOT_RUN",
     }
     assert report["event"] is None
 

@@ -10,7 +10,9 @@ from marin.cli.output import print_json, say
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--prompt", required=True, metavar="TEXT", help="What the model goes on from; may be empty.")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=64, show_default=True, metavar="N")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), default=64, show_default=True, metavar="N", help="Most new tokens."
+)
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0.0),

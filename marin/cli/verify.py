@@ -377,7 +377,7 @@ def print_report(report: Report) -> None:
         say(f"note: {remark}", err=True)
     rows = []
     for name in SHOWN:
-        verdict = report.verdicts[name]
+        verdict = report.verdict(name)
         lines = verdict.lines or ("",)
         rows.append([name, verdict.outcome, lines[0]])
         rows += [["", "", line] for line in lines[1:]]

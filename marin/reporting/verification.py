@@ -57,10 +57,10 @@ def page(report: Report, run: Run | None) -> str:
     ).decode()
 
 
-
 def _deciding(report: Report) -> tuple[str, ...]:
     """The verdicts that the seal is about: those on the run, and a recorded evaluation that is wrong."""
     return SHOWN if report.verdict(EVALUATION).outcome == "FAIL" else NAMES
+
 
 def _given(report: Report, run: Run) -> dict[str, str] | None:
     """By whom, when and on what, where the verification is an event of the log."""

@@ -125,6 +125,10 @@ class Report:
     explanation: Explanation | None = None
     evaluation: EvaluationSummary = EvaluationSummary(0, 0, 0)
 
+    def verdict(self, name: str) -> Verdict:
+        """The verdict of this name; one that is missing was not run."""
+        return self.verdicts.get(name, NOT_RUN)
+
     def exit_code(self) -> int:
         """0: all that was asked for passes. 1: one fails. 3: something is unavailable, unsupported or was not run
         without being asked for, and nothing failed. 4: something is partial, and nothing worse."""
@@ -166,8 +170,8 @@ class Report:
         """The object that ``marin verify --json`` prints."""
         return {
             "run": self.run,
-            "verdicts": {name: self.verdicts.get(name, NOT_RUN).outcome for name in SHOWN},
-            "details": {name: list(self.verdicts.get(name, NOT_RUN).lines) for name in SHOWN},
+            "verdicts": {name: self.verdict(name).outcome for name in SHOWN},
+            "details": {name: list(self.verdict(name).lines) for name in SHOWN},
             "training": {
                 "mode": self.training.mode,
                 "segments_total": self.training.segments_total,

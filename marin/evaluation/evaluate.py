@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import equinox as eqx
 import haliax as hax
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,7 @@ from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
+from marin.training.compiled import compiled
 from marin.training.data import token_dataset
 from marin.training.model import attention_mask
 from marin.training.runtime.compilation import use_compilation_cache
@@ -59,7 +59,6 @@ Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
     """A compiled function of ``model``'s weighted log-likelihoods; compiled once per shape."""
 
-    @eqx.filter_jit  # a model also has leaves that are no arrays: GPT-2's dropout flags
     def score(model: LmHeadModel, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
         ids = hax.named(tokens, (Batch, Pos))
@@ -69,7 +68,8 @@ def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
         per_token = model.compute_next_token_loss(example, reduction=None)
         return -hax.sum(per_token, axis=Pos).array
 
-    return lambda tokens, weights: np.asarray(score(model, jnp.asarray(tokens), jnp.asarray(weights)))
+    program = compiled(recipe, score)
+    return lambda tokens, weights: np.asarray(program(model, jnp.asarray(tokens), jnp.asarray(weights)))
 
 
 def validation_loss(recipe: Recipe, cache: Path, score: Scorer) -> tuple[float, int]:
@@ -178,17 +178,17 @@ def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int 
     Batch, Pos = Axis("batch", 1), Axis("position", length)
     key = named_key(recipe.seed or 0, "sample")
 
-    @eqx.filter_jit
     def draw(model: LmHeadModel, tokens: jax.Array, at: jax.Array) -> jax.Array:
         ids = hax.named(tokens[None], (Batch, Pos))
         logits = model(ids, attention_mask(recipe, ids)).array[0]
         noise = jrandom.gumbel(jrandom.fold_in(key, at), (logits.shape[-1],))
         return jnp.argmax(jax.lax.dynamic_index_in_dim(logits, at, keepdims=False) / 0.8 + noise)
 
+    program = compiled(recipe, draw)
     ids = np.full((length,), tokenizer.token_to_id(END_OF_TEXT), np.int32)
     end = min(length - 1, count)
     for at in range(end):
-        ids[at + 1] = int(draw(model, jnp.asarray(ids), jnp.int32(at)))
+        ids[at + 1] = int(program(model, jnp.asarray(ids), jnp.int32(at)))
     return tokenizer.decode([int(i) for i in ids[1 : end + 1]], skip_special_tokens=False).strip()
 
 

@@ -236,18 +236,22 @@ class Arithmetic(Section, frozen=True):
     processor, ``arm-cpu`` one model of an ARM processor (``device_kind`` as :func:`arm_model` says it), ``gpu`` and
     ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
     about the host's processor, which draws the initial state and the order of the data in every profile.
+
+    ``exact`` promises them on any processor (docs/exact.md): its sums have no order, so there is nothing to cut into
+    logical shards (there is one), no flags are needed, and ``isa`` is ``any``. Gradients of microbatches are added one
+    after the other, so ``microbatch_size`` decides bits there too.
     """
 
-    profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu"] = "portable-cpu"
+    profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu", "exact"] = "portable-cpu"
     device_kind: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
     microbatch_size: Positive = 1
-    reduction: Literal["binary-tree"] = "binary-tree"
+    reduction: Literal["binary-tree", "integer"] = "binary-tree"
     generator: Literal["threefry2x32-partitionable"] = "threefry2x32-partitionable"
     matmul_precision: Literal["highest"] = "highest"
     param_dtype: Literal["float32"] = "float32"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    isa: Literal["x86-64-v3", "aarch64"] = "x86-64-v3"
+    isa: Literal["x86-64-v3", "aarch64", "any"] = "x86-64-v3"
     threads: Annotated[int, Meta(ge=1, le=1024)] = 2
     xla_flags: tuple[str, ...] = (
         "--xla_cpu_enable_platform_dependent_math=false",
@@ -286,6 +290,12 @@ class Recipe(Section, frozen=True):
     export: Export = Export()
     mixture: Mixture | None = None
     phase: Phase | None = None
+
+    @property
+    def parts(self) -> int:
+        """What the number of devices has to divide: the logical shards, or under ``exact`` the sequences of a batch."""
+        exact = self.arithmetic.profile == "exact"
+        return self.trainer.batch_size if exact else self.arithmetic.logical_shards
 
     @property
     def first_step(self) -> int:
@@ -571,7 +581,8 @@ def check(recipe: Recipe, *, where: str) -> None:
     _check_contract(arithmetic, where)
 
 
-CPU_PROFILES = ("portable-cpu", "arm-cpu")
+CPU_PROFILES = ("portable-cpu", "arm-cpu", "exact")
+"""Those that are executed on processors today."""
 REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
     "portable-cpu": Arithmetic().xla_flags,
     "arm-cpu": ("--xla_cpu_enable_platform_dependent_math=false", "--xla_disable_hlo_passes=transpose-folding"),
@@ -581,6 +592,7 @@ REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
         "--xla_gpu_autotune_level=0",
     ),
     "tpu": (),
+    "exact": (),
 }
 """Flags without which a profile promises nothing; a recipe may have more, but none of these with another value."""
 _MORE_FLAGS = re.compile(r"--xla_(cpu|gpu|tpu)_[a-z0-9_]+=(true|false|[0-9]{1,9})")
@@ -614,17 +626,21 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
             found=odd[0][:200],
             cure="leave it out",
         )
-    if (arithmetic.profile == "arm-cpu") != (arithmetic.isa == "aarch64"):
+    isa = {"arm-cpu": "aarch64", "exact": "any"}.get(arithmetic.profile, "x86-64-v3")
+    if arithmetic.isa != isa:
         raise UsageError(
             "the profile is for other processors",
             where=f"{where}: arithmetic.isa",
-            expected="aarch64 with arm-cpu, x86-64-v3 with all others",
+            expected=isa,
             found=arithmetic.isa,
             cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
         )
-    if (arithmetic.profile == "portable-cpu") != (arithmetic.device_kind is None):
+    if arithmetic.profile == "exact" or arithmetic.reduction == "integer":
+        _check_exact(arithmetic, where)
+    if (arithmetic.profile in ("portable-cpu", "exact")) != (arithmetic.device_kind is None):
         what, expected, cure = {
             "portable-cpu": ("portable-cpu is not about one kind of device", "null", "leave it out"),
+            "exact": ("exact is not about one kind of device", "null", "leave it out"),
             "arm-cpu": (
                 "the bits of ARM are those of one model",
                 "what `marin doctor --json` says there",
@@ -645,6 +661,27 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
             found=str(arithmetic.device_kind),
             cure=cure,
         )
+
+
+def _check_exact(arithmetic: Arithmetic, where: str) -> None:
+    """Raises UsageError where a setting has no meaning under profile exact, or no exact form; or where sums without an
+    order are asked for under another one."""
+    wanted: dict[str, object] = {
+        "profile": "exact",
+        "logical_shards": 1,
+        "reduction": "integer",
+        "compute_dtype": "float32",
+        "xla_flags": (),
+    }
+    for name, value in wanted.items():
+        if getattr(arithmetic, name) != value:
+            raise UsageError(
+                "settings that do not go together",
+                where=f"{where}: arithmetic.{name}",
+                expected="none" if value == () else str(value),
+                found=str(getattr(arithmetic, name)),
+                cure="compose the section from conf/profile/exact.yaml",
+            )
 
 
 def _check_mixture(recipe: Recipe, where: str) -> None:

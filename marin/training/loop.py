@@ -23,11 +23,12 @@ from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.data import Batch, batches
 from marin.training.digesting import describe
+from marin.training.exact_step import ExactStep
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
 from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save, state_like
-from marin.training.step import StepOutcome, TrainStep, mesh_of
+from marin.training.step import Step, StepOutcome, TrainStep, mesh_of
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, float], None]
@@ -98,7 +99,7 @@ class Training:
 
     Raises:
         Unsupported: this machine does not give the contract's known answer, or a product would depend on it.
-        UsageError: the logical shards do not divide over the devices, or there are not so many.
+        UsageError: logical shards (under ``exact`` the batch) do not divide over the devices, or there are not so many.
     """
 
     def __init__(self, recipe: Recipe, cache: Path, vocab_size: int, execution: Execution) -> None:
@@ -111,7 +112,8 @@ class Training:
         self._self_check = execution.self_check_every
         example = state_like(recipe, vocab_size)
         self.names = [name for name, _ in leaves(example)]
-        self.step = TrainStep(recipe, self.mesh, example)
+        exact = recipe.arithmetic.profile == "exact"
+        self.step: Step = (ExactStep if exact else TrainStep)(recipe, self.mesh, example)
         foreign = self.step.foreign_products() if recipe.arithmetic.profile in CPU_PROFILES else []
         if foreign:
             raise Unsupported(

@@ -28,6 +28,7 @@ from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import LedgerError, StateManifest, Tampered, TensorInfo, describe_state, read_state
+from marin.exact.compiled import Exact, exact
 from marin.execution.step import Task
 from marin.recipe.schema import Recipe
 from marin.training.model import model_config, optimizer, vocabulary_size
@@ -67,11 +68,17 @@ def vocabulary(size: int) -> Axis:
 
 def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
     """The state before the first step, as one compiled program on one device (the same for every device count)."""
+    if recipe.arithmetic.profile == "exact":
+        rest = eqx.filter(state_shape(recipe, vocab_size), is_jax_array_like, inverse=True)
+        state: TrainState = eqx.combine(_exact_initializer(recipe, vocab_size).jitted()(), rest)
+        return state
     return _initializer(recipe, vocab_size)()
 
 
 def initial_program(recipe: Recipe, vocab_size: int) -> str:
-    """sha256 of the StableHLO of the program that makes the initial state."""
+    """Digest of the program that makes the initial state: sha256 of its StableHLO, or that of the exact program."""
+    if recipe.arithmetic.profile == "exact":
+        return _exact_initializer(recipe, vocab_size).program.digest
     arrays = jax.jit(lambda: eqx.filter(_make(recipe, vocab_size)(), is_jax_array_like))
     return "sha256:" + hashlib.sha256(arrays.lower().as_text().encode()).hexdigest()
 
@@ -102,6 +109,10 @@ def _make(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
 
 def _initializer(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     return eqx.filter_jit(_make(recipe, vocab_size))
+
+
+def _exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
+    return exact(lambda: eqx.filter(_make(recipe, vocab_size)(), is_jax_array_like))
 
 
 def leaves(state: TrainState) -> Iterator[tuple[str, jax.Array]]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -157,6 +158,23 @@ def slice_update(
     ``number`` the slice. Clipping by global norm is the one part of the optimizer that looks across tensors, so it is
     here. If loss or norm is not finite, the slice stays as it is.
     """
+    kept, mean_loss, norm = slice_after(recipe, layout, params, moments, grads, square, loss, weight)
+    prints = [slice_print(x, like.shape, number) for x, like in zip(kept, layout.params + layout.moments, strict=True)]
+    return tuple(kept[: len(params)]), tuple(kept[len(params) :]), jnp.stack(prints), mean_loss, norm
+
+
+def slice_after(
+    recipe: Recipe,
+    layout: Layout,
+    params: Leaves,
+    moments: Leaves,
+    grads: Leaves,
+    square: jax.Array,
+    loss: jax.Array,
+    weight: jax.Array,
+) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+    """Parameters and moments of one slice after the step, mean loss and gradient norm: :func:`slice_update` without the
+    fingerprints."""
     mean_loss = loss / weight
     norm = jnp.sqrt(square) / weight
     limit = recipe.optimizer.max_grad_norm
@@ -167,11 +185,11 @@ def slice_update(
     updates, after = optimizer(recipe).update(scaled, jax.tree.unflatten(layout.moments_tree, moments), tree)
     changed = [*(p + u for p, u in zip(params, jax.tree.leaves(updates), strict=True)), *jax.tree.leaves(after)]
     kept = [jnp.where(finite, new, old) for new, old in zip(changed, [*params, *moments], strict=True)]
-    prints = [_slice_print(x, like.shape, number) for x, like in zip(kept, layout.params + layout.moments, strict=True)]
-    return tuple(kept[: len(params)]), tuple(kept[len(params) :]), jnp.stack(prints), mean_loss, norm
+    return kept, mean_loss, norm
 
 
-def _slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array) -> jax.Array:
+def slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array) -> jax.Array:
+    """uint32[2]: what slice ``number`` of a tensor of ``shape`` adds to the tensor's fingerprint."""
     if not shape:
         return jnp.where(number == 0, fingerprint.words_sum(x), 0).astype(jnp.uint32)
     return fingerprint.words_sum(x, number * x.shape[0], math.prod(shape))
@@ -193,14 +211,72 @@ class Programs:
     prints: Program
 
 
-class TrainStep:
-    """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step."""
+class Step(ABC):
+    """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step.
 
-    def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
+    ``layout`` says how the state lies on the mesh: in as many slices as the profile asks for, the first axis of each
+    array over the devices.
+    """
+
+    def __init__(self, recipe: Recipe, mesh: Mesh, layout: Layout) -> None:
         self.recipe = recipe
         self.mesh = mesh
         self.devices = mesh.devices.size
+        self.layout = layout
+        self.by_batch = NamedSharding(mesh, P(DATA))
+
+    def place(self, state: TrainState) -> SlicedState:
+        """``state`` on the mesh."""
+        return self.layout.cut(state, self.by_batch)
+
+    def collect(self, state: SlicedState) -> TrainState:
+        """The whole state on this host."""
+        return self.layout.join(state)
+
+    def batch(self, rows: np.ndarray) -> jax.Array:
+        """A host array [batch, ...] sharded over the batch axis; every host gives the whole array."""
+        return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
+
+    @abstractmethod
+    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
+        """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis.
+
+        ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
+        """
+
+    @abstractmethod
+    def program(self) -> Mapping[str, str]:
+        """Digests of what computes, by name: the same on any mesh."""
+
+    @abstractmethod
+    def foreign_products(self) -> list[str]:
+        """Matrix products of what was compiled whose bits depend on the processor."""
+
+    def after(
+        self,
+        state: SlicedState,
+        params: tuple[Leaves, ...],
+        moments: tuple[Leaves, ...],
+        scalars: tuple[jax.Array, jax.Array],
+        prints: jax.Array,
+    ) -> tuple[SlicedState, StepOutcome]:
+        """What a step leaves. ``scalars``: mean loss and gradient norm, ``prints``: fingerprints of parameters and
+        moments; both the same on every device."""
+        values = np.float32(_scalar(scalars[0])), np.float32(_scalar(scalars[1]))
+        done = int(np.isfinite(values).all())
+        step = np.asarray(state.step + np.int32(done))
+        cursor = np.asarray(state.cursor + np.uint32(done * self.recipe.trainer.batch_size))
+        own = np.stack([fingerprint.of(x) for x in (step, cursor, state.key)])
+        whole = np.concatenate([own, np.asarray(prints.addressable_data(0))])
+        return SlicedState(step, cursor, state.key, params, moments), StepOutcome(*values, whole)
+
+
+class TrainStep(Step):
+    """A train step in logical shards and slices."""
+
+    def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         shards = recipe.arithmetic.logical_shards
+        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards))
         if shards % self.devices:
             raise UsageError(
                 "logical shards do not divide over the devices",
@@ -211,8 +287,6 @@ class TrainStep:
             )
         self.local_shards = shards // self.devices
         self.shard_size = recipe.trainer.batch_size // shards
-        self.layout = Layout(example, optimizer(recipe), shards)
-        self.by_batch = NamedSharding(mesh, P(DATA))
         self.shard_numbers = [np.int32(j) for j in range(self.local_shards)]
         self.slice_numbers = [
             self._per_device([d * self.local_shards + j for d in range(self.devices)]) for j in range(self.local_shards)
@@ -337,18 +411,6 @@ class TrainStep:
         give_back_memory()
         return programs
 
-    def place(self, state: TrainState) -> SlicedState:
-        """``state`` on the mesh."""
-        return self.layout.cut(state, self.by_batch)
-
-    def collect(self, state: SlicedState) -> TrainState:
-        """The whole state on this host."""
-        return self.layout.join(state)
-
-    def batch(self, rows: np.ndarray) -> jax.Array:
-        """A host array [batch, ...] sharded over the batch axis; every host gives the whole array."""
-        return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
-
     def sums(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
         """Each device's sums over its own logical shards, depth first."""
         pending: list[tuple[int, Any]] = []
@@ -363,10 +425,7 @@ class TrainStep:
         return folded
 
     def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
-        """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis.
-
-        ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
-        """
+        """As :meth:`Step.run`."""
         grads, loss, weight = self.programs.exchange(self.sums(self.programs.gather(state.params), tokens, weights))
         square = self.programs.total(tuple(self.programs.square(piece) for piece in grads))
         outputs = [
@@ -376,15 +435,9 @@ class TrainStep:
             )
         ]
         prints = self.programs.prints(tuple(output[0][2] for output in outputs))
-        (_, mean_loss, norm) = outputs[0]
-        values = np.float32(_scalar(mean_loss)), np.float32(_scalar(norm))
-        done = int(np.isfinite(values).all())
-        step = np.asarray(state.step + np.int32(done))
-        cursor = np.asarray(state.cursor + np.uint32(done * self.recipe.trainer.batch_size))
-        after = SlicedState(step, cursor, state.key, tuple(o[0][0] for o in outputs), tuple(o[0][1] for o in outputs))
-        own = np.stack([fingerprint.of(x) for x in (step, cursor, state.key)])
-        whole = np.concatenate([own, np.asarray(prints.addressable_data(0))])
-        return after, StepOutcome(*values, whole)
+        (_, *scalars) = outputs[0]
+        params, moments = tuple(o[0][0] for o in outputs), tuple(o[0][1] for o in outputs)
+        return self.after(state, params, moments, tuple(scalars), prints)
 
     def foreign_products(self) -> list[str]:
         """Matrix products of the compiled gradient whose bits depend on the processor

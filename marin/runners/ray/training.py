@@ -70,21 +70,23 @@ class Shape:
 
 
 def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float]) -> Shape:
-    """The largest layout that ``available`` resources can hold, of those that the recipe's logical shards divide over
-    and that are not larger than wanted.
+    """The largest layout that ``available`` resources can hold, of those that the recipe's parts (:attr:`Recipe.parts`)
+    divide over and that are not larger than wanted.
 
     Raises:
         UsageError: the wanted layout is impossible on any machine.
         Unavailable: nothing fits at present.
     """
-    shards, each = recipe.arithmetic.logical_shards, execution.local_devices
-    if shards % execution.devices:
+    parts, each = recipe.parts, execution.local_devices
+    if parts % execution.devices:
+        exact = recipe.arithmetic.profile == "exact"
+        name = "trainer.batch_size" if exact else "arithmetic.logical_shards"
         raise UsageError(
-            "logical shards do not divide over the devices",
+            "the batch does not divide over the devices" if exact else "logical shards do not divide over the devices",
             where="--devices",
-            expected=f"a divisor of arithmetic.logical_shards ({shards})",
+            expected=f"a divisor of {name} ({parts})",
             found=str(execution.devices),
-            cure="use a power of two up to the number of logical shards",
+            cure=f"use a power of two up to {parts}",
         )
     resources: dict[str, float] = {"CPU": 1.0}
     options: dict[str, Any] = {}
@@ -104,7 +106,7 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
     fits = [
         count
         for count in range(execution.processes, 0, -1)
-        if shards % (count * each) == 0
+        if parts % (count * each) == 0
         and all(available.get(name, 0.0) >= count * amount for name, amount in resources.items())
     ]
     if not fits:

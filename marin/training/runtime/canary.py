@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marin.errors import Unsupported
+from marin.exact import known
 from marin.recipe.schema import Arithmetic
 from marin.training.products import canonical_products
 
@@ -60,6 +61,8 @@ def check(arithmetic: Arithmetic) -> None:
     Raises:
         Unsupported: the answer is another one, or this compiler has none yet.
     """
+    if arithmetic.profile == "exact":
+        known.check()
     if arithmetic.profile != "portable-cpu":
         return
     compiler = version("jaxlib")

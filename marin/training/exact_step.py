@@ -1,0 +1,147 @@
+"""One train step in arithmetic without an order (docs/exact.md): the same bits on any processor and any number of devices.
+
+Two exact programs compute: ``gradient`` (sums over the whole batch, by differentiation, and the sum of their squares) and
+``update`` (clipping and optimizer, element by element). Their sums are of whole numbers, so a compiler may share them out
+over devices as it likes. The state lies in one slice for each device; parameters are gathered for the gradient, and
+every device updates its own slice.
+
+The digest of what is computed (:meth:`ExactStep.program`) is that of the exact programs over whole tensors, which no
+device and no compiler enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from marin.errors import UsageError
+from marin.exact.compiled import Exact, exact
+from marin.exact.guarded import MINUS_ZERO
+from marin.recipe.schema import Recipe
+from marin.training.model import optimizer
+from marin.training.runtime.compilation import give_back_memory
+from marin.training.slices import Layout, Leaves, SlicedState, unnamed
+from marin.training.state import DATA, TrainState
+from marin.training.step import Arrays, Program, Step, StepOutcome, shard_sums, slice_after, slice_print, slice_square
+
+
+class ExactStep(Step):
+    """A train step of profile ``exact``.
+
+    Raises:
+        UsageError: the batch does not divide over the devices, or the model has an operation without an exact form.
+    """
+
+    def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
+        devices = mesh.devices.size
+        if recipe.parts % devices:
+            raise UsageError(
+                "the batch does not divide over the devices",
+                where="--devices",
+                expected=f"a divisor of trainer.batch_size ({recipe.parts})",
+                found=str(devices),
+                cure="use another number of devices",
+            )
+        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
+        self._example = example
+        self._gradient = _gradient(recipe, self.layout)
+        self._compiled_gradient, self._compiled_update = self._compiled()
+
+    def _compiled(self) -> tuple[Program, Program]:
+        recipe, layout, devices = self.recipe, self.layout, self.devices
+        whole = NamedSharding(self.mesh, P())
+        update = _update(recipe, layout)
+
+        def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array) -> Any:
+            gathered = [jax.lax.with_sharding_constraint(x, whole) for x in rows]
+            grads, *scalars = self._gradient(z, layout.whole_params(gathered), tokens, weights)
+            return tuple(layout.rows(grad) for grad in grads), *scalars
+
+        def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
+            number = jax.lax.axis_index(DATA).astype(jnp.uint32)
+            own = [[x[0] for x in leaves] for leaves in (params, moments, grads)]
+            kept, loss, norm = update(z, *own, *scalars)
+            shapes = [x.shape for x in (*layout.params, *layout.moments)]
+            prints = jnp.stack([slice_print(x, shape, number) for x, shape in zip(kept, shapes, strict=True)])
+            rows = tuple(x[None] for x in kept)
+            return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, DATA), loss, norm
+
+        def split(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch), tree)
+
+        def pieces(tensors: Leaves) -> Leaves:
+            return tuple(jax.ShapeDtypeStruct((devices, *layout.sliced_shape(x.shape)), x.dtype) for x in tensors)
+
+        z = scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=whole)
+        params, moments = split(pieces(layout.params)), split(pieces(layout.moments))
+        batch = split(_batch(recipe))
+        each, same = P(DATA), P()
+        shared = jax.shard_map(
+            updated,
+            mesh=self.mesh,
+            in_specs=(same, each, each, each, same, same, same),
+            out_specs=(each, each, same, same, same),
+            check_vma=False,
+        )
+        with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
+            out = (tuple(self.by_batch for _ in params), whole, whole, whole)
+            first = jax.jit(gradient, out_shardings=out).lower(z, params, *batch)
+            coming = compilers.submit(first.compile)
+            second = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
+            programs = coming.result(), second.compile()
+        give_back_memory()
+        return programs
+
+    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
+        """As :meth:`Step.run`."""
+        (params,), (moments,) = state.params, state.moments
+        grads, *sums = self._compiled_gradient(MINUS_ZERO, params, tokens, weights)
+        params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
+        return self.after(state, (params,), (moments,), (loss, norm), prints)
+
+    def program(self) -> Mapping[str, str]:
+        """Digests of the exact programs over whole tensors (``Program.digest``)."""
+        return {
+            "gradient": self._gradient.program.digest,
+            "update": _update(self.recipe, Layout(self._example, optimizer(self.recipe), 1)).program.digest,
+        }
+
+    def foreign_products(self) -> list[str]:
+        """None: every product is one of whole numbers."""
+        return []
+
+
+def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    shape = (recipe.trainer.batch_size, recipe.model.seq_len)
+    return jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def _gradient(recipe: Recipe, layout: Layout) -> Exact:
+    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight."""
+
+    def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
+        grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights)
+        leaves = tuple(jax.tree.leaves(unnamed(grads)))
+        return leaves, slice_square(leaves), loss, weight
+
+    return exact(gradient, layout.named, *_batch(recipe))
+
+
+def _update(recipe: Recipe, layout: Layout) -> Exact:
+    """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
+    gradient norm."""
+
+    def cut(tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
+        return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
+
+    scalar = jax.ShapeDtypeStruct((), np.float32)
+    params = cut(layout.params)
+    return exact(partial(slice_after, recipe, layout), params, cut(layout.moments), params, scalar, scalar, scalar)

@@ -11,6 +11,7 @@ device and no compiler enters.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -108,10 +108,17 @@ class ExactStep(Step):
         return self.after(state, (params,), (moments,), (loss, norm), prints)
 
     def program(self) -> Mapping[str, str]:
-        """Digests of the exact programs over whole tensors (``Program.digest``)."""
+        """Digests of the exact programs over whole tensors (``Program.digest``), the same on every platform; and, as
+        ``... here``, sha256 of the StableHLO that this compiler was given for one device."""
+        layout = Layout(self._example, optimizer(self.recipe), 1)
+        update = _update(self.recipe, layout)
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
         return {
             "gradient": self._gradient.program.digest,
-            "update": _update(self.recipe, Layout(self._example, optimizer(self.recipe), 1)).program.digest,
+            "gradient here": _lowered(self._gradient, layout.named, *_batch(self.recipe)),
+            "update": update.program.digest,
+            "update here": _lowered(update, *slices, scalar, scalar, scalar),
         }
 
     def foreign_products(self) -> list[str]:
@@ -139,9 +146,16 @@ def _update(recipe: Recipe, layout: Layout) -> Exact:
     """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
     gradient norm."""
 
-    def cut(tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
-        return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
+    scalar = jax.ShapeDtypeStruct((), jnp.float32)
+    params, moments = _slices(layout, layout.params), _slices(layout, layout.moments)
+    return exact(partial(slice_after, recipe, layout), params, moments, params, scalar, scalar, scalar)
 
-    scalar = jax.ShapeDtypeStruct((), np.float32)
-    params = cut(layout.params)
-    return exact(partial(slice_after, recipe, layout), params, cut(layout.moments), params, scalar, scalar, scalar)
+
+def _slices(layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
+
+
+def _lowered(function: Exact, *examples: Any) -> str:
+    with jax.enable_x64(True):
+        text = jax.jit(function).lower(MINUS_ZERO, *examples).as_text()
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from ledger import StateManifest, Tampered
 from marin.errors import Diverged, Unsupported, UsageError
@@ -94,6 +95,11 @@ class NotFinite(Diverged):
         )
 
 
+def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
+    """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
+    return (ExactStep if recipe.arithmetic.profile == "exact" else TrainStep)(recipe, mesh, example)
+
+
 class Training:
     """One recipe, ready to execute on ``execution.devices`` devices of this process.
 
@@ -112,8 +118,7 @@ class Training:
         self._self_check = execution.self_check_every
         example = state_like(recipe, vocab_size)
         self.names = [name for name, _ in leaves(example)]
-        exact = recipe.arithmetic.profile == "exact"
-        self.step: Step = (ExactStep if exact else TrainStep)(recipe, self.mesh, example)
+        self.step = step_of(recipe, self.mesh, example)
         foreign = self.step.foreign_products() if recipe.arithmetic.profile in CPU_PROFILES else []
         if foreign:
             raise Unsupported(

@@ -67,7 +67,11 @@ class Diagnosis:
         """As ``marin doctor --json`` prints it."""
         reasons = [f"{check.name}: {check.found}" for check in self.checks if check.health is Health.BAD]
         return {
-            "profiles": {"portable-cpu": {"supported": self.able, "reasons": reasons}, **_others()},
+            "profiles": {
+                "portable-cpu": {"supported": self.able, "reasons": reasons},
+                "exact": {"supported": not self.inexact, "reasons": [f"other bits in {name}" for name in self.inexact]},
+                **_others(),
+            },
             "exact": {"known_answers": not self.inexact, "differing": list(self.inexact)},
             "checks": [
                 {"name": c.name, "health": c.health.value, "found": c.found, "cure": c.cure} for c in self.checks

@@ -64,6 +64,9 @@ from marin.recipe.schema import Arithmetic, Execution, digest  # noqa: E402
 GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
     for model, optimizer, dtype in product(("llama", "gpt2"), ("adamw", "lion"), ("float32", "bfloat16"))
+} | {
+    f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
+    for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
 }
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)

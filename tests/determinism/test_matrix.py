@@ -17,7 +17,7 @@ from marin.process.cache import compilation_cache
 from marin.training.runtime.canary import ANSWERS
 
 Results = dict[str, dict[str, Any]]
-REDUCED = ["llama adamw float32", "gpt2 adamw float32"]
+REDUCED = ["llama adamw float32", "gpt2 adamw float32", "llama adamw exact"]
 
 
 @pytest.fixture(scope="module", params=REDUCED)
@@ -36,9 +36,10 @@ def straight(matrix: ModuleType, group: str) -> Results:
 
 @pytest.fixture(scope="module")
 def moved(matrix: ModuleType, group: str) -> Results:
-    """The same in a process with eight devices, moved half-way, through a training checkpoint: one model from eight
-    devices to two, the other from four to one."""
-    own = {REDUCED[0]: {"devices": 8, "moves": [2]}, REDUCED[1]: {"devices": 4, "moves": [1]}}
+    """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
+    two, or from four to one."""
+    eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
+    own = dict(zip(REDUCED, (eight, four, eight), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
     return matrix.execute(row, [group], cache=compilation_cache())
 

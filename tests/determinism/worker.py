@@ -37,6 +37,7 @@ class Case:
     architecture: str = "llama"
     optimizer: str = "adamw"
     compute_dtype: str = "float32"
+    profile: str = "portable-cpu"
     devices: int = 1
     shards: int = 8
     batch: int = 16
@@ -52,7 +53,7 @@ class Case:
 
 def recipe_of(case: Case) -> Any:
     """The recipe of a case; its schedule is as long as the case."""
-    from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer
+    from marin.recipe.schema import Model, Optimizer, Recipe, Trainer
 
     inner = 4 * case.hidden if case.architecture == "gpt2" else 3 * case.hidden
     return Recipe(
@@ -68,12 +69,22 @@ def recipe_of(case: Case) -> Any:
         ),
         optimizer=Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2),  # type: ignore[arg-type]
         trainer=Trainer(num_steps=case.steps, batch_size=case.batch, steps_per_segment=2),
-        arithmetic=Arithmetic(
-            logical_shards=case.shards,
-            microbatch_size=case.microbatch,  # type: ignore[arg-type]
-            compute_dtype=case.compute_dtype,
-        ),
+        arithmetic=_arithmetic(case),
     )  # type: ignore[arg-type]
+
+
+def _arithmetic(case: Case) -> Any:
+    from marin.recipe.schema import Arithmetic
+
+    if case.profile == "exact":
+        return Arithmetic(
+            profile="exact", logical_shards=1, microbatch_size=case.batch, reduction="integer", isa="any", xla_flags=()
+        )
+    return Arithmetic(
+        logical_shards=case.shards,
+        microbatch_size=case.microbatch,  # type: ignore[arg-type]
+        compute_dtype=case.compute_dtype,  # type: ignore[arg-type]
+    )
 
 
 def batch_of(case: Case, step: int) -> tuple[Any, Any]:
@@ -90,12 +101,13 @@ def batch_of(case: Case, step: int) -> tuple[Any, Any]:
 def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
     """Train one case and describe it. With ``kept``, the state after two steps is saved in that folder, another step is
     done and lost, and there is nothing to describe; called again, it goes on from what was saved."""
+    from marin.training.loop import step_of
     from marin.training.state import initial_state, load, manifest_of, save
-    from marin.training.step import TrainStep, mesh_of
+    from marin.training.step import mesh_of
 
     recipe = recipe_of(case)
     first = initial_state(recipe, VOCABULARY)
-    step = TrainStep(recipe, mesh_of(case.devices), first)
+    step = step_of(recipe, mesh_of(case.devices), first)
     state = step.place(first)
     steps = []
     begin, saved = 0, kept / case.name if kept is not None else None
@@ -119,7 +131,7 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
                 whole, _ = load(
                     Path(folder) / "checkpoint", recipe, VOCABULARY, manifest_of(whole).digest, where=case.name
                 )
-            step = TrainStep(recipe, mesh_of(moves.get(number, case.devices)), whole)
+            step = step_of(recipe, mesh_of(moves.get(number, case.devices)), whole)
             state = step.place(whole)
         tokens, weights = batch_of(case, number)
         state, outcome = step.run(state, step.batch(tokens), step.batch(weights))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from itertools import islice
 from pathlib import Path
 
@@ -199,7 +199,7 @@ def evaluate(task: Task) -> StepResult:
     model, digest = restore(task)
     score = scorer(model, task.recipe)
     loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
-    metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "tokens": float(tokens)}
+    metrics = {"loss": loss, "perplexity": _exponential(min(loss, 700.0)), "tokens": float(tokens)}
     tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))
     pairs = read_pairs(task.inputs["corpus"] / "minimal_pairs.jsonl", recipe.evaluation.minimal_pairs)
     scores = list(score_pairs(pairs, tokenizer, recipe, score))
@@ -216,6 +216,11 @@ def evaluate(task: Task) -> StepResult:
         EvalCompleted(run=task.run, model=digest, metrics={name: value.hex() for name, value in metrics.items()}),
     )
     return StepResult(kind="evaluation", metrics=metrics, tables={"pairs": phenomena_table(scores)})
+
+
+def _exponential(x: float) -> float:
+    """e**x, the float64 nearest to it: a C library's last bit depends on the processor."""
+    return float(Decimal(x).exp(Context(prec=40)))
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -52,13 +52,13 @@ class ExactStep(Step):
             )
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
         self._example = example
-        self._gradient = _gradient(recipe, self.layout)
+        self._gradient = gradient_of(recipe, self.layout)
         self._compiled_gradient, self._compiled_update = self._compiled()
 
     def _compiled(self) -> tuple[Program, Program]:
         recipe, layout, devices = self.recipe, self.layout, self.devices
         whole = NamedSharding(self.mesh, P())
-        update = _update(recipe, layout)
+        update = update_of(recipe, layout)
 
         def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array) -> Any:
             gathered = [jax.lax.with_sharding_constraint(x, whole) for x in rows]
@@ -111,7 +111,7 @@ class ExactStep(Step):
         """Digests of the exact programs over whole tensors (``Program.digest``), the same on every platform; and, as
         ``... here``, sha256 of the StableHLO that this compiler was given for one device."""
         layout = Layout(self._example, optimizer(self.recipe), 1)
-        update = _update(self.recipe, layout)
+        update = update_of(self.recipe, layout)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
         return {
@@ -131,7 +131,7 @@ def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
     return jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _gradient(recipe: Recipe, layout: Layout) -> Exact:
+def gradient_of(recipe: Recipe, layout: Layout) -> Exact:
     """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight."""
 
     def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
@@ -142,7 +142,7 @@ def _gradient(recipe: Recipe, layout: Layout) -> Exact:
     return exact(gradient, layout.named, *_batch(recipe))
 
 
-def _update(recipe: Recipe, layout: Layout) -> Exact:
+def update_of(recipe: Recipe, layout: Layout) -> Exact:
     """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
     gradient norm."""
 
@@ -157,5 +157,5 @@ def _slices(layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
 
 def _lowered(function: Exact, *examples: Any) -> str:
     with jax.enable_x64(True):
-        text = jax.jit(function).lower(MINUS_ZERO, *examples).as_text()
+        text = jax.jit(function.__call__).lower(MINUS_ZERO, *examples).as_text()
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -70,7 +70,7 @@ def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
     """The state before the first step, as one compiled program on one device (the same for every device count)."""
     if recipe.arithmetic.profile == "exact":
         rest = eqx.filter(state_shape(recipe, vocab_size), is_jax_array_like, inverse=True)
-        state: TrainState = eqx.combine(_exact_initializer(recipe, vocab_size).jitted()(), rest)
+        state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted()(), rest)
         return state
     return _initializer(recipe, vocab_size)()
 
@@ -78,7 +78,7 @@ def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
 def initial_program(recipe: Recipe, vocab_size: int) -> str:
     """Digest of the program that makes the initial state: sha256 of its StableHLO, or that of the exact program."""
     if recipe.arithmetic.profile == "exact":
-        return _exact_initializer(recipe, vocab_size).program.digest
+        return exact_initializer(recipe, vocab_size).program.digest
     arrays = jax.jit(lambda: eqx.filter(_make(recipe, vocab_size)(), is_jax_array_like))
     return "sha256:" + hashlib.sha256(arrays.lower().as_text().encode()).hexdigest()
 
@@ -111,7 +111,8 @@ def _initializer(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     return eqx.filter_jit(_make(recipe, vocab_size))
 
 
-def _exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
+def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
+    """What makes the initial state under profile ``exact``: of nothing, its tensors in the order of :func:`leaves`."""
     return exact(lambda: eqx.filter(_make(recipe, vocab_size)(), is_jax_array_like))
 
 

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from ledger import LedgerError, tensor_digest
+from marin.errors import UsageError
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import from_plain
 from marin.record.events import Json
@@ -71,6 +72,14 @@ class Stepwise:
     def __init__(self, question: Question) -> None:
         use_compilation_cache(compilation_cache())
         self.recipe = from_plain(question.recipe, where="recipe of the run")
+        if self.recipe.arithmetic.profile == "exact":
+            raise UsageError(
+                "a train step of profile exact is not taken apart",
+                where="--explain",
+                expected="a recipe of another profile",
+                found="exact",
+                cure="its programs have one result each (docs/exact.md): execute them by marin.exact.reference",
+            )
         vocab = vocabulary_size(Path(question.tokenizer))
         self._first = initial_state(self.recipe, vocab)
         self._vocab = vocab

@@ -1,57 +1,88 @@
-"""Levanter's Llama in exact arithmetic: its initial state and a whole train step, compiled and by the reference."""
+"""A train step under profile exact is what docs/exact.md says: NumPy and whole numbers give every bit of it, from the
+recipe alone. Devices, processes and processors are in tests/determinism."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
 
-import equinox as eqx
-import haliax as hax
-import jax
-import jax.numpy as jnp
+import msgspec
 import numpy as np
-from levanter.models.lm_model import LmExample
+import pytest
 
+from ledger import LedgerError
 from marin.exact import reference
-from marin.exact.compiled import exact
-from marin.training.model import attention_mask, optimizer
-from marin.training.state import _make, state_like
+from marin.recipe.schema import Arithmetic, Recipe, check, digest, from_plain, plain
+from marin.training.exact_step import ExactStep, gradient_of, update_of
+from marin.training.loop import step_of
+from marin.training.model import optimizer
+from marin.training.slices import Layout
+from marin.training.state import arrays_of, exact_initializer, initial_state
+from marin.training.step import mesh_of
+
+EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
 
 
-def test_a_whole_train_step_is_that_of_the_reference(worker: ModuleType) -> None:
-    recipe = worker.recipe_of(worker.Case(name="exact", shards=1, batch=4, length=8, steps=6, hidden=16, layers=1))
-    tokens, weights = worker.batch_of(worker.Case(name="exact", batch=4, length=8), 0)
-    like = state_like(recipe, worker.VOCABULARY)
-    static = eqx.partition(like.model, eqx.is_inexact_array)[1]
-    axes = (hax.Axis("batch", 4), hax.Axis("position", 8))
+@pytest.fixture(scope="module")
+def recipe(worker: ModuleType) -> Recipe:
+    """One layer, two microbatches."""
+    case = worker.Case("exact", profile="exact", hidden=16, layers=1, length=16, batch=4, steps=2)
+    made: Recipe = msgspec.structs.replace(worker.recipe_of(case), arithmetic=EXACT)
+    return made
 
-    def initial() -> Any:
-        state = _make(recipe, worker.VOCABULARY)()
-        return eqx.filter(state.model, eqx.is_inexact_array), state.moments
 
-    def step(arrays: Any, moments: Any, tokens: jax.Array, weights: jax.Array) -> Any:
-        def loss(arrays: Any) -> jax.Array:
-            ids = hax.named(tokens, axes)
-            example = LmExample(tokens=ids, loss_weight=hax.named(weights, axes), attn_mask=attention_mask(recipe, ids))
-            return hax.sum(eqx.combine(arrays, static).compute_next_token_loss(example, reduction=None)).array
+def bits(values: Any) -> list[bytes]:
+    return [np.asarray(value).tobytes() for value in values]
 
-        total, grads = jax.value_and_grad(loss)(arrays)
-        count = jnp.sum(weights)
-        norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads))) / count
-        factor = jnp.where(norm < 1.0, 1.0, 1.0 / norm) / count
-        updates, after = optimizer(recipe).update(jax.tree.map(lambda g: g * factor, grads), moments, arrays)
-        return jax.tree.map(jnp.add, arrays, updates), after, total / count, norm
 
-    first = exact(initial)
-    begun = reference.run(first.program, [])
-    plain = jax.tree.leaves(jax.jit(initial)())
-    assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(begun, plain, strict=True))
-    arrays, moments = jax.tree.unflatten(jax.tree.structure(first.shape), begun)
-    made = exact(step, arrays, moments, tokens, weights)
-    assert {"dot", "sum", "scatter_add", "gather", "scan", "sin", "exp", "log"} <= made.program.names()
-    found = [np.asarray(x) for x in jax.tree.leaves(made.jitted()(arrays, moments, tokens, weights))]
-    judged = reference.run(made.program, jax.tree.leaves((arrays, moments, tokens, weights)))
-    assert [a.tobytes() for a in found] == [b.tobytes() for b in judged]
-    loss, norm = found[-2:]
-    *_, plain_loss, plain_norm = jax.tree.leaves(jax.jit(step)(arrays, moments, tokens, weights))
-    assert abs(loss - plain_loss) < 1e-3 * plain_loss and abs(norm - plain_norm) < 1e-2 * plain_norm
+def test_the_initial_state_and_two_steps_are_those_of_the_reference(recipe: Recipe, worker: ModuleType) -> None:
+    first = initial_state(recipe, worker.VOCABULARY)
+    program = exact_initializer(recipe, worker.VOCABULARY).program
+    assert bits(reference.run(program, [])) == bits(list(arrays_of(first).values()))
+    step = step_of(recipe, mesh_of(1), first)
+    assert isinstance(step, ExactStep)
+    layout = Layout(first, optimizer(recipe), 1)
+    gradient, update = gradient_of(recipe, layout).program, update_of(recipe, layout).program
+    assert (gradient.digest, update.digest) == (step.program()["gradient"], step.program()["update"])
+    state, params, count = step.place(first), len(layout.params), len(layout.params) + len(layout.moments)
+    own = [np.asarray(x) for x in arrays_of(first).values()][3:]
+    for number in range(2):
+        generator = np.random.default_rng(number)
+        tokens = generator.integers(0, worker.VOCABULARY, (4, 16), dtype=np.int32)
+        weights = (generator.random((4, 16)) < 0.7).astype(np.float32)
+        state, outcome = step.run(state, step.batch(tokens), step.batch(weights))
+        *grads, square, loss, weight = reference.run(gradient, [*own[:params], tokens, weights])
+        flat = [x.reshape(-1) if x.ndim else x for x in own]
+        given = [*flat[:params], *flat[params:], *(x.reshape(-1) for x in grads), square, loss, weight]
+        *after, mean, norm = reference.run(update, given)
+        assert len(after) == count
+        own = [made.reshape(x.shape) for made, x in zip(after, own, strict=True)]
+        assert bits([mean, norm]) == bits([outcome.loss, outcome.grad_norm])
+        assert bits(own) == bits(list(arrays_of(step.collect(state)).values())[3:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"logical_shards": 2}, "arithmetic.logical_shards"),
+        ({"compute_dtype": "bfloat16"}, "arithmetic.compute_dtype"),
+        ({"xla_flags": ("--xla_cpu_enable_fast_math=true",)}, "arithmetic.xla_flags"),
+        ({"reduction": "binary-tree"}, "arithmetic.reduction"),
+        ({"isa": "x86-64-v3"}, "arithmetic.isa"),
+        ({"device_kind": "cpu"}, "arithmetic.device_kind"),
+        ({"profile": "portable-cpu", "isa": "x86-64-v3"}, "arithmetic"),
+    ],
+)
+def test_what_has_no_meaning_under_the_profile_is_refused_by_name(
+    recipe: Recipe, changes: dict[str, Any], where: str
+) -> None:
+    check(recipe, where="recipe")
+    arithmetic = msgspec.structs.replace(EXACT, **changes)
+    with pytest.raises(LedgerError, match=where):
+        check(msgspec.structs.replace(recipe, arithmetic=arithmetic), where="recipe")
+
+
+def test_the_profile_is_part_of_the_identity_and_reads_back(recipe: Recipe) -> None:
+    assert from_plain(plain(recipe), where="recipe") == recipe
+    other = msgspec.structs.replace(EXACT, microbatch_size=4)
+    assert digest(msgspec.structs.replace(recipe, arithmetic=other)) != digest(recipe)

@@ -33,7 +33,6 @@ EVALUATE = StepDefinition(
         "marin/exact/functions.py",
         "marin/exact/guarded.py",
         "marin/exact/integers.py",
-        "marin/exact/moving.py",
         "marin/exact/program.py",
         "marin/exact/reading.py",
         "marin/exact/threefry.py",

@@ -28,6 +28,13 @@ EXPORT = StepDefinition(
     code=(
         "marin/process/arithmetic.py",
         "marin/data/tokenizer.py",
+        "marin/exact/compiled.py",
+        "marin/exact/functions.py",
+        "marin/exact/guarded.py",
+        "marin/exact/integers.py",
+        "marin/exact/program.py",
+        "marin/exact/reading.py",
+        "marin/exact/threefry.py",
         "marin/recipe/schema.py",
         "marin/pipeline/export.py",
         "marin/training/export.py",

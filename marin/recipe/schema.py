@@ -664,8 +664,7 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
 
 
 def _check_exact(arithmetic: Arithmetic, where: str) -> None:
-    """Raises UsageError where a setting has no meaning under profile exact, or no exact form; or where sums without an
-    order are asked for under another one."""
+    """Raises UsageError where a setting has no meaning under profile exact, or is meant for it alone."""
     wanted: dict[str, object] = {
         "profile": "exact",
         "logical_shards": 1,

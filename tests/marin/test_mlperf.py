@@ -162,13 +162,21 @@ class Record:
         self.first = settled(self.root, first)
         phase = successor(self.first, msgspec.structs.replace(self.first, trainer=Trainer(num_steps=2, batch_size=8)))
         self.second = phase
-        self.run("first000", self.first, losses[0])
-        self.run("second00", self.second, losses[1], continues="first000")
+        self.run("first000", self.first, {"loss": losses[0]})
+        self.run("second00", self.second, {"loss": losses[1]}, continues="first000")
 
     def append(self, run: str, kind: str, body: events.Body) -> None:
         self.root.append([Draft(kind, stream_of(run), events.write(body))])
 
-    def run(self, run: str, recipe: Recipe, loss: float, *, continues: str = "") -> None:
+    def run(
+        self,
+        run: str,
+        recipe: Recipe,
+        metrics: dict[str, float],
+        *,
+        continues: str = "",
+        tokens: dict[str, float] | None = None,
+    ) -> None:
         link = events.Continues(run=continues, step=recipe.first_step, state=SHA, checkpoint=SHA)
         self.append(
             run,
@@ -184,15 +192,16 @@ class Record:
                 continues=link if continues else None,
             ),
         )
-        self.step(run, "tokens", {}, {"train_tokens": 3200.0, "validation_tokens": 640.0})
+        counted = {"train_tokens": 3200.0, "validation_tokens": 640.0} if tokens is None else tokens
+        self.step(run, "tokens", {}, counted)
         config = {"seed": str(recipe.seed), "dataset": schema.plain(recipe.dataset)}
         self.begin(run, "train", config)
         self.trained(run, recipe)
         self.end(run, "train", {})
         self.begin(run, "evaluate", {"seed": str(recipe.seed)})
-        measured = {"loss": loss.hex()}
+        measured = {name: value.hex() for name, value in metrics.items()}
         self.append(run, events.EVAL_COMPLETED, events.EvalCompleted(run=run, model=SHA, metrics=measured))
-        self.end(run, "evaluate", {"loss": loss})
+        self.end(run, "evaluate", metrics)
 
     def trained(self, run: str, recipe: Recipe, seeds: Any = None, devices: int = 1) -> None:
         started = events.TrainStarted(
@@ -320,7 +329,7 @@ def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Pat
     assert only(given.log("open"), "seed").metadata["source"] == "recipe"
     with pytest.raises(UsageError, match=r"draws its seeds.*found 7, given in the recipe"):
         given.log("closed")
-    given.run("wide0000", changed("optimizer.beta1", 0.5, given.first), 4.0)
+    given.run("wide0000", changed("optimizer.beta1", 0.5, given.first), {"loss": 4.0})
     assert only(given.log("open", "wide0000"), "opt_adamw_beta_1").value == 0.5
     with pytest.raises(
         UsageError, match=r"closed division: opt_adamw_beta_1 \(optimizer.beta1\): expected 0.9, found 0.5"
@@ -330,7 +339,7 @@ def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Pat
 
 def test_phases_have_the_same_hyperparameters(record: Record) -> None:
     faster = changed("optimizer.learning_rate", 0.01, record.second)
-    record.run("faster00", faster, 4.0, continues="first000")
+    record.run("faster00", faster, {"loss": 4.0}, continues="first000")
     with pytest.raises(UsageError, match=r"a phase changes.*opt_base_learning_rate: expected 0\.006, found 0\.01"):
         record.log(run="faster00")
 
@@ -341,6 +350,29 @@ def test_what_was_not_trained_or_measured_is_not_logged(record: Record) -> None:
     record.root.append([Draft(events.RUN_STARTED, stream_of("open0000"), events.write(record.last.started.body))])
     with pytest.raises(MissingEvidence, match="not trained to its end"):
         record.log(run="open0000")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "tokens", "said"),
+    [
+        ({"perplexity": 3.0}, {"train_tokens": 320.0, "validation_tokens": 64.0}, "nothing was measured"),
+        ({"loss": 4.0}, {"train_tokens": 31.0, "validation_tokens": 64.0}, "how much data"),
+        ({"loss": 4.0}, {"train_tokens": math.inf, "validation_tokens": 64.0}, "how much data"),
+        ({"loss": 4.0}, {"train_tokens": math.nan, "validation_tokens": 64.0}, "how much data"),
+        ({"loss": 4.0}, {}, "how much data"),
+    ],
+)
+def test_a_record_that_lacks_something_is_refused_in_words(
+    record: Record, metrics: dict[str, float], tokens: dict[str, float], said: str
+) -> None:
+    record.run("lacking0", record.first, metrics, tokens=tokens)
+    with pytest.raises(MissingEvidence, match=said):
+        record.log(run="lacking0")
+
+
+def test_a_loss_that_is_no_number_reaches_no_target(record: Record) -> None:
+    record.run("diverged", record.first, {"loss": math.nan})
+    assert only(record.log(run="diverged"), "run_stop").metadata["status"] == "aborted"
 
 
 def test_without_the_logger_the_cure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +433,7 @@ def test_another_seed_in_the_record_is_found(record: Record, what: str) -> None:
         record.step("second00", "corpus", {"dataset": {"seed": "1"}}, {})
     else:
         stranger = msgspec.structs.replace(record.second, seed=int(other))
-        record.run("third000", stranger, 4.0, continues="second00")
+        record.run("third000", stranger, {"loss": 4.0}, continues="second00")
     history = record.root.history()
     last = load(history, "third000" if what == "phase" else "second00")
     with pytest.raises(MarinError, match="the record has another seed: event "):

@@ -7,6 +7,7 @@ The order of lines is that of samples, and each has the time of the event that i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,7 @@ from marin.export.mlperf.hyperparameters import Value, check, values_of
 from marin.export.mlperf.seeding import Seeding
 from marin.history.run import Run
 from marin.history.runs import History
+from marin.record.events import EvalCompleted
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
@@ -85,12 +87,17 @@ def phases(runs: Sequence[Run]) -> list[Phase]:
                 last=first + (end - recipe.first_step) * recipe.trainer.batch_size,
                 started=milliseconds(run.training[0].time),
                 ended=ended,
-                loss=float.fromhex(measured.body.metrics["loss"]) if measured is not None else None,
+                loss=_loss(measured.body) if measured is not None else None,
                 eval_started=begun,
                 eval_ended=stopped,
             )
         )
     return found
+
+
+def _loss(measured: EvalCompleted) -> float | None:
+    """The held-out loss in nats a token; None where it was not measured."""
+    return float.fromhex(measured.metrics["loss"]) if "loss" in measured.metrics else None
 
 
 def until(blocks: Sequence[Phase], target: float) -> list[Phase]:
@@ -164,7 +171,7 @@ def _block(block: Phase, train_samples: int) -> list[Line]:
     found = [Line("start", "block_start", None, block.started, at(block.first) | {"run": block.run.run})]
     for fact in block.run.segments:
         samples = block.first + (fact.body.end - recipe.first_step) * recipe.trainer.batch_size
-        if samples <= block.last:
+        if samples <= block.last and fact.body.losses:
             loss = float.fromhex(fact.body.losses[-1])
             found.append(Line("event", "tracked_stats", {"train_loss": loss}, milliseconds(fact.time), at(samples)))
     found.append(Line("end", "block_stop", None, block.ended, at(block.last)))
@@ -194,7 +201,7 @@ def _header(
         **{key: value for key, value in poc.items() if value},
         **{name.replace("_adamw_", f"_{recipe.optimizer.name}_"): value for name, value in values.items()},
         "gradient_accumulation_steps": recipe.trainer.batch_size
-        // (training.devices * recipe.arithmetic.microbatch_size),
+        // max(1, training.devices * recipe.arithmetic.microbatch_size),
         **sizes,
         "lowest_numerical_precision_in_linear": number,
         "lowest_numerical_precision_in_attn": number,
@@ -210,15 +217,15 @@ def _header(
 def _sizes(run: Run) -> dict[str, int]:
     """How many sequences there are to train on, and how many are measured."""
     counted = run.steps["tokens"].metrics if "tokens" in run.steps else {}
-    if not {"train_tokens", "validation_tokens"} <= counted.keys():
+    length = run.recipe.model.seq_len
+    if not all(length <= counted.get(name, 0) < math.inf for name in ("train_tokens", "validation_tokens")):
         raise MissingEvidence(
             "the run does not say how much data it has",
             where=f"run {run.run}: step tokens",
-            expected="train_tokens and validation_tokens",
-            found=", ".join(counted) or "no such step",
+            expected=f"train_tokens and validation_tokens, a sequence of {length} at least",
+            found=", ".join(f"{name}={value:g}" for name, value in counted.items()) or "no such step",
             cure="export a run whose tokens the pipeline made",
         )
-    length = run.recipe.model.seq_len
     held_out = int(counted["validation_tokens"]) // length
     return {
         "train_samples": int(counted["train_tokens"]) // length,

@@ -7,7 +7,8 @@ import os
 import click
 
 from marin.cli.output import print_fields, print_json
-from marin.record.root import Root, create_root, key_path
+from marin.errors import UsageError
+from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, create_root, key_path, root_location
 
 
 @click.command()
@@ -19,15 +20,17 @@ from marin.record.root import Root, create_root, key_path
 @click.option(
     "--passphrase", is_flag=True, help="Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]"
 )
+@click.option("--here", is_flag=True, help="Make one here, though a folder above has a root.")
 @click.option("--hybrid", is_flag=True, help="Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
 @click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def init(origin: str | None, passphrase: bool, hybrid: bool, quiet: bool, as_json: bool) -> None:
+def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: bool, as_json: bool) -> None:
     """Make a root with its log, and a signing key.
 
     The key goes to the user's configuration folder (or where MARIN_KEY says) with mode 0600, never into the root or
     into Git; a passphrase encrypts it, and is then taken from MARIN_KEY_PASSPHRASE whenever the key signs. The verifier
-    key that is printed is what others need to check the log: publish it. Running this again changes nothing.
+    key that is printed is what others need to check the log: publish it. Running this again changes nothing. Below a
+    folder that has a root it makes no second one unless you say --here.
 
     \b
     Examples:
@@ -36,6 +39,15 @@ def init(origin: str | None, passphrase: bool, hybrid: bool, quiet: bool, as_jso
       marin init --passphrase --hybrid
       MARIN_ROOT=/data/ledger marin init
     """
+    above = root_location()
+    if not here and not os.environ.get(ROOT_VARIABLE) and above != DEFAULT_ROOT:
+        raise UsageError(
+            "a folder above has a root already",
+            where=above,
+            expected="no second one inside of it",
+            found=os.getcwd(),
+            cure="every command here uses that one; for another say --here",
+        )
     if passphrase:
         # Also for the rest of this process, which signs the empty log with the key.
         os.environ["MARIN_KEY_PASSPHRASE"] = click.prompt(

@@ -110,6 +110,18 @@ class LazyGroup(click.Group):
         accept_root(command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; an unknown command names the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib  # here: only a mistake needs it
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            told = f"did you mean {near[0]}?" if near else "see marin --help"
+            ctx.fail(f"No such command {args[0]!r}: {told}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])

@@ -86,19 +86,35 @@ def print_tree(top: Branch) -> None:
     Console(width=None if sys.stdout.isatty() else 400, soft_wrap=True, highlight=False).print(tree)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """Rows under their column names; `empty` goes to stderr where there are none."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, expendable: Sequence[str] = ()
+) -> None:
+    """Rows under their column names; `empty` goes to stderr where there are none. ``expendable``: columns that a terminal
+    too narrow for all goes without, the first of them first. In a pipe all are there."""
     if not rows:
         say(empty, err=True)
         return
     rows = [[visible(cell) for cell in row] for row in rows]
     columns = [visible(name) for name in columns]
     if sys.stdout.isatty():
-        _draw(columns, rows)
+        kept = fitting(columns, rows, columns_here(), expendable)
+        _draw([columns[i] for i in kept], [[row[i] for i in kept] for row in rows])
         return
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, expendable: Sequence[str]) -> list[int]:
+    """The places of the columns that stand side by side in ``room`` letters without a cell being folded; of
+    ``expendable`` as few as need be are left out."""
+    widths = [max(map(len, column)) + 1 for column in zip(columns, *rows, strict=True)]
+    kept = list(range(len(columns)))
+    for name in expendable:
+        if sum(widths[i] for i in kept) <= room:
+            break
+        kept = [i for i in kept if columns[i] != name]
+    return kept
 
 
 def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -6,6 +6,7 @@ the facts of that execution (segments, checkpoints, evaluation) are read from th
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -96,12 +97,13 @@ def pick(known: Sequence[str], name: str) -> str:
             found=", ".join(matching[:8]),
             cure="give more of its letters",
         )
+    near = difflib.get_close_matches(name, (LATEST, *known), n=1)
     raise UsageError(
         "unknown run",
         where=name,
         expected="a run id, a unique beginning of one, or latest",
         found=f"latest is {known[-1]}, of {len(known)} in all",
-        cure="see `marin ls runs`",
+        cure=f"did you mean {near[0]}?" if near else "see `marin ls runs`",
     )
 
 

@@ -29,7 +29,7 @@ PROGRESS = re.compile(
 COMMAND = re.compile(r"^marin (.*?)(?: ([|>]) (.*))?$")
 """A command of ours, and the shell's rest of it."""
 MASKS = (
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*Z", "TIME"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d[.\d]*)?Z", "TIME"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
     (r"^(log|key|vkey|plan|code)( +).*(marin\.local|sha256|[0-9a-f]{40}).*$", r"\1 OWN"),
     (r"log marin\.local/\w+", "log OWN"),

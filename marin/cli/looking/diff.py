@@ -10,7 +10,14 @@ from ledger import LedgerError
 from marin.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marin.history.run import Run
     from marin.verify.segments.difference import Comparison
+
+
+OUTCOMES = ("evaluate.loss", "evaluate.perplexity", "evaluate.bits_per_byte", "train.loss_last")
+"""What came out of a run, in the order in which somebody asks."""
 
 
 @click.command()
@@ -21,8 +28,9 @@ if TYPE_CHECKING:
 def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
     """Name the first difference of two runs, in the order of causes.
 
-    These are asked in turn: recipe, code, environment, data, program, step, tensor. Only records are compared; nothing
-    is executed. Processor, cores and number of devices are told as notes: they never change a bit.
+    What came out of both stands first. Then these are asked in turn: recipe, code, environment, data, program, step,
+    tensor. Only records are compared; nothing is executed. Processor, cores and number of devices are told as notes:
+    they never change a bit.
 
     Exit status: 0 no difference, 1 there is one, 2 wrong usage, 3 none found and not everything could be compared.
 
@@ -31,7 +39,6 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
       marin diff 3f9c latest
       marin diff 3f9c 81aa --json
     """
-    from marin.history.run import Run
     from marin.history.runs import load, resolve
     from marin.record.root import open_root
     from marin.verify.segments.difference import compare_runs  # reads the whole root: not for --help
@@ -39,6 +46,9 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
     root = open_root()
     history, store = root.history(), root.store()
     runs = [load(history, resolve(history, name)) for name in (one, other)]
+
+    if not as_json:
+        print_outcomes(runs)
 
     def blob(digest: str) -> bytes | None:
         try:
@@ -53,10 +63,34 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
 
     found = compare_runs(runs[0], runs[1], blob, names)
     if as_json:
-        print_json(found.as_json())
+        print_json({**found.as_json(), "outcomes": outcomes(runs)})
     else:
         print_comparison(found)
     ctx.exit(found.exit_code())
+
+
+def outcomes(runs: Sequence[Run]) -> dict[str, list[float | None]]:
+    """What came out of each run, by the name of the number; what none of them has is left out."""
+    found = {name: [run.metrics.get(name) for run in runs] for name in OUTCOMES}
+    return {name: values for name, values in found.items() if any(value is not None for value in values)}
+
+
+def print_outcomes(runs: Sequence[Run]) -> None:
+    """A row for each number that came out, before the causes."""
+    rows = [
+        [name, *("" if value is None else f"{value:.6g}" for value in values), _change(values)]
+        for name, values in outcomes(runs).items()
+    ]
+    if rows:
+        print_table(("", *(run.run for run in runs), ""), rows, empty="")
+        say()
+
+
+def _change(values: Sequence[float | None]) -> str:
+    one, other = values
+    if one is None or other is None:
+        return ""
+    return "same" if one.hex() == other.hex() else f"{other - one:+.3g}"
 
 
 def print_comparison(found: Comparison) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 
 import click
 
 from marin.cli.output import print_json, print_table, say
+from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described
+
+COLUMNS = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
+EXPENDABLE = ("state", "steps", "started", "dataset", "loss", "model")
+"""What a narrow terminal goes without, the first first: the state of a run that is not complete stands under
+``verified`` too."""
 
 
 @click.command()
@@ -25,16 +32,20 @@ from marin.record.verdicts import described
     show_default=True,
     help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
 )
+@click.option("--columns", metavar="A,B,…", help=f"Of runs, only these, in this order: some of {', '.join(COLUMNS)}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def ls(what: str, limit: int, as_json: bool) -> None:
+def ls(what: str, limit: int, columns: str | None, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
     Runs come with their state, their headline numbers and your newest verdict on them; artifacts are those that
     events name, with the step and the runs that they belong to; experiments are those that are registered.
 
+    A terminal too narrow for all columns leaves out those that matter least; a pipe gets all.
+
     \b
     Examples:
       marin ls
+      marin ls --columns run,perplexity,verified
       marin ls runs --json
       marin ls artifacts
       marin ls experiments
@@ -47,12 +58,29 @@ def ls(what: str, limit: int, as_json: bool) -> None:
         return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(catalog, limit, as_json=as_json)
+            _runs(catalog, limit, _chosen(columns), as_json=as_json)
         else:
             _artifacts(root, catalog, limit, as_json=as_json)
 
 
-def _runs(catalog: Catalog, limit: int, *, as_json: bool) -> None:
+def _chosen(columns: str | None) -> tuple[str, ...]:
+    if columns is None:
+        return COLUMNS
+    chosen = tuple(name.strip() for name in columns.split(","))
+    for name in chosen:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name, COLUMNS, n=1)
+            raise UsageError(
+                "no such column",
+                where="--columns",
+                expected=", ".join(COLUMNS),
+                found=name,
+                cure=f"did you mean {near[0]}?" if near else "name some of them, joined by commas",
+            )
+    return chosen
+
+
+def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     if as_json:
         outputs: dict[str, dict[str, str]] = {}
@@ -75,11 +103,13 @@ def _runs(catalog: Catalog, limit: int, *, as_json: bool) -> None:
             ]
         )
         return
-    columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
+    places = [COLUMNS.index(name) for name in chosen]
+    rows = [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]]
     print_table(
-        columns,
-        [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]],
+        chosen,
+        [[row[i] for i in places] for row in rows],
         empty="no runs yet: `dvc repro` makes one",
+        expendable=EXPENDABLE if chosen == COLUMNS else (),
     )
     _say_of_the_rest(limit, len(listed))
 
@@ -92,14 +122,16 @@ def _say_of_the_rest(limit: int, count: int) -> None:
 def _row(run: RunSummary, metrics: dict[str, float]) -> tuple[str, ...]:
     return (
         run.run,
-        run.started[:19].replace("T", " ") + "Z",
+        run.started[:16].replace("T", " ") + "Z",
         run.status,
         run.dataset,
         run.model,
         run.num_steps,
         _number(metrics.get("train.loss_last")),
         _number(metrics.get("evaluate.perplexity")),
-        described(run.verdicts, run.claimed),
+        described(run.verdicts, run.claimed)
+        if run.status == "completed" or run.verdicts or run.claimed
+        else run.status,
     )
 
 

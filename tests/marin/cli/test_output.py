@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from marin.cli.looking.ls import EXPENDABLE
 from marin.cli.output import fitted, print_fields, print_table
 from marin.process.progress import bar
 
@@ -45,6 +46,31 @@ def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: py
     plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     assert max(map(len, plain.splitlines())) <= 80
     assert set(plain.split()) >= {word for cell in (*columns, *row) for word in cell.split()}
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (48, {"run", "perplexity", "verified", "model", "loss"}),
+        (60, {"run", "perplexity", "verified", "model", "loss", "dataset"}),
+        (80, {"run", "perplexity", "verified", "model", "loss", "dataset", "started", "steps"}),
+        (200, {"run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified"}),
+    ],
+)
+def test_a_narrow_list_of_runs_goes_without_what_matters_least(
+    width: int, shown: set[str], monkeypatch: pytest.MonkeyPatch
+):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
+    row = ("lxujwfvu", "2026-11-21 21:37", "completed", "grammar", "llama 2x32", "6", "6.2349", "516.1331", "PASS")
+    print_table(columns, [row], empty="", expendable=EXPENDABLE)
+    head, line = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
+    assert set(head.split()) == shown
+    assert max(len(head.rstrip()), len(line.rstrip())) <= width
+    assert {"lxujwfvu", "516.1331", "PASS"} <= set(line.split())
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

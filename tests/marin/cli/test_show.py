@@ -34,7 +34,46 @@ def test_ls_runs(marin: Marin, run: str) -> None:
     head, line = marin("ls").out.splitlines()
     assert head.split() == ["run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified"]
     assert line.split()[0] == run
-    assert "grammar" in line and "54.5980" in line and line.endswith("no")
+    assert "grammar" in line and "54.5980" in line
+    assert line.endswith("open"), "what nobody verified says how far it is"
+
+
+def test_ls_shows_the_columns_that_are_asked_for(marin: Marin, run: str) -> None:
+    assert marin("ls", "--columns", "perplexity,run").out.splitlines() == ["perplexity  run", f"54.5980     {run}"]
+    wrong = marin("ls", "--columns", "run,perplexty")
+    assert wrong.status == 2 and "did you mean perplexity?" in wrong.err
+
+
+def test_diff_begins_with_what_came_out(marin: Marin, run: str) -> None:
+    shown = marin("diff", run, run).out.splitlines()
+    assert [line.split() for line in shown[:4]] == [
+        [run, run],
+        ["evaluate.loss", "4", "4", "same"],
+        ["evaluate.perplexity", "54.598", "54.598", "same"],
+        ["train.loss_last", "4.5", "4.5", "same"],
+    ]
+
+
+def test_what_nearly_has_a_name_is_told_it(marin: Marin, run: str) -> None:
+    assert "did you mean latest?" in marin("show", "lates").err
+    assert f"did you mean {run}?" in marin("show", run[:-1] + "x").err
+    assert "No such command 'shwo': did you mean show?" in marin("shwo").err
+
+
+def test_init_makes_no_second_root_inside_of_a_project(
+    marin: Marin, run: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inside = Path.cwd() / "deep" / "er"
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    monkeypatch.setenv("MARIN_ROOT", "")
+    refused = marin("init")
+    assert refused.status == 2 and "a folder above has a root already" in refused.err and "--here" in refused.err
+    assert list(inside.iterdir()) == []
+    assert marin("ls", "--json").json[0]["run"] == run, "the one above is used"
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "another.pem"))
+    assert marin("init", "--here").status == 0
+    assert (inside / ".marin" / "vkey").is_file()
 
 
 def test_ls_artifacts(marin: Marin, run: str, root: Path) -> None:

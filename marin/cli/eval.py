@@ -14,7 +14,7 @@ from marin.errors import MissingEvidence, UsageError
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN|FOLDER")
 @click.option("--tasks", "named", required=True, metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
 @click.option(
     "--task-path",
@@ -74,9 +74,10 @@ def eval(
 ) -> None:
     """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
 
-    RUN is an id, a unique beginning of one, or latest. Every log-likelihood has the same bits for every batch size and number
-    of devices. What is recorded names the state, the tasks with their data, every prompt and every token's
-    log-likelihood; `marin verify RUN --only evaluation` computes all of it again. Needs the extra `evaluation`.
+    RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER the numbers are printed, and nothing is
+    recorded. Every log-likelihood has the same bits for every batch size and number of devices. What is recorded names
+    the state, the tasks with their data, every prompt and every token's log-likelihood; `marin verify RUN --only
+    evaluation` computes all of it again. Needs the extra `evaluation`.
 
     \b
     Examples:
@@ -95,6 +96,7 @@ def eval(
             cure="install requirements-evaluation.lock into this environment",
         )
     from ledger import Draft, describe_tree
+    from marin.evaluation.folder import folder_recipe, is_folder
     from marin.evaluation.tasks import read_tasks
     from marin.history.runs import evaluation_stream, load, resolve
     from marin.process.arithmetic import apply
@@ -104,17 +106,27 @@ def eval(
     from marin.record.root import open_root
 
     tasks = read_tasks(names, task_path)
-    root = open_root()
-    history = root.history()
-    view = load(history, resolve(history, run))
-    apply(view.recipe.arithmetic, Execution(devices=devices))
+    root = view = None
+    if is_folder(run):
+        if step is not None:
+            raise UsageError("a folder holds one state", where="--step", expected="a run with it", found=run)
+        recipe = folder_recipe(Path(run))
+    else:
+        root = open_root()
+        history = root.history()
+        view = load(history, resolve(history, run))
+        recipe = view.recipe
+    apply(recipe.arithmetic, Execution(devices=devices))
     from marin.evaluation.harness import numbers
     from marin.evaluation.recording import evaluated
     from marin.evaluation.records import Settings, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
-    from marin.evaluation.subject import open_subject
+    from marin.evaluation.subject import open_folder, open_subject
 
-    subject = open_subject(view, root.store_to_read(), step)
+    if root is not None and view is not None:
+        subject = open_subject(view, root.store_to_read(), step)
+    else:
+        subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
     settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed)
     with bar("requests", 0) as progress:
@@ -122,19 +134,20 @@ def eval(
     with TemporaryDirectory(prefix="marin-eval-") as base:
         folder = Path(base)
         write_tree(folder, tasks, found.samples, numbers(found.results))
-        artifact = describe_tree(folder).digest if no_record else root.store().put_tree(folder).digest
+        recorded_in = None if no_record else root
+        artifact = (recorded_in.store().put_tree(folder) if recorded_in is not None else describe_tree(folder)).digest
         body, event = found.body(subject, artifact), None
-        if not no_record:
-            (receipt,) = root.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
+        if recorded_in is not None:
+            (receipt,) = recorded_in.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
             event = receipt.index
         if output_path is not None:
             _write_files(output_path, found.results, folder)
     if as_json:
         print_json(
             {
-                "run": subject.run,
+                "run": subject.run or None,
                 "state": subject.state,
-                "step": subject.step,
+                "step": subject.step if subject.run else None,
                 "results": found.results,
                 "samples": artifact,
                 "identity": body.identity,

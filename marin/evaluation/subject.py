@@ -1,4 +1,5 @@
-"""What is evaluated: a recorded state of a run with its tokenizer, proven to be the one that the ledger names."""
+"""What is evaluated: a recorded state of a run with its tokenizer, proven to be the one that the ledger names; or a
+Hugging Face folder, which nothing is known of but its bytes."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import jax
+import numpy as np
+from haliax.state_dict import from_torch_compatible_state_dict, to_torch_compatible_state_dict
 from levanter.models.lm_model import LmHeadModel
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from ledger import StateManifest, Store
+from ledger import StateManifest, Store, describe_tree, digest_bytes
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.history.run import Run
@@ -17,10 +23,10 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
-from marin.training.model import END_OF_TEXT_ID, vocabulary_size
+from marin.training.model import END_OF_TEXT_ID, model_config, vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import load
+from marin.training.state import load, vocabulary
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,42 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             digest, where, what = saved.state, folder / "checkpoint", f"training checkpoint of train step {step}"
         state, _ = load(where, recipe, vocab, digest, where=what)
     return Subject(run.run, recipe, state.model, tokenizer, digest, int(state.step), made.digest)
+
+
+def open_folder(folder: Path, recipe: Recipe) -> Subject:
+    """The model of a Hugging Face folder (:mod:`marin.evaluation.folder` read its recipe). ``state`` is the digest of its
+    files; no run is behind it.
+
+    Raises:
+        UsageError: it has no tokenizer, or its tensors are not those of its configuration.
+        Unsupported: this machine does not compute the bits of the contract.
+    """
+    canary.check(recipe.arithmetic)
+    use_compilation_cache(compilation_cache())
+    try:
+        tensors = load_file(folder / "model.safetensors")
+        content = (folder / "tokenizer.json").read_bytes()
+        tokenizer, vocab = Tokenizer.from_buffer(content), vocabulary_size(folder)
+        model = model_config(recipe.model).build(vocabulary(vocab), key=jax.random.PRNGKey(0))
+        shapes = {
+            name: value.shape for name, value in to_torch_compatible_state_dict(model).items() if value is not None
+        }
+        if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
+            shapes.pop("lm_head.weight", None)
+        if shapes != {name: value.shape for name, value in tensors.items()}:
+            odd = set(shapes.items()) ^ {(name, value.shape) for name, value in tensors.items()}
+            raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
+        arrays = {name: value.astype(np.float32) for name, value in tensors.items()}
+        read: LmHeadModel = from_torch_compatible_state_dict(model, arrays)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise UsageError(
+            "a folder whose model cannot be read",
+            where=str(folder),
+            expected="model.safetensors and tokenizer.json of one model",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            cure="write it with `marin export --hf`",
+        ) from error
+    return Subject("", recipe, read, tokenizer, describe_tree(folder).digest, 0, digest_bytes(content))
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

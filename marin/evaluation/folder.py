@@ -1,0 +1,103 @@
+"""A Hugging Face folder as a recipe: which of our models it is, or why it is none.
+
+What ``marin export --hf`` writes is read back, and what other Llama and GPT-2 folders have in common with it. A setting that our
+models do not have is refused by name, never left out: numbers of another model would be worse than none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from marin.errors import UsageError
+from marin.recipe.schema import Model, Recipe
+
+FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "llama": {
+        "hidden_act": ("silu",),
+        "attention_bias": (False, None),
+        "mlp_bias": (False, None),
+        "rope_scaling": (None,),
+        "rope_theta": (10000, None),
+        "sliding_window": (None,),
+        "bos_token_id": (0,),
+        "eos_token_id": (0,),
+    },
+    "gpt2": {
+        "activation_function": ("gelu_new",),
+        "scale_attn_by_inverse_layer_idx": (False, None),
+        "scale_attn_weights": (True, None),
+        "reorder_and_upcast_attn": (False, None),
+        "add_cross_attention": (False, None),
+        "bos_token_id": (0,),
+        "eos_token_id": (0,),
+    },
+}
+"""What a folder's ``config.json`` may say of settings that our models do not have; None: nothing."""
+
+
+def is_folder(name: str) -> bool:
+    """Whether ``name`` is a folder with a model, and not the name of a run."""
+    return (Path(name) / "config.json").is_file()
+
+
+def folder_recipe(folder: Path) -> Recipe:
+    """The recipe whose model and arithmetic the folder is evaluated by; the rest of it is the default.
+
+    Raises:
+        UsageError: the folder has no such model.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        config = None
+    kind = str(config.get("model_type")) if isinstance(config, dict) else ""
+    if not isinstance(config, dict) or kind not in FIXED:
+        raise _other(folder, "model_type", "llama or gpt2", kind)
+    rope = config.pop("rope_parameters", None) or {}
+    config |= {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
+    if rope.get("rope_type", "default") != "default":
+        raise _other(folder, "rope_parameters", "rope_type default", rope)
+    for name, allowed in FIXED[kind].items():
+        if config.get(name) not in allowed:
+            expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
+            raise _other(folder, name, expected, config.get(name))
+    names = (
+        {"hidden_dim": "hidden_size", "intermediate_dim": "intermediate_size", "num_layers": "num_hidden_layers",
+         "num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads", "seq_len": "max_position_embeddings",
+         "layer_norm_epsilon": "rms_norm_eps", "tie_word_embeddings": "tie_word_embeddings"}
+        if kind == "llama"
+        else {"hidden_dim": "n_embd", "num_layers": "n_layer", "num_heads": "n_head", "seq_len": "n_positions",
+              "layer_norm_epsilon": "layer_norm_epsilon"}
+    )  # fmt: skip
+    said = {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
+    if kind == "gpt2" and "n_embd" in config:
+        said |= {
+            "intermediate_dim": config.get("n_inner") or 4 * config["n_embd"],
+            "num_kv_heads": config.get("n_head"),
+        }
+    elif "num_key_value_heads" not in config:
+        said["num_kv_heads"] = config.get("num_attention_heads")
+    if lacking := {"hidden_dim", "num_layers", "num_heads", "seq_len", "intermediate_dim"} - said.keys():
+        raise _other(folder, "config.json", ", ".join(sorted(lacking)), None)
+    try:
+        model = msgspec.convert({"architecture": kind, **said}, Model)
+    except msgspec.ValidationError as error:
+        raise _other(folder, "config.json", "sizes of a model", error) from None
+    if config.get("head_dim") not in (None, model.hidden_dim // model.num_heads):
+        raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), config["head_dim"])
+    return Recipe(model=model)
+
+
+def _other(folder: Path, where: str, expected: str, found: object) -> UsageError:
+    return UsageError(
+        "not a model that can be evaluated here",
+        where=f"{folder / 'config.json'}, {where}",
+        expected=expected,
+        found=str(found)[:120],
+        cure="folders that `marin export --hf` writes can be read, and those of the same layout",
+    )

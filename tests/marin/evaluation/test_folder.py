@@ -1,0 +1,93 @@
+"""A Hugging Face folder is read as the model that it is, or refused by the setting that makes it another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from marin.errors import UsageError
+from marin.evaluation.folder import folder_recipe, is_folder
+from marin.evaluation.scoring import Row, Scorer
+from marin.evaluation.subject import Subject, open_folder
+from marin.recipe.schema import Model, Recipe
+from marin.training.export import hugging_face_config, write_model
+
+
+@pytest.fixture
+def exported(tmp_path: Path, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)  # this process has no contract
+    write_model(tmp_path, subject.model, subject.recipe, 257, 0)
+    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Subject, scorer: Scorer) -> None:
+    recipe = folder_recipe(exported)
+    assert is_folder(str(exported)) and not is_folder("latest") and recipe.model == subject.recipe.model
+    read = open_folder(exported, recipe)
+    rows = [Row((0, *read.encode("the dog runs")), 8), Row((0, *read.encode("a")), 1)]
+    assert Scorer(read.model, recipe).score(rows) == scorer.score(rows)
+
+
+@pytest.mark.parametrize("model", [Model(), Model(num_kv_heads=2, tie_word_embeddings=True),
+                                   Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False)])  # fmt: skip
+def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
+    config = hugging_face_config(Recipe(model=model), 300, 0)
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert folder_recipe(tmp_path).model == model
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model_type": "mistral"}, "llama or gpt2"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"rope_parameters": {"rope_theta": 500000.0}}, "rope_theta"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type default"),
+        ({"rope_scaling": {"factor": 8.0}}, "rope_scaling"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"head_dim": 99}, "head_dim"),
+        ({"eos_token_id": 2}, "eos_token_id"),
+        ({"hidden_size": None}, "hidden_dim"),
+        ({"hidden_size": "wide"}, "sizes of a model"),
+    ],
+)
+def test_another_model_is_refused_by_what_makes_it_another(exported: Path, changed: dict[str, Any], said: str) -> None:
+    path = exported / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changed), encoding="utf-8")
+    with pytest.raises(UsageError, match=said):
+        folder_recipe(exported)
+
+
+def renamed(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file({f"x.{name}": value for name, value in tensors.items()}, folder / "model.safetensors")
+
+
+def narrower(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"] = np.ones(3, np.float32)
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        renamed,
+        narrower,
+        lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 20),
+        lambda folder: (folder / "model.safetensors").unlink(),
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+    ],
+)
+def test_a_folder_whose_tensors_are_others_is_an_answer(exported: Path, damage: Callable[[Path], object]) -> None:
+    recipe = folder_recipe(exported)
+    damage(exported)
+    with pytest.raises(UsageError, match="cannot be read"):
+        open_folder(exported, recipe)

@@ -24,7 +24,7 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from ledger import Signer, VerifierKey
 from marin.history.run import Fact, Run, StepView
 from marin.record.events import Output, ReplayCompleted
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import NAMES, SHOWN
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -107,7 +107,8 @@ def provenance(run: Run, step: StepView, origin: VerifierKey) -> Statement:
 def test_result(run: Run, fact: Fact[ReplayCompleted], origin: VerifierKey) -> Statement:
     """One recorded verification of ``run``."""
     verdicts = fact.body.verdicts
-    passed, failed = ([name for name in NAMES if verdicts.get(name) == wanted] for wanted in ("PASS", "FAIL"))
+    passed = [name for name in NAMES if verdicts.get(name) == "PASS"]
+    failed = [name for name in SHOWN if verdicts.get(name) == "FAIL"]
     warned = [name for name in NAMES if verdicts.get(name) not in ("PASS", "FAIL")]
     checkpoint = fact.body.log_checkpoint
     return Statement(

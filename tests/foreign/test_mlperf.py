@@ -1,4 +1,4 @@
-"""MLPerf's own checkers judge the log of a real run: compliance of the closed division, and seeds.
+"""MLPerf's own checkers judge the log of a real run: compliance of the closed division, seeds, reference points.
 
 The benchmark is ours, so the checkers do not know it. It is registered in a copy of the package in the way in which a
 reference's pull request does that: its rules file (printed from the table of hyperparameters), and its name in the lists.
@@ -20,6 +20,7 @@ from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET, rules_file
 PROJECT = Path(__file__).resolve().parents[2]
 MARIN = Path(sys.executable).with_name("marin")
 TOKEN = ":::MLLOG "
+RCPS = PROJECT / "bench" / "rcps_grammar_lm.json"
 BENCHMARK = PROJECT / "benchmarks" / GRAMMAR_LM.name
 COMPLIANCE = ("-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET, "--werror")
 SEEDS = """
@@ -225,3 +226,29 @@ def test_seeds(entry, checkers, tmp_path, judge):
     (tmp_path / "bare.txt").write_text(text_of(without("seed")(lines_of(entry))))
     assert ask(sys.executable, "-c", SEEDS, RULESET, tmp_path / "bare.txt", env={"PYTHONPATH": str(checkers)})[0] == 1
     judged.refuses("a seed that two runs have, one that is no integer, a run without one")
+
+
+def test_reference_points(entry, checkers, tmp_path, judge):
+    judged = judge("MLPerf's RCP checker", judges.version("mlperf"))
+    records = json.loads(RCPS.read_text())
+    needed = {record["BS"]: record["Samples to converge"] for record in records.values()}
+
+    def checked(samples, size=8, aborted=(), seeds=(1, 2, 3, 4)):
+        folder = submitted(tmp_path / "rcp", entry, seeds=seeds, samples=samples, size=size, aborted=aborted)
+        options = ["--rcp_version", RULESET, "--custom_rcps", RCPS, "--rcp_pass", "full_rcps"]
+        command = [sys.executable, "-m", "mlperf_logging.rcp_checker", folder, *options]
+        return ask(*command, env={"PYTHONPATH": str(checkers)}, cwd=tmp_path)
+
+    for size, samples in needed.items():
+        status, said = checked(samples, size)
+        assert status == 0 and "RCP found, RCP test PASSED" in said, said
+    assert checked(needed[8], aborted=[1])[0] == 0, "one of the runs may fail"
+    status, said = checked([(a + b) // 2 for a, b in zip(needed[8], needed[16], strict=True)], 12)
+    assert status == 0 and "Interpolation" in said, said
+    judged.accepts("submissions that need what the reference needed, at its three batch sizes and between two of them")
+    fast = [count // 2 for count in needed[8]]
+    status, said = checked(fast)
+    assert status == 1 and "RCP test FAILED" in said, said
+    assert checked(needed[8], aborted=[0, 1])[0] == 1
+    assert checked(needed[32], 64)[0] == 1
+    judged.refuses("one that needs half, one of which two runs fail, and one at a larger batch size than the reference")

@@ -3,6 +3,7 @@ itself judge real logs in tests/foreign/test_mlperf.py."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -45,6 +46,9 @@ from marin.record.verdicts import NAMES
 
 TABLE = GRAMMAR_LM.table
 REFERENCE = compose([f"+benchmark={GRAMMAR_LM.name}"]).recipe
+PROJECT = Path(__file__).resolve().parents[2]
+TRAIN_SAMPLES = 5545
+"""Sequences of the benchmark's train split."""
 SHA = "sha256:" + "a" * 64
 PROCESSOR = {"processor": {"model": "a processor"}}
 
@@ -145,7 +149,7 @@ def test_names_and_tables() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "mlperf.md").read_text("utf-8")
+    page = (PROJECT / "docs" / "mlperf.md").read_text("utf-8")
     shown = page.partition("<!-- table -->\n")[2].partition("<!-- /table -->")[0]
     assert shown == as_readme(TABLE, REFERENCE), "run `marin mlperf table`"
 
@@ -466,11 +470,11 @@ def test_reference_points_are_in_epochs_and_whole() -> None:
     point = rcp.Point(8, {1: 768, 2: 512, 3: 1024, 4: 768}, {"opt_base_learning_rate": 0.006})
     assert point.reached == [512, 768, 768, 1024] and point.olympic_mean == 768
     told = {"creator": "us", "when": "now", "platform": "here", "precision": "FP32"}
-    record = rcp.as_json([point], benchmark="grammar_lm", train_samples=5545, **told)["grammar_lm_ref_8"]
+    record = rcp.as_json([point], benchmark="grammar_lm", train_samples=TRAIN_SAMPLES, **told)["grammar_lm_ref_8"]
     assert record["Epochs to converge"] == [0.092, 0.139, 0.139, 0.185] and record["BS"] == 8
     for samples in ({1: 768, 2: None, 3: 512}, {1: 768, 2: 512}):
         with pytest.raises(DataError, match="no reference point"):
-            rcp.as_json([replace(point, samples=samples)], benchmark="grammar_lm", train_samples=5545, **told)
+            rcp.as_json([replace(point, samples=samples)], benchmark="grammar_lm", train_samples=TRAIN_SAMPLES, **told)
     assert math.isnan(replace(point, samples={1: 768}).olympic_mean)
 
 
@@ -485,3 +489,16 @@ def test_the_experiment_measures_where_it_says() -> None:
         assert (recipe.trainer.batch_size, recipe.seed) == (size, seed)
         assert before + size * recipe.trainer.num_steps == samples
         assert violations(TABLE, recipe) == []
+
+
+def test_the_kept_reference_points_are_of_this_benchmark() -> None:
+    from experiments import exp006_rcp as experiment
+
+    kept = json.loads((PROJECT / "bench" / "rcps_grammar_lm.json").read_text("utf-8"))
+    assert {record["BS"] for record in kept.values()} == experiment.FIRST.keys()
+    for record in kept.values():
+        size, samples = record["BS"], record["Samples to converge"]
+        measured = {experiment.FIRST[size] + experiment.EVERY * phase for phase in range(experiment.PHASES[size])}
+        assert len(samples) == len(experiment.SEEDS) and set(samples) <= measured
+        assert record["Epochs to converge"] == [round(count / TRAIN_SAMPLES, rcp.ROUNDED) for count in samples]
+        assert record["Hyperparams"] == experiment.hyperparameters[str(size)]

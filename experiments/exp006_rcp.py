@@ -4,7 +4,8 @@ Question. Trained from four seeds at each of the batch sizes 8, 16 and 32, after
 reference (docs/mlperf.md) at its target or below, and how far are the seeds apart? These are the reference convergence
 points (RCP) that MLPerf compares a submission with.
 
-Hypothesis. None is tested: a reference is measured. Larger batches are expected to need more samples.
+Hypothesis. Larger batches need more samples: after 1,024 samples, where all three are measured, a smaller batch has the lower
+held-out loss.
 
 Definition of done. Every seed reaches the target at every batch size; one table has samples to converge of each, one plot the
 held-out losses; the report has the file that MLPerf's own RCP checker reads. A training goes on in phases with a measurement
@@ -22,6 +23,7 @@ from marin.export.mlperf.benchmark import GRAMMAR_LM
 from marin.export.mlperf.hyperparameters import check
 from marin.export.mlperf.rcp import Measured, Point, as_json, samples_to_converge
 from marin.graph import Context, Result, Step
+from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.composition import compose
 from marin.recipe.schema import Recipe, Trainer
 from marin.reporting.experiment import Plot, Report
@@ -144,6 +146,19 @@ for size, first in FIRST.items():
         hyperparameters[str(size)] = {
             row.name: row.value(step.config) for row in GRAMMAR_LM.table if row.tunable and row.name != "max_steps"
         }
+experiment = Registration(
+    name="exp006_rcp",
+    question="Does grammar_lm need more samples to its target at a larger batch size?",
+    hypothesis="After 1,024 samples a smaller batch has the lower held-out loss.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={f"batch-{size}": numbers[f"bs{size}-seed{SEEDS[0]}-n1024"].config for size in FIRST},
+    baseline="batch-32",
+    seeds=SEEDS,
+    # Four pairs can show nothing by their signs; the seeds are four draws of each batch size.
+    test="welch",
+    alternative="one-sided",
+    cost_cap=CostCap(seconds=7200.0),
+)
 steps = [
     Step(
         "report/rcp",

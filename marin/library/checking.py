@@ -12,9 +12,9 @@ from marin.library.page import Page
 from marin.recipe.schema import Execution
 from marin.record.pins import Pins, default_pins
 from marin.record.root import Root
-from marin.record.verdicts import NAMES
+from marin.record.verdicts import SHOWN, overall
 from marin.reporting.verification import page
-from marin.verify.verdict import Report, worst
+from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
 
@@ -27,8 +27,8 @@ class Checked:
 
     @property
     def outcome(self) -> str:
-        """All five verdicts in one word, the worst of them: PASS, PARTIAL, NOT_RUN, UNAVAILABLE, UNSUPPORTED or FAIL."""
-        return worst([verdict.outcome for verdict in self.report.verdicts.values()])
+        """All verdicts in one word (:func:`marin.record.verdicts.overall`)."""
+        return overall(self.verdicts)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -66,11 +66,11 @@ def verified(root: Root, run: str, *, workers: int, only: Collection[str], recor
             found=root.verifier.name,
             cure=f"run: marin --root {root.location} verify {run}",
         )
-    if unknown := set(only) - set(NAMES):
+    if unknown := set(only) - set(SHOWN):
         raise UsageError(
             "no such verdict",
             where="only",
-            expected=", ".join(NAMES),
+            expected=", ".join(SHOWN),
             found=", ".join(sorted(unknown)),
             cure="name some of them",
         )

@@ -143,7 +143,7 @@ class Run:
 
         Args:
             workers: processes that replay segments side by side.
-            only: some of ledger, artifacts, data, training and model.
+            only: some of ledger, artifacts, data, training, model and evaluation.
             record: append the verdicts to the log.
 
         Raises:

@@ -73,8 +73,9 @@ def test_the_examples_of_the_page_do_what_it_says(project: Project) -> None:
         "data": "PASS",
         "training": "NOT_RUN",
         "model": "NOT_RUN",
+        "evaluation": "NOT_RUN",
     }
-    assert told["outcome"] == "NOT_RUN"
+    assert told["outcome"] == "PARTIAL", "nothing was wrong in what was looked at"
     assert told["shown"].lstrip().startswith("<iframe sandbox ") and "<script" not in told["shown"]
     replays = [event["body"]["verdicts"] for event in log if event["type"] == "replay.completed/v1"]
     assert replays == [told["verdicts"]], "what was found is an event"

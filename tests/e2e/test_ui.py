@@ -662,7 +662,7 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 1400), ("light", 390), ("dark", 390)])
 def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, shots: Path, scheme: str, width: int):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)

@@ -34,8 +34,9 @@ from marin.tracking.mlflow.database import damaged, dispose
 from marin.tracking.mlflow.shelf import Shelves
 from marin.tracking.mlflow.sink import Sink
 
-VERSION = 6
-"""Of what the fold makes of events. A database of another version is folded anew."""
+VERSION = 7
+"""Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with
+it."""
 
 LOCK_SECONDS = 30.0
 

@@ -34,10 +34,10 @@ NOT_IMPORTED = {
     "marin-zephyr": "Levanter's own family",
     "mpld3": "carries d3, which the data browser inlines: a file of the package is read",
     "pyopenssl": "model-signing imports it without saying so",
-    "transformers": "Levanter's models and tokenizers import it; the tests read exports with it",
     "uv": "the program: .ci/environment",
 }
 NOT_REQUIRED = {
+    "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "lm_eval": "the extra `evaluation`: requirements-evaluation.in",
     "markupsafe": "comes with jinja2, whose escaping it is",

@@ -97,7 +97,7 @@ def eval(
         )
     from ledger import Draft, describe_tree
     from marin.evaluation.folder import folder_recipe, is_folder
-    from marin.evaluation.tasks import read_tasks
+    from marin.evaluation.tasks import read_groups, read_tasks
     from marin.history.runs import evaluation_stream, load, resolve
     from marin.process.arithmetic import apply
     from marin.process.progress import bar
@@ -105,7 +105,7 @@ def eval(
     from marin.record.events import EVALUATION_RECORDED, write
     from marin.record.root import open_root
 
-    tasks = read_tasks(names, task_path)
+    tasks, grouped = read_tasks(names, task_path), read_groups(names, task_path)
     root = view = None
     if is_folder(run):
         if step is not None:
@@ -119,7 +119,7 @@ def eval(
     apply(recipe.arithmetic, Execution(devices=devices))
     from marin.evaluation.harness import numbers
     from marin.evaluation.recording import evaluated
-    from marin.evaluation.records import Settings, write_tree  # jax, after the contract is in force
+    from marin.evaluation.records import Settings, group_of, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
 
@@ -128,7 +128,8 @@ def eval(
     else:
         subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
-    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed)
+    groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
+    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:

@@ -26,13 +26,14 @@ import jinja2.sandbox
 import msgspec
 import numpy as np
 from lm_eval import evaluator, utils
+from lm_eval.api.group import Group
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 
 from ledger import LedgerError
 from marin.errors import UsageError
-from marin.evaluation.records import Key, Outcome, Request, Sample, ScoredRow, Settings
+from marin.evaluation.records import Key, Outcome, Request, Sample, ScoredRow, Settings, TaskGroup
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.evaluation.tasks import EvaluationTask
@@ -277,7 +278,7 @@ def evaluate(
             built = {task.name: _built(task, settings) for task in tasks}
             found = evaluator.evaluate(
                 lm,
-                {"tasks": built, "groups": {}},
+                {"tasks": built, "groups": {group.name: _group(group, built) for group in settings.groups}},
                 limit=settings.limit,
                 bootstrap_iters=settings.bootstrap,
                 log_samples=True,
@@ -293,7 +294,10 @@ def evaluate(
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
             cure="correct the task file, or --num-fewshot and --limit",
         ) from error
-    results = {name: dict(found["results"][name]) for name in built}
+    shown = {**found["results"], **found.get("groups", {})}
+    results = {
+        name: dict(shown[name]) for name in (*built, *(group.name for group in settings.groups)) if name in shown
+    }
     return results, {name: _samples(name, found["samples"][name], lm.asked) for name in built}
 
 
@@ -306,6 +310,17 @@ def _built(task: EvaluationTask, settings: Settings) -> ConfigurableTask:
         built.set_config(key="num_fewshot", value=0)
     built.set_fewshot_seed(seed=settings.seed)
     return built
+
+
+def _group(group: TaskGroup, built: Mapping[str, ConfigurableTask]) -> Group:
+    metrics = [
+        {"metric": one.metric, "aggregation": "mean", "weight_by_size": one.weight_by_size, "filter_list": one.filters}
+        for one in group.metrics
+    ]
+    made = Group.from_config({"group": group.name, "task": group.tasks, "aggregate_metric_list": metrics})
+    for name in group.tasks:
+        made.add(built[name])
+    return made
 
 
 def _be_safe() -> None:

@@ -91,14 +91,43 @@ class Sample(Struct, frozen=True):
     outcomes: list[Outcome]
 
 
+class GroupMetric(Struct, frozen=True):
+    """A metric that a group takes the mean of, by the size of its tasks or not; under some filters, or all (None)."""
+
+    metric: str
+    weight_by_size: bool = True
+    filters: list[str] | None = None
+
+
+class TaskGroup(Struct, frozen=True):
+    """A group of tasks with numbers of its own."""
+
+    name: str
+    tasks: list[str]
+    metrics: list[GroupMetric]
+
+
 class Settings(Struct, frozen=True):
     """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
-    documents alone, the seed of few-shot draws and of sampled tokens, and resamples of a bootstrapped error."""
+    documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, and groups."""
 
     num_fewshot: int | None = None
     limit: int | None = None
     seed: int = 1234
     bootstrap: int = 1000
+    groups: list[TaskGroup] = []
+
+
+def group_of(name: str, tasks: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> TaskGroup:
+    """A group as a task file says it."""
+    filters = [one.get("filter_list") for one in metrics]
+    means = [
+        GroupMetric(
+            str(one["metric"]), bool(one.get("weight_by_size", True)), [chosen] if isinstance(chosen, str) else chosen
+        )
+        for one, chosen in zip(metrics, filters, strict=True)
+    ]
+    return TaskGroup(name, list(tasks), means)
 
 
 def requests_of(samples: Mapping[str, Sequence[Sample]]) -> dict[Key, Request]:

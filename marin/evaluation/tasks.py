@@ -88,6 +88,25 @@ def read_tasks(names: Sequence[str], folder: Path) -> list[EvaluationTask]:
     return [_task(name, files[path], path, folder) for name, path in chosen.items()]
 
 
+def read_groups(names: Sequence[str], folder: Path) -> dict[str, Mapping[str, Any]]:
+    """What the task files say of those ``names`` that are groups with numbers of their own: tasks and metrics."""
+    files, _ = _files(folder)
+    found: dict[str, Mapping[str, Any]] = {}
+    for config in files.values():
+        name, metrics = config.get("group"), config.get("aggregate_metric_list")
+        if name not in names or not metrics or not isinstance(config.get("task"), list):
+            continue
+        listed = metrics if isinstance(metrics, list) else [metrics]
+        if (
+            not NAME.fullmatch(str(name))
+            or not _metrics(listed)
+            or any(one.get("aggregation", "mean") != "mean" for one in listed)
+        ):
+            raise _refused(str(name), "aggregate_metric_list", f"means of {', '.join(METRICS)}", repr(metrics)[:80])
+        found[str(name)] = {"tasks": list(_expanded(str(name), files)), "metrics": listed}
+    return found
+
+
 def _files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
     """The task files that can be read, and by file name those that can not."""
     if not folder.is_dir():

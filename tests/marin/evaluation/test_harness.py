@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from lm_eval.api.instance import Instance
 from marin.errors import UsageError
 from marin.evaluation.harness import Harness, generation, numbers
 from marin.evaluation.recording import evaluated
-from marin.evaluation.records import Settings, write_tree
+from marin.evaluation.records import Settings, group_of, write_tree
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
-from marin.evaluation.tasks import read_tasks
+from marin.evaluation.tasks import read_groups, read_tasks
 from tests.marin.evaluation.conftest import PAIRS, QUESTIONS
 
 SETTINGS = Settings()
@@ -44,6 +45,22 @@ def test_minimal_pairs_are_won_by_the_likelier_sentence(folder: Path, subject: S
     assert found.results["pairs"]["acc,none"] == sum(won) / len(won)
     totals = [request.total() for sample in found.samples["pairs"] for request in sample.requests]
     assert totals == [total(f" {pair[side]}") for pair in PAIRS for side in ("good", "bad")]
+
+
+def test_a_group_has_the_mean_of_its_tasks_by_their_size(folder: Path, subject: Subject, scorer: Scorer) -> None:
+    other = (
+        (folder / "pairs.yaml").read_text().replace("task: pairs", "task: other").replace("pairs.jsonl", "other.jsonl")
+    )
+    (folder / "other.yaml").write_text(other, encoding="utf-8")
+    (folder / "other.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", encoding="utf-8")
+    metric = "aggregate_metric_list: [{metric: acc, aggregation: mean, weight_by_size: true}]"
+    (folder / "both.yaml").write_text(f"group: both\ntask: [pairs, other]\n{metric}\n", encoding="utf-8")
+    ((name, said),) = read_groups(["both", "text"], folder).items()
+    settings = Settings(groups=[group_of(name, said["tasks"], said["metrics"])])
+    results = evaluated(subject, scorer, read_tasks(["both"], folder), settings).results
+    expected = (3 * results["pairs"]["acc,none"] + results["other"]["acc,none"]) / 4
+    assert results["both"]["acc,none"] == pytest.approx(expected, rel=1e-12)
+    assert float.fromhex(numbers(results)["both"]["acc,none"]) == results["both"]["acc,none"]
 
 
 def test_bits_per_byte_are_those_of_all_windows(folder: Path, subject: Subject, scorer: Scorer) -> None:

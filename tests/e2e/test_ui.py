@@ -397,6 +397,9 @@ def test_the_logo_leads_to_the_runs_too(served: Served, page: Any):
 def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
     page.goto(f"{served.address}/#/experiments/1/runs/{RUN}")
     page.get_by_text("PASS 2026-11", exact=False).first.wait_for()
+    seen = page.evaluate("document.body.innerText")
+    assert "Replayed and compared: PASS 2026-11" in seen and "llama-4x128 on grammar, seed 0. Recipe sha256:" in seen
+    assert [word for word in FOREIGN if word in seen] == []
     page.screenshot(path=shots / "run.png")
     page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("loss")  # charts out of sight are not drawn

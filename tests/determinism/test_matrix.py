@@ -134,3 +134,18 @@ def test_another_processor_gives_the_same_bits(matrix: ModuleType, cpu: str) -> 
         pytest.skip(reason)
     (cell,) = matrix.measure([row], ["llama adamw float32"])
     assert cell.outcome == "equal"
+
+
+@pytest.mark.determinism
+@pytest.mark.parametrize("isa", ["SSE4_2", "AVX", "AVX512"])
+def test_under_exact_instructions_do_not_matter(matrix: ModuleType, isa: str) -> None:
+    """With more and with fewer than the other profile's ceiling allows, and with platform-dependent mathematics and
+    products folded as the compiler likes."""
+    if isa == "AVX512" and "avx512f" not in cpu_flags():
+        pytest.skip("this processor has no AVX-512")
+    flags = {"XLA_FLAGS": f"--xla_cpu_max_isa={isa} --xla_cpu_enable_platform_dependent_math=true"}
+    own = matrix.Row(isa, environment=flags, bare=True, tiny=True)
+    names = ["llama adamw exact", "gpt2 lion exact"]
+    found = matrix.execute(own, names)
+    expected = matrix.execute(matrix.TINY_REFERENCE, names)
+    assert [matrix.differences(expected[name], found[name]) for name in names] == [[], []]

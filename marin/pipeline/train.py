@@ -62,6 +62,7 @@ TRAIN = StepDefinition(
         "marin/exact/reading.py",
         "marin/exact/reference.py",
         "marin/exact/threefry.py",
+        "marin/exact/unguarded.py",
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
         "marin/recipe/schema.py",

@@ -122,9 +122,9 @@ class Training:
         foreign = self.step.foreign_products() if recipe.arithmetic.profile in CPU_PROFILES else []
         if foreign:
             raise Unsupported(
-                "matrix products whose bits depend on the processor",
-                where="compiled gradient",
-                expected="every product in XLA's own library",
+                "products whose bits depend on the processor",
+                where="compiled gradient" if recipe.arithmetic.profile != "exact" else "compiled train step",
+                expected="every matrix product in XLA's own library; under exact, no product that meets a sum unguarded",
                 found=", ".join(foreign),
                 cure="choose other sizes of model or microbatch, and report these",
             )

@@ -40,7 +40,7 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(recipe: Reci
     program = exact_initializer(recipe, worker.VOCABULARY).program
     assert bits(reference.run(program, [])) == bits(list(arrays_of(first).values()))
     step = step_of(recipe, mesh_of(1), first)
-    assert isinstance(step, ExactStep)
+    assert isinstance(step, ExactStep) and step.foreign_products() == []
     layout = Layout(first, optimizer(recipe), 1)
     gradient, update = gradient_of(recipe, layout).program, update_of(recipe, layout).program
     assert (gradient.digest, update.digest) == (step.program()["gradient"], step.program()["update"])

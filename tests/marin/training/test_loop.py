@@ -121,7 +121,7 @@ def test_products_that_depend_on_the_processor_are_refused(
 ) -> None:
     monkeypatch.setattr(canary, "check", lambda _: None)
     monkeypatch.setattr(loop.TrainStep, "foreign_products", lambda _: ["%dot.7"])
-    with pytest.raises(Unsupported, match=r"matrix products whose bits depend on the processor: .* found %dot\.7"):
+    with pytest.raises(Unsupported, match=r"products whose bits depend on the processor: .* found %dot\.7"):
         Training(recipe, cache, 64, Execution())
 
 

@@ -1,0 +1,162 @@
+"""The products of a compiled program that the processor could still contract with a sum: what its guards rest on, read.
+
+Every product of an exact program is written ``a * b + z`` (:mod:`marin.exact.guarded`). No compiler promises to leave it
+so, hence what it made is read: a product whose next operation is a sum with anything but z may become one operation with
+one rounding, on a processor that has one. XLA's optimised text is the last form in which this can be seen; within one of
+its computations LLVM contracts, across two it cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+_OPENING = re.compile(r"^(ENTRY )?%([\w.\-]+) \(")
+_LINE = re.compile(r"^\s+(ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_NAME = re.compile(r"%([\w.\-]+)")
+_CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%([\w.\-]+)")
+_INDEX = re.compile(r"\bindex=(\d+)")
+MOVES = frozenset({"bitcast", "broadcast", "copy", "reshape", "slice", "transpose", "reverse", "dynamic-slice"})
+"""What leaves every number as it is."""
+SUMS = frozenset({"add", "subtract"})
+REDUCTIONS = frozenset({"reduce", "reduce-window"})
+
+
+@dataclass(frozen=True)
+class _Operation:
+    name: str
+    kind: str
+    type: str
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    index: int
+
+
+@dataclass
+class _Computation:
+    operations: dict[str, _Operation] = field(default_factory=dict)
+    root: str = ""
+
+
+def unguarded(optimized: str) -> list[str]:
+    """Sums of float32 in an optimised HLO text that take a product in, without the guard between: ``sum of product``; and
+    matrix products of float32.
+
+    The first argument of the program is taken for z. A text in which no product is recognised proves nothing: that is said
+    like an unguarded one.
+    """
+    reader = _Reader(optimized)
+    found = [line for name in reader.computations for line in reader.unguarded(name)]
+    return found if found or reader.products else ["no product was recognised"]
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.computations: dict[str, _Computation] = {}
+        self.entry = ""
+        self.products = 0
+        self._calls: dict[str, list[tuple[str, _Operation]]] = defaultdict(list)
+        self._known: dict[tuple[str, str, int], bool] = {}
+        current = _Computation()
+        for line in text.splitlines():
+            if opening := _OPENING.match(line):
+                current = self.computations.setdefault(opening.group(2), _Computation())
+                self.entry = opening.group(2) if opening.group(1) else self.entry
+            elif given := _LINE.match(line):
+                root, name, kind, operation, rest = given.groups()
+                inside = rest[: _closing(rest)]
+                called = tuple(_CALLED.findall(rest))
+                number = inside if operation == "parameter" else (_INDEX.findall(rest) or ["-1"])[0]
+                one = _Operation(name, operation, kind, tuple(_NAME.findall(inside)), called, int(number))
+                current.operations[name] = one
+                current.root = name if root else current.root
+        for where, computation in self.computations.items():
+            for one in computation.operations.values():
+                for target in one.called:
+                    self._calls[target].append((where, one))
+
+    def unguarded(self, where: str) -> list[str]:
+        """Of one computation."""
+        computation, found = self.computations[where], []
+        for one in computation.operations.values():
+            self.products += one.kind == "multiply"
+            if not one.type.startswith("f32") and not (one.kind in REDUCTIONS and "f32" in one.type):
+                continue
+            if one.kind in ("dot", "convolution"):  # which a compiler may make of a product and a sum
+                found.append(f"{one.name} of float32")
+            elif one.kind in SUMS:
+                for number, operand in enumerate(one.operands):
+                    product = self._product(computation, operand)
+                    if product and not self._is_z(where, one.operands[1 - number]):
+                        found.append(f"{one.name} of {product}")
+            elif one.kind in REDUCTIONS and any(self._adds(target) for target in one.called):
+                products = (self._product(computation, operand) for operand in one.operands)
+                found += [f"{one.name} of {product}" for product in products if product]
+        return found
+
+    def _adds(self, target: str) -> bool:
+        return any(one.kind in SUMS for one in self.computations[target].operations.values())
+
+    def _product(self, computation: _Computation, name: str) -> str:
+        """The product that this number is, moved or not; "" where it is none."""
+        one = computation.operations.get(name)
+        while one is not None and one.kind in MOVES and one.operands:
+            one = computation.operations.get(one.operands[0])
+        return one.name if one is not None and one.kind == "multiply" else ""
+
+    def _is_z(self, where: str, name: str, element: int = -1) -> bool:
+        """Whether this is z, moved or not; ``element``: of a tuple. What goes round a loop is z if it comes in and comes
+        round as z."""
+        key = where, name, element
+        if key not in self._known:
+            self._known[key] = True  # on its way round a loop
+            self._known[key] = self._found(where, name, element)
+        return self._known[key]
+
+    def _found(self, where: str, name: str, element: int) -> bool:
+        one = self.computations[where].operations.get(name)
+        if one is None:
+            return False
+        if one.kind == "parameter":
+            if where == self.entry:
+                return one.index == 0 and element < 0
+            calls = self._calls[where]
+            return bool(calls) and all(self._comes(site, call, one.index, element) for site, call in calls)
+        if one.kind == "get-tuple-element":
+            return self._is_z(where, one.operands[0], one.index)
+        if one.kind == "tuple":
+            return 0 <= element < len(one.operands) and self._is_z(where, one.operands[element])
+        if one.kind == "while":
+            body = one.called[-1]
+            rounds = (target for target in one.called if target != body)
+            del rounds
+            return self._is_z(where, one.operands[0], element) and all(
+                self._is_z(target, self.computations[target].root, element)
+                for target in one.called
+                if self.computations[target].operations[self.computations[target].root].kind == "tuple"
+            )
+        if one.kind in ("fusion", "call") and one.called:
+            target = one.called[0]
+            return self._is_z(target, self.computations[target].root, element)
+        if one.kind in MOVES or one.kind in ("opt-barrier", "copy-start", "copy-done"):
+            return self._is_z(where, one.operands[0], element)
+        return False
+
+    def _comes(self, site: str, call: _Operation, parameter: int, element: int) -> bool:
+        """Whether what a caller hands over is z."""
+        if call.kind == "while":
+            return self._is_z(site, call.operands[0], element)
+        if call.kind in ("fusion", "call") and parameter < len(call.operands):
+            return self._is_z(site, call.operands[parameter], element)
+        return False
+
+
+def _closing(text: str) -> int:
+    """Where the parenthesis that was opened before ``text`` closes."""
+    depth = 1
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place
+    return len(text)

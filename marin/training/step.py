@@ -276,15 +276,15 @@ class TrainStep(Step):
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         shards = recipe.arithmetic.logical_shards
-        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards))
-        if shards % self.devices:
+        if shards % mesh.devices.size:
             raise UsageError(
                 "logical shards do not divide over the devices",
                 where="--devices",
                 expected=f"a divisor of arithmetic.logical_shards ({shards})",
-                found=str(self.devices),
+                found=str(mesh.devices.size),
                 cure="use a power of two up to the number of logical shards",
             )
+        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards))
         self.local_shards = shards // self.devices
         self.shard_size = recipe.trainer.batch_size // shards
         self.shard_numbers = [np.int32(j) for j in range(self.local_shards)]

@@ -59,6 +59,8 @@ from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
 from marin.evaluation.evaluate import read_pairs
+from marin.evaluation.folder import folder_recipe
+from marin.evaluation.records import read_samples, read_task
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.environment import parse_cpuinfo
@@ -354,6 +356,14 @@ def parsers() -> list[Parser]:
         P("minimal pairs", on_file(partial(read_pairs, limit=9)),
           given(b'{"sentence_good":"a","sentence_bad":"b","UID":"x","pairID":7}\n' * 2),
           ("marin.evaluation.evaluate.read_pairs",)),
+        P("stored samples", on_file(lambda folder: list(read_samples(folder, "t")), "samples/t.jsonl"),
+          given(b'{"doc":0,"doc_hash":"a","target":1,"requests":[],"outcomes":[]}\n' * 2),
+          ("marin.evaluation.records.read_samples",)),
+        P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
+          given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
+          ("marin.evaluation.records.read_task",)),
+        P("model folder", on_file(folder_recipe, "./config.json"),
+          given(b'{"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":9}')),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],

@@ -22,6 +22,8 @@ from marin.errors import DataError
 from marin.evaluation.tasks import EvaluationTask, checked
 from marin.record.events import EvaluatedTask, EvaluationRecorded
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
 CODE = (
     "marin/evaluation/harness.py",
     "marin/evaluation/recording.py",
@@ -225,14 +227,14 @@ def read_samples(folder: Path, name: str) -> Iterator[Sample]:
     for number, line in enumerate(_bytes(path).splitlines(), start=1):
         try:
             yield msgspec.json.decode(line, type=Sample)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise _unreadable(f"samples/{name}.jsonl, line {number}", str(error)) from None
 
 
 def _decoded(path: Path, kind: Any) -> Any:
     try:
         return msgspec.json.decode(_bytes(path), type=kind)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise _unreadable(path.name, str(error)) from None
 
 

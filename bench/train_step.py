@@ -5,10 +5,10 @@
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over
 the devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding
-axis of parameters and moments over the devices. Ours always has its state sharded. Model sizes, batch, optimizer and
-precision are the same. A pair is one step of each, one after the other, in processes that both stay, and in turn the
-one or the other first: so what else the machine does falls on both. `noise` is half the distance of the quartiles of
-the pairs' ratios.
+axis of parameters and moments over the devices. `exact` is no Levanter but our own step under that profile. Ours always
+has its state sharded. Model sizes, batch, optimizer and precision are the same. A pair is one step of each, one after
+the other, in processes that both stay, and in turn the one or the other first: so what else the machine does falls on
+both. `noise` is half the distance of the quartiles of the pairs' ratios.
 
 A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep`
 adds them to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
@@ -40,6 +40,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from marin.process import hugepages
 from marin.process.arithmetic import apply
 from marin.provenance.code import files_digest
@@ -69,9 +71,15 @@ def recipe_of(size: str) -> Recipe:
 
 def serve(what: str, size: str, devices: int) -> None:
     """Compile, say what was made, and step whenever a line comes."""
-    step, record, parameters = (
-        ours(size, devices) if what == "ours" else levanters(size, devices, sharded=what == "sharded")
-    )
+    began = time.perf_counter()
+    match what:
+        case "ours":
+            step, record, parameters = ours(size, devices)
+        case "exact":
+            step, record, parameters = exact(size, devices)
+        case _:
+            step, record, parameters = levanters(size, devices, sharded=what == "sharded")
+    sys.stderr.write(f"{what}: {time.perf_counter() - began:.1f} s to the first step: imports, state, compilation\n")
     for _ in range(WARM):  # the first of these may fall beside the other's compilation
         step()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from here
@@ -131,12 +139,12 @@ def ours(size: str, devices: int) -> Served:
         """Seconds that fingerprints take of a step: its updates, and the sum over slices, beside updates that take
         none."""
         nonlocal state
-        print_of, programs._slice_print = (
-            programs._slice_print,
+        print_of, programs.slice_print = (
+            programs.slice_print,
             lambda x, shape, number: jax.numpy.zeros(2, jax.numpy.uint32),
         )
         silent = TrainStep(recipe, mesh_of(devices), state_like(recipe, VOCABULARY))
-        programs._slice_print = print_of
+        programs.slice_print = print_of
         grads, loss, weight = train.programs.exchange(train.sums(train.programs.gather(state.params), tokens, weights))
         square = train.programs.total(tuple(train.programs.square(piece) for piece in grads))
         times: dict[bool, list[float]] = {True: [], False: []}
@@ -177,6 +185,32 @@ def ours(size: str, devices: int) -> Served:
 
     del first
     return step, record, parameters
+
+
+def exact(size: str, devices: int) -> Served:
+    """The product's step under profile exact: the same model and batch, in one microbatch."""
+    contract = Arithmetic(
+        profile="exact", logical_shards=1, microbatch_size=BATCH, reduction="integer", isa="any", xla_flags=()
+    )
+    recipe = msgspec.structs.replace(recipe_of(size), arithmetic=contract)
+    apply(contract, Execution(devices=devices))
+    import jax
+
+    from marin.training.exact_step import ExactStep
+    from marin.training.state import initial_state
+    from marin.training.step import mesh_of
+
+    first = initial_state(recipe, VOCABULARY)
+    train = ExactStep(recipe, mesh_of(devices), first)
+    state = train.place(first)
+    tokens, weights = (train.batch(values) for values in numbers(recipe))
+
+    def step() -> None:
+        nonlocal state
+        state, _ = train.run(state, tokens, weights)
+        jax.block_until_ready((state.params, state.moments))
+
+    return step, lambda: 0.0, sum(x.size for x in jax.tree.leaves(train.layout.named))
 
 
 def appended(steps: int) -> float:
@@ -440,9 +474,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    unknown = set(options.peers.split(",")) - {"stock", "sharded"}
+    unknown = set(options.peers.split(",")) - {"stock", "sharded", "exact"}
     if unknown:
-        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are stock and sharded")
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are stock, sharded and exact")
     if options.serve:
         what, size, devices = options.serve.split(":")
         serve(what, size, int(devices))

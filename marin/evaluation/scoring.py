@@ -30,9 +30,10 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
+from marin.exact.compiled import exact
+from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
 from marin.training.model import END_OF_TEXT_ID, attention_mask
-from marin.training.products import foreign_products
 from marin.training.state import DATA, named_key
 from marin.training.step import mesh_of
 
@@ -106,11 +107,28 @@ class Scorer:
         self.mesh = mesh_of(devices)
         self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
         arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
-        self._arrays = jax.device_put(arrays, whole)
-        over = partial(jax.shard_map, mesh=self.mesh, check_vma=False)
-        each, same = P(DATA), P()
-        self._score = jax.jit(over(self._scored_row, in_specs=(same, each, each), out_specs=each))
-        self._next = jax.jit(over(self._next_token, in_specs=(same, each, each, each, each), out_specs=each))
+        self.arrays = jax.device_put(arrays, whole)
+        self._score = self._shared(self.scored_row, 2)
+        self._next = self._shared(self.next_token, 4)
+
+    def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
+        """``function`` of the parameters and ``rows`` arrays with a row for each device, compiled once for each shape as the
+        recipe's profile asks."""
+        over = partial(jax.shard_map, mesh=self.mesh, check_vma=False, out_specs=P(DATA))
+        specs = (P(), *(P(DATA) for _ in range(rows)))
+        if self.recipe.arithmetic.profile != "exact":
+            return jax.jit(over(function, in_specs=specs))
+        made: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
+
+        def exactly(arrays: Any, *given: jax.Array) -> Any:
+            shapes = tuple(x.shape for x in given)
+            with jax.enable_x64(True):
+                if shapes not in made:
+                    one = [jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype) for x in given]
+                    made[shapes] = jax.jit(over(exact(function, arrays, *one), in_specs=(P(), *specs)))
+                return made[shapes](MINUS_ZERO, arrays, *given)
+
+        return exactly
 
     # -- what is asked
 
@@ -138,7 +156,7 @@ class Scorer:
             for line, place in enumerate(places):
                 tokens = rows[place].tokens
                 ids[line, : len(tokens) - 1], targets[line, : len(tokens) - 1] = tokens[:-1], tokens[1:]
-            waiting.append((places, self._score(self._arrays, self._put(ids), self._put(targets))))
+            waiting.append((places, self._score(self.arrays, self._put(ids), self._put(targets))))
             while len(waiting) * self.devices >= self.ahead and waiting:
                 read()
         while waiting:
@@ -166,19 +184,11 @@ class Scorer:
                 for line, place in enumerate(places):
                     ids[line, : len(rows[place])], at[line] = rows[place], len(rows[place]) - 1
                     key[line], heat[line] = keys[place], prompts[place].temperature
-                chosen = np.asarray(self._next(self._arrays, *(self._put(x) for x in (ids, at, key, heat))))
+                chosen = np.asarray(self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat))))
                 for line, place in enumerate(places):
                     grown[place].append(int(chosen[line]))
             active = [place for place in active if not self._ended(prompts[place], grown[place])]
         return [tuple(tokens[len(prompt.tokens) :]) for prompt, tokens in zip(prompts, grown, strict=True)]
-
-    def foreign_products(self) -> list[str]:
-        """Matrix products of all programs whose bits depend on the processor (:mod:`marin.training.products`)."""
-        found = []
-        for length in lengths(self.seq_len):
-            ids = self._put(np.zeros((self.devices, length), np.int32))
-            found += foreign_products(self._score.lower(self._arrays, ids, ids).compile().as_text())
-        return found
 
     # -- how it is executed
 
@@ -215,14 +225,14 @@ class Scorer:
         logits = model(named, attention_mask(self.recipe, named)).rearrange((Batch, Pos, model.Vocab))
         return jax.lax.optimization_barrier(logits.array[0].astype(jnp.float32))
 
-    def _scored_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def scored_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Of one device's row, int32[1, length] each: float32[1, length] and bool[1, length]."""
         logits = self._logits(arrays, ids)
         chosen = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0]
         logprobs = chosen - jax.nn.logsumexp(logits, axis=-1)
         return logprobs[None], (jnp.argmax(logits, axis=-1) == targets[0])[None]
 
-    def _next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
+    def next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
         """The token after position ``at`` of one device's row: int32[1]. Drawn as the likeliest of logits over
         temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
         logits = jax.lax.dynamic_index_in_dim(self._logits(arrays, ids), at[0], keepdims=False)

@@ -6,8 +6,6 @@ Text is drawn in the same way as by an evaluation: the same prompt and seed give
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Store
@@ -16,7 +14,6 @@ from marin.history.run import Run
 from marin.process.arithmetic import apply
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Execution
-from marin.record import outputs
 
 
 def trained(view: Run, store: Store) -> tuple[Any, Any]:
@@ -25,27 +22,13 @@ def trained(view: Run, store: Store) -> tuple[Any, Any]:
     Raises:
         MissingEvidence: the run has no trained state or no tokenizer yet.
         Tampered: the stored bytes are not what was recorded.
+        Unsupported: this machine does not compute the bits of the contract.
     """
-    recipe = view.recipe
-    apply(recipe.arithmetic, Execution())
-    from tokenizers import Tokenizer
+    apply(view.recipe.arithmetic, Execution())
+    from marin.evaluation.subject import open_subject  # jax, after the contract is in force
 
-    from marin.training.model import vocabulary_size
-    from marin.training.state import load
-
-    with TemporaryDirectory(prefix="marin-model-") as base:
-        folders = {name: Path(base) / name for name in ("train", "tokenizer")}
-        for name, folder in folders.items():
-            outputs.checkout(store, view.output(name), folder)
-        state, _ = load(
-            folders["train"] / "checkpoint",
-            recipe,
-            vocabulary_size(folders["tokenizer"]),
-            view.output("train").digest,
-            where=f"run {view.run}",
-        )
-        tokenizer = Tokenizer.from_file(str(folders["tokenizer"] / "tokenizer.json"))
-    return state.model, tokenizer
+    subject = open_subject(view, store)
+    return subject.model, subject.tokenizer
 
 
 def speaker(view: Run, model: Any) -> Any:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 import haliax as hax
+import jax
 import jax.random as jrandom
+import msgspec
 import numpy as np
 import pytest
 from haliax import Axis
@@ -20,11 +22,15 @@ from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, lengths, request_name
+from marin.exact import reference
+from marin.exact.compiled import exact
 from marin.process.arithmetic import settings
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Execution, Model, Recipe
 from marin.training.model import attention_mask, model_config
+from marin.training.products import foreign_products
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.state import named_key
 
 VOCAB = 31
 
@@ -169,6 +175,29 @@ def test_what_cannot_be_scored_is_refused(
         ask(scorer, model)
 
 
+def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHeadModel) -> None:
+    contract = Arithmetic(
+        profile="exact", logical_shards=1, microbatch_size=8, reduction="integer", isa="any", xla_flags=()
+    )
+    scorer = Scorer(model, msgspec.structs.replace(RECIPE, arithmetic=contract))
+    tokens, length = (3, 1, 4, 1, 5, 9), lengths(RECIPE.model.seq_len)[0]
+    (found,) = scorer.score([Row(tokens, 4)])
+    ((first, *_),) = scorer.generate([Prompt(tokens, 2, lambda new: False, 0.9, "name")], seed=5)
+    ids, targets = np.zeros((1, length), np.int32), np.zeros((1, length), np.int32)
+    ids[0, :6], targets[0, :5] = tokens, tokens[1:]
+    known = [np.asarray(leaf) for leaf in jax.tree.leaves(scorer.arrays)]
+    shown = ids.copy()
+    shown[0, 5] = 0
+    logprobs, greedy = reference.run(
+        exact(scorer.scored_row, scorer.arrays, shown, targets).program, [*known, shown, targets]
+    )
+    assert np.asarray(found.logprobs, np.float32).tobytes() == logprobs[0, 1:5].tobytes()
+    assert found.greedy == bool(greedy[0, 1:5].all())
+    given = [ids, np.asarray([5], np.int32), np.asarray(named_key(5, "name"))[None], np.asarray([0.9], np.float32)]
+    (token,) = reference.run(exact(scorer.next_token, scorer.arrays, *given).program, [*known, *given])
+    assert first == int(token[0])
+
+
 def test_there_is_a_program_for_every_length() -> None:
     assert lengths(128) == (32, 64, 128) and lengths(48) == (32, 48) and lengths(8) == (8,) and lengths(32) == (32,)
 
@@ -183,7 +212,11 @@ def on_devices() -> None:
         new = scorer.generate(prompts_of(0.0)[2:] + prompts_of(0.9)[:2], seed=3)
         found.append((scorer.score(rows_of(7)), new))
     assert found[0] == found[1] == found[2]
-    assert Scorer(model, RECIPE).foreign_products() == []
+    scorer = Scorer(model, RECIPE)
+    for length in lengths(RECIPE.model.seq_len):
+        ids = np.zeros((1, length), np.int32)
+        compiled = jax.jit(scorer.scored_row).lower(scorer.arrays, ids, ids).compile().as_text()
+        assert compiled is not None and foreign_products(compiled) == []
 
 
 def test_the_number_of_devices_changes_no_bit() -> None:

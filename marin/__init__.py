@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marin.library.root import Root, open
     from marin.library.run import Run
+    from marin.loops.loop import Loop, start_run
 
-__all__ = ["Root", "Run", "__version__", "open"]
+__all__ = ["Loop", "Root", "Run", "__version__", "open", "start_run"]
 __version__ = "0.1.0"
+_PLACES = {
+    "open": "marin.library.root",
+    "Root": "marin.library.root",
+    "Run": "marin.library.run",
+    "start_run": "marin.loops.loop",
+    "Loop": "marin.loops.loop",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`marin.open` and the types of what it gives, imported when they are named."""
-    places = {"open": "marin.library.root", "Root": "marin.library.root", "Run": "marin.library.run"}
-    if name not in places:
+    """`marin.open`, `marin.start_run` and the types of what they give, imported when they are named."""
+    if name not in _PLACES:
         raise AttributeError(f"module 'marin' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(places[name]), name)
+    return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "Root", "Run", "open"])
+    return sorted([*globals(), *_PLACES])

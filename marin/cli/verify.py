@@ -84,6 +84,12 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     metavar="FILE",
     help="Your own experiment file: its step is executed where the run began with what such a step made.",
 )
+@click.option(
+    "--by",
+    default="",
+    metavar="COMMAND",
+    help="Your own command that makes a run of one's own loop (marin.start_run) again: executed twice, and compared.",
+)
 @click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key.  [default: yours, `marin trust`]")
 @policy_option
 @ca_option
@@ -147,6 +153,7 @@ def verify(
     explain: bool,
     settings: Sequence[str],
     experiment: Path | None,
+    by: str,
     vkey: Sequence[str],
     policy: Path | None,
     ca: Path | None,
@@ -225,7 +232,7 @@ def verify(
     mine = None if told is not None else sealed.opened_own(trusted)
     foreign = mine is None
     if foreign and told is None and not allowed.unconfined:
-        refuse_outside(address, at_commit)
+        refuse_outside(address, at_commit, by)
         limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
         recorded_in = None if no_record else own_root(open_root(), False, record_in)
         front = ["-q"] if ctx.find_root().params.get("quiet") else ["-v"] * ctx.find_root().params.get("verbose", 0)
@@ -273,6 +280,7 @@ def verify(
             screen=sample is not None if screen is None else screen,
             reach=allowed.reach() if foreign else EVERYTHING,
             experiment=experiment,
+            by=by,
         )
         verification = Verification(root, run, options)
     except (Malformed, Tampered, Unverified) as error:
@@ -313,9 +321,9 @@ def verify(
     finish(ctx, report, verification.run, html=html, as_json=as_json)
 
 
-def refuse_outside(address: str | None, at_commit: object) -> None:
-    """What a confined process cannot do: use other machines, or build another commit's environment."""
-    for option, given in (("--address", address), ("--at-commit", at_commit)):
+def refuse_outside(address: str | None, at_commit: object, by: str = "") -> None:
+    """What a confined process cannot do: use other machines, build another commit's environment, or execute a command."""
+    for option, given in (("--address", address), ("--at-commit", at_commit), ("--by", by)):
         if given:
             raise UsageError(
                 "a root that is not yours is verified without network",

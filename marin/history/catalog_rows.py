@@ -12,6 +12,7 @@ from typing import Any
 
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
+from marin.history.names import model_of
 from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed
 from marin.record import events as kinds
 from marin.record.events import (
@@ -24,7 +25,7 @@ from marin.record.events import (
     StepFailed,
 )
 
-VERSION = 5
+VERSION = 6
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
@@ -74,7 +75,9 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
                 body.plan,
                 body.recipe_digest,
                 _text(_section(body.recipe, "dataset").get("name")),
-                f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
+                model_of(body.recipe)
+                if body.pipeline == kinds.LOOP
+                else f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
                 _text(_section(body.recipe, "trainer").get("num_steps")),
                 body.experiment,
             ),

@@ -29,6 +29,7 @@ TOLD = (
     kinds.STEP_PREEMPTED,
     kinds.TRAIN_STARTED,
     kinds.TRAIN_SEGMENT,
+    kinds.LOOP_SEGMENT,
     kinds.CHECKPOINT_SAVED,
     kinds.EVAL_COMPLETED,
     kinds.MODEL_EXPORTED,
@@ -85,6 +86,7 @@ class RunFold:
         self.failures: list[Fact[kinds.StepFailed]] = []
         self.preemptions: list[Fact[kinds.StepPreempted]] = []
         self.recorded = Recorded()
+        self.loop: list[Fact[kinds.LoopSegment]] = []
         self._taken: dict[str, Recorded] = {}
         self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
         self._claimed: list[Fact[kinds.ReplayCompleted]] = []
@@ -119,6 +121,8 @@ class RunFold:
                 self.states[body.step] = replace(known, state="failed", ended=event.time, error=body.error, index=index)
             case kinds.StepPreempted():
                 self.preemptions.append(_fact(index, event, body))
+            case kinds.LoopSegment():
+                self.loop.append(_fact(index, event, body))
             case kinds.TrainStarted():
                 self.states["train"] = self._known("train", index, event)
 
@@ -177,6 +181,7 @@ class RunFold:
             preemptions=tuple(self.preemptions),
             states=dict(self.states),
             outcome=self.outcome,
+            loop=tuple(self.loop),
         )
 
     def _begun(self, index: int, event: Event, body: kinds.StepStarted) -> None:

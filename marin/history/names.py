@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from marin.record.events import LOOP
+
 
 def model_of(recipe: Mapping[str, object]) -> str:
-    """Such as ``llama-4x128``: architecture, layers and width; "" where the recipe does not say."""
+    """Such as ``llama-4x128``: architecture, layers and width, or what a loop of one's own is called; "" where the recipe does
+    not say."""
+    if isinstance(called := _section(recipe, LOOP).get("name"), str):
+        return called
     model = _section(recipe, "model")
     layers, width = model.get("num_layers"), model.get("hidden_dim")
     kind = model.get("architecture")

@@ -14,9 +14,11 @@ from ledger import Event
 from marin.errors import MissingEvidence
 from marin.recipe.schema import Recipe, from_plain
 from marin.record.events import (
+    LOOP,
     STEPS,
     CheckpointSaved,
     EvalCompleted,
+    LoopSegment,
     ModelExported,
     Output,
     ReplayCompleted,
@@ -165,6 +167,8 @@ class Run:
     states: Mapping[str, StepState] = field(default_factory=dict)
     outcome: str = ""
     """How a graph says that it ended; "" for a run."""
+    loop: tuple[Fact[LoopSegment], ...] = ()
+    """What a loop of the user's own recorded, in the order of the log."""
 
     @property
     def plan(self) -> str:
@@ -175,6 +179,11 @@ class Run:
     def recipe(self) -> Recipe:
         """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it."""
         return from_plain(self.started.body.recipe, where=f"run {self.run}")
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether its user's own loop recorded it: nothing here can execute it again."""
+        return self.started.body.pipeline == LOOP
 
     @property
     def status(self) -> str:
@@ -191,11 +200,9 @@ class Run:
     @property
     def losses(self) -> dict[int, float]:
         """The loss of every train step that is recorded."""
-        return {
-            fact.body.start + place: float.fromhex(loss)
-            for fact in self.segments
-            for place, loss in enumerate(fact.body.losses)
-        }
+        told: list[TrainSegment | LoopSegment] = [fact.body for fact in self.segments]
+        told += [fact.body for fact in self.loop]
+        return {body.start + place: float.fromhex(loss) for body in told for place, loss in enumerate(body.losses)}
 
     @property
     def measured(self) -> Mapping[str, float]:

@@ -47,6 +47,7 @@ STORE_SCRUBBED = "store.scrubbed/v1"
 LEASE_TAKEN = "lease.taken/v1"
 LEASE_RENEWED = "lease.renewed/v1"
 LEASE_RELEASED = "lease.released/v1"
+LOOP_SEGMENT = "loop.segment/v1"
 LEASES = "leases"
 """The stream of all lease events."""
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
@@ -227,6 +228,26 @@ class TrainSegment(Body, frozen=True):
     start_state: Digest
     end_state: Digest
     trace: Digest
+
+
+LOOP = "loop"
+"""The plan, and the one step, of a run whose loop is its user's own: its ``recipe`` is what the user says of it."""
+
+
+class LoopSegment(Body, frozen=True):
+    """Train steps ``[start, end)`` of a loop that is the user's own. Lists have one item per train step.
+
+    ``losses``: hex floats. ``batches``: digests of what each step saw, "" where the loop does not say. ``state``: digest
+    of the tensors after the last step, and ``manifest`` the stored list of them; both "" where the loop does not say.
+    """
+
+    run: str
+    start: int
+    end: int
+    losses: list[HexFloat]
+    batches: list[Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")]]
+    state: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    manifest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
 
 
 class CheckpointSaved(Body, frozen=True):
@@ -489,6 +510,7 @@ BODIES: dict[str, type[Body]] = {
     SEED_DRAWN: SeedDrawn,
     TRAIN_STARTED: TrainStarted,
     TRAIN_SEGMENT: TrainSegment,
+    LOOP_SEGMENT: LoopSegment,
     CHECKPOINT_SAVED: CheckpointSaved,
     EVAL_COMPLETED: EvalCompleted,
     EVALUATION_RECORDED: EvaluationRecorded,

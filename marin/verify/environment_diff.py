@@ -62,7 +62,7 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
     present, recorded = provenance(folder), body.environment
     here = environment.describe(lock_digest(folder))
     lines = []
-    if body.code.get("tree") != present.tree:
+    if not record.run.is_loop and body.code.get("tree") != present.tree:
         lines.append(
             f"code: the run was made by commit {body.code.get('commit') or 'unknown'}"
             f"{' with changes' if body.code.get('dirty') else ''}, this is {present.commit or 'not in Git'}"

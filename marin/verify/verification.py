@@ -41,6 +41,7 @@ from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.evaluation import judge_evaluation
 from marin.verify.judges.ledger import judge_events, judge_ledger
+from marin.verify.judges.loop import OWN, Executed, asked_of_a_loop, check_asked, judge_by_command
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
@@ -67,7 +68,7 @@ class Options:
     this log. ``sources``: whose word counts beside the log's. ``since``: only segments recorded from here on: see
     :func:`since_index`. ``screen``: look at the recorded states first, without replay. ``reach``: what the recipe's
     data may lead to. ``experiment``: the verifier's own file, whose steps are executed where the run began with what a
-    step of an experiment made.
+    step of an experiment made. ``by``: the verifier's own command that makes a run of a user's own loop again.
     """
 
     execution: Execution
@@ -83,6 +84,7 @@ class Options:
     screen: bool = False
     reach: Reach = EVERYTHING
     experiment: Path | None = None
+    by: str = ""
 
 
 class LogAsRead(NamedTuple):
@@ -126,7 +128,8 @@ class Verification:
         if until is not None:
             kept = tuple(fact for fact in self.run.segments if fact.body.end <= until.step)
             self.run = replace(self.run, segments=kept)
-        if (recipe := _readable(self.run)) is not None:
+        check_asked(self.run, options.by)
+        if not self.run.is_loop and (recipe := _readable(self.run)) is not None:
             check_devices(recipe.arithmetic, options.execution)
         scope = options.scope
         if options.since is not None:
@@ -136,6 +139,7 @@ class Verification:
         self.environment = environment_diff(self.record_of_run)
         self.screening: Screening | None = None
         self.trained: Trained | None = None
+        self.executed: Executed | None = None
         self.evaluated = EvaluationSummary(0, 0, 0)
 
     def report(self, only: Collection[str] | None = None) -> Report:
@@ -143,6 +147,8 @@ class Verification:
         evaluated of it if something was."""
         if only is None:
             only = SHOWN if self.record_of_run.evaluations else NAMES
+            if self.run.is_loop and self.options.by:
+                only = asked_of_a_loop(self.run)
         with TemporaryDirectory(prefix="marin-verify-") as folder:
             own = self._report(only, Path(folder))
         if self.seen is not None and self.until is None and self.options.remember:
@@ -245,6 +251,8 @@ class Verification:
         )
 
     def _judges(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
+        if self.run.is_loop:
+            return self._judges_of_loop(case)
         return {
             "ledger": lambda: self._ledger(case),
             "artifacts": lambda: judge_artifacts(case),
@@ -252,6 +260,30 @@ class Verification:
             "training": lambda: self._training(case),
             "model": lambda: judge_model(case, self._planned()),
         }
+
+    def _judges_of_loop(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
+        unmade = Verdict("NOT_RUN", (f"it was {OWN}: give the command that makes it again by --by",))
+        if not self.options.by:
+            trained, model = lambda: unmade, lambda: unmade
+        else:
+            trained, model = lambda: self._executed(case).training, lambda: self._executed(case).model
+        return {
+            "ledger": lambda: self._ledger(case),
+            "artifacts": lambda: judge_artifacts(case),
+            "data": lambda: Verdict("NOT_RUN", (f"it was {OWN}: what it saw is compared by the digest of each batch",)),
+            "training": trained,
+            "model": model,
+        }
+
+    def _executed(self, case: Case) -> Executed:
+        """The user's command executed, once for both verdicts."""
+        if self.executed is None:
+            folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
+            self.executed = judge_by_command(case, self.options.by, folder)
+            found, count = self.executed, len(self.run.loop)
+            summary = TrainingSummary("full", count, count, 1, 0.0)
+            self.trained = Trained(found.training, summary, found.divergence, found.losses or {})
+        return self.executed
 
     def _ledger(self, case: Case) -> Verdict:
         """Of a run that a later phase continues, its events alone: the log is one."""

@@ -37,6 +37,7 @@ CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
     types.TrainStarted: steps.train_started,
     types.MetricsRecorded: steps.measured,
     types.TrainSegment: training.segment,
+    types.LoopSegment: training.segment,
     types.CheckpointSaved: training.checkpoint,
     types.EvalCompleted: training.evaluated,
     types.ModelExported: training.exported,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from marin.history.projection.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import LOSS, TOKENS, model_name, output_tags, single_key
-from marin.record.events import CheckpointSaved, EvalCompleted, ModelExported, StepCompleted, TrainSegment
+from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
 
 EXPORTED = (
     "Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "
@@ -15,7 +15,7 @@ EXPORTED = (
 )
 
 
-def segment(told: Told, projected: ProjectedRun, body: TrainSegment) -> Iterator[Intent]:
+def segment(told: Told, projected: ProjectedRun, body: TrainSegment | LoopSegment) -> Iterator[Intent]:
     """The losses of train steps that have none yet; a loss that differs from the one that was told is told of."""
     losses = dict(zip(range(body.start, body.end), map(float.fromhex, body.losses), strict=False))
     if projected.disagreement is None:

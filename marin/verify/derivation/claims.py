@@ -73,6 +73,8 @@ class Claim:
 def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> tuple[Claim, ...]:
     """All claims of a run, in the order in which they would be asked about. ``until``: of a run that a later phase
     continues, where it was left; what it says of the time after that is judged by nobody."""
+    if record.run.is_loop:
+        return (*_of_loop(record), *_of_bytes(record), *_of_circumstances(record))
     later = f"what it did from train step {until.step} on, and what came of that" if until is not None else ""
     return (
         *([Claim(later, "claimed")] if later else ()),
@@ -232,6 +234,25 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             "training",
             fact.index,
             (body.start, body.end),
+        )
+
+
+def _of_loop(record: RunRecord) -> Iterator[Claim]:
+    """Of a run that its user's own loop recorded."""
+    run, started = record.run, record.run.started
+    yield Claim(f"{len(record.own.events)} events say what run {run.run} is, and agree", "signature", "ledger")
+    if run.completed is not None:
+        yield Claim("its loop says that it is complete", "signature", "ledger", run.completed.index)
+    yield Claim(f"what decides its bits is {started.body.recipe_digest}", "claimed", event=started.index)
+    losses, states = run.losses, [fact.body.state for fact in run.loop if fact.body.state]
+    if losses:
+        first, last = min(losses), max(losses)
+        ends = f", and pass through {len(states)} recorded states, the last {states[-1]}" if states else ""
+        yield Claim(
+            f"train steps {first} to {last} have these losses ({losses[first]:.4f} to {losses[last]:.4f}){ends}",
+            "execution",
+            "training",
+            run.loop[0].index,
         )
 
 

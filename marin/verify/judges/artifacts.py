@@ -19,6 +19,7 @@ from marin.record import outputs
 from marin.record.events import CheckpointSaved, Output
 from marin.verify.case import Case
 from marin.verify.derivation.fingerprints import recorded_norms, unfounded
+from marin.verify.judges.loop import judge_lists
 from marin.verify.verdict import Verdict
 
 
@@ -88,6 +89,9 @@ def named_artifacts(run: Run) -> dict[str, str]:
         named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
     for segment in run.segments:
         named.setdefault(segment.body.trace, f"trace of train steps {segment.body.start} to {segment.body.end - 1}")
+    for told in run.loop:
+        if told.body.manifest:
+            named.setdefault(told.body.manifest, f"list of tensors after train step {told.body.end - 1}")
     for started in run.training:
         named.setdefault(started.body.manifest, f"list of tensors of step {started.body.first_step}")
     return named
@@ -111,6 +115,8 @@ def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> Non
                 found.look(what, findings)
             progress(done + 1, what)
     found.wrong += _mislabelled(case, absent)
+    if case.run.is_loop:
+        found.look("state", iter(judge_lists(case)))
 
 
 def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:

@@ -9,6 +9,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.record.evidence import ANCHORED, Sources, gather
 from marin.verify.case import Case
 from marin.verify.derivation.records import contradictions, unexplained
+from marin.verify.judges.loop import judge_record
 from marin.verify.verdict import Verdict
 
 CLAIMED = "claimed by this log:"
@@ -46,6 +47,8 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
 def judge_events(case: Case) -> Verdict:
     """The events of the run alone: whether they contradict one another, and whether something is among them that
     nothing here derives."""
+    if case.run.is_loop:
+        return judge_record(case.record)
     if found := contradictions(case.record, PIPELINE):
         return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))
     if unknown := unexplained(case.record, PIPELINE):

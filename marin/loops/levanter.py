@@ -1,0 +1,77 @@
+"""A tracker for Levanter's own trainer: what it logs goes into a run of the ledger.
+
+    import marin.loops.levanter            # `tracker: {type: marin}` of a trainer's configuration is known from here on
+
+Levanter's loop is then its user's own: recorded, and compared by a command (`marin verify RUN --by COMMAND`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from levanter.tracker import Tracker, TrackerConfig
+
+from marin.loops.loop import Loop, start_run
+
+LOSS = "train/loss"
+
+
+class MarinTracker(Tracker):  # type: ignore[misc]
+    """Reports to a run that :func:`marin.start_run` began. A step without ``train/loss`` gives measurements alone."""
+
+    name = "marin"
+
+    def __init__(self, run: Loop) -> None:
+        self.run = run
+
+    def log_hyperparameters(self, hparams: dict[str, Any]) -> None:
+        """They are part of the recipe, which the configuration gives before the run begins."""
+
+    def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
+        """Every finite or infinite scalar of a train step; histograms and texts are left out."""
+        del commit
+        found = {name: value for name, given in metrics.items() if (value := _number(given)) is not None}
+        loss = found.pop(LOSS, None)
+        if step is not None and (loss is not None or found):
+            self.run.log(int(step), loss, None, **found)
+
+    def log_summary(self, metrics: dict[str, Any]) -> None:
+        """A summary has no train step, so it is no measurement of one."""
+
+    def log_artifact(self, artifact_path: Any, *, name: str | None = None, type: str | None = None) -> None:
+        """Keep it in the store, as an output of the run."""
+        del type
+        self.run.save(name or os.path.basename(os.fspath(artifact_path)), artifact_path)
+
+    def finish(self) -> None:
+        """The run is complete."""
+        self.run.finish()
+
+
+@TrackerConfig.register_subclass("marin")
+@dataclass
+class MarinTrackerConfig(TrackerConfig):  # type: ignore[misc]
+    """``tracker: {type: marin, title: ..., recipe: {...}}``. ``recipe``: whatever decides the bits; ``root``: as
+    `marin.open`."""
+
+    title: str = ""
+    recipe: dict[str, Any] | None = None
+    root: str | None = None
+
+    def init(self, run_id: str | None) -> MarinTracker:
+        """Begin a run; Levanter's own id is a tag of it."""
+        tags = {} if run_id is None else {"levanter": run_id}
+        return MarinTracker(start_run(self.title, recipe=self.recipe, tags=tags, root=self.root))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool | str) or np.ndim(value) != 0:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

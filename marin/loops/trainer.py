@@ -1,0 +1,84 @@
+"""A callback for Hugging Face's trainer: what it logs goes into a run of the ledger.
+
+    Trainer(..., args=TrainingArguments(logging_steps=1, ...), callbacks=[MarinCallback("mine")])
+
+Every train step has to be logged (``logging_steps=1``), because the ledger has each step's loss. The state is told when the
+trainer saves a checkpoint, and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from marin.errors import UsageError
+from marin.loops.loop import Loop, start_run
+
+
+class MarinCallback(TrainerCallback):  # type: ignore[misc]
+    """Begins a run when training begins, and completes it when it ends; ``run`` is that run."""
+
+    run: Loop | None = None
+
+    def __init__(self, name: str = "", *, recipe: Mapping[str, Any] | None = None, root: str | None = None) -> None:
+        self._name, self._recipe, self._root = name, dict(recipe or {}), root
+        self._last = -1
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        """Begin the run. The trainer's arguments are its recipe, beside what was given."""
+        if int(getattr(args, "logging_steps", 1)) != 1:
+            raise UsageError(
+                "not every train step is logged",
+                where="TrainingArguments",
+                expected="logging_steps=1",
+                found=f"logging_steps={args.logging_steps}",
+                cure="the ledger has the loss of each step: set it to 1",
+            )
+        told = {**_plain(args), **self._recipe}
+        self.run = start_run(self._name, recipe=told, root=self._root)
+
+    def on_log(
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> None:
+        """A train step that has a loss; other logs are measurements."""
+        if self.run is None or logs is None:
+            return
+        numbers = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
+        loss = numbers.pop("loss", None)
+        step = state.global_step - 1
+        if loss is None or step <= self._last:
+            self.run.log(max(step, 0), None, None, **numbers)
+            return
+        self._last = step
+        self.run.log(step, loss, None, **numbers)
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        """The state after the last train step, where the trainer saved one."""
+        self._state(given.get("model"))
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        """The last state, and the run's end."""
+        if self.run is not None:
+            self._state(given.get("model"))
+            self.run.finish()
+
+    def _state(self, model: Any) -> None:
+        if self.run is not None and model is not None and self.run.pending:
+            self.run.state(model.state_dict())
+
+
+def _plain(args: Any) -> dict[str, Any]:
+    """The trainer's arguments that are plain values, without its folders and its host."""
+    values = args.to_dict() if hasattr(args, "to_dict") else {}
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str | int | float | bool) and not name.endswith(("_dir", "_token")) and "hub" not in name
+    }

@@ -1,0 +1,295 @@
+"""The verdicts on a run that its user's own loop recorded (:mod:`marin.loops.loop`).
+
+The ledger does not know that loop, so nothing of it can be made again here: its signatures, its order and its bytes are
+judged, and the rest is claimed. Whoever has the program gives a command (``marin verify RUN --by COMMAND``): it is
+executed twice, each time into an empty root of its own, and each loss, batch, state and output is compared with the record.
+Nothing of the command is read from the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger import LedgerError, Malformed, StateManifest, digest_bytes
+from marin.errors import UsageError
+from marin.history.run import Fact, Run
+from marin.history.runs import load, run_ids
+from marin.record import events as kinds
+from marin.record.events import LOOP, LoopSegment
+from marin.record.root import create_root, open_root
+from marin.verify.case import Case
+from marin.verify.derivation.record import RunRecord
+from marin.verify.segments.compare import Divergence
+from marin.verify.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+STDERR = 2
+"""Where the command's own words go: standard output is for the report."""
+OWN = "recorded by a loop of its user's own, which nothing here can execute"
+KNOWN = frozenset(
+    {
+        kinds.RUN_STARTED,
+        kinds.STEP_STARTED,
+        kinds.LOOP_SEGMENT,
+        kinds.METRICS_RECORDED,
+        kinds.STEP_COMPLETED,
+        kinds.STEP_FAILED,
+        kinds.RUN_COMPLETED,
+        kinds.REPLAY_COMPLETED,
+    }
+)
+"""What the stream of such a run holds."""
+
+
+def judge_record(record: RunRecord) -> Verdict:
+    """Whether the run's events agree with one another."""
+    if wrong := tuple(_wrong(record)):
+        return Verdict("FAIL", tuple(f"the records contradict each other: {line}" for line in wrong))
+    return Verdict("PASS", (f"{len(record.own.events)} events of the run agree with one another", f"it was {OWN}"))
+
+
+def _wrong(record: RunRecord) -> Iterator[str]:
+    run = record.run
+    if record.taken or record.outside:
+        yield "events of other streams speak for it: expected a run that stands alone"
+    for place, (index, event) in enumerate(record.own.events):
+        if (event.type == kinds.RUN_STARTED) != (place == 0):
+            yield f"event {index}, type: expected one beginning of a run, first in its stream, found {event.type}"
+        if event.type not in KNOWN:
+            yield f"event {index}, type: expected what a loop records, found {event.type}"
+        if event.body.get("run") != run.run:
+            yield f"event {index}, run: expected {run.run}, found {event.body.get('run')}"
+    yield from _segments(run.loop)
+    made = run.steps.get(LOOP)
+    if made is not None and made.output.artifact != digest_bytes(loss_table(run)):
+        yield f"event {made.index}, output of {LOOP}: expected the losses that the segments record"
+    if run.completed is None:
+        return
+    done = run.completed.body
+    if done.outputs != {name: view.output for name, view in run.steps.items()} or made is None:
+        yield f"event {run.completed.index}, outputs: expected those of the run, {LOOP} among them"
+    if {name: float.fromhex(value) for name, value in done.metrics.items()} != run.metrics:
+        yield f"event {run.completed.index}, metrics: expected those of {LOOP}"
+
+
+def _segments(segments: tuple[Fact[LoopSegment], ...]) -> Iterator[str]:
+    last = segments[0].body.start if segments else 0
+    for fact in segments:
+        body = fact.body
+        if body.start != last or body.end <= body.start:
+            yield f"event {fact.index}, start: expected train step {last}, found {body.start} to {body.end}"
+        if len(body.losses) != body.end - body.start or len(body.batches) != body.end - body.start:
+            yield f"event {fact.index}, losses: expected one for each of {body.end - body.start} train steps"
+        if bool(body.state) != bool(body.manifest):
+            yield f"event {fact.index}, state: expected a digest and the list of tensors, or neither"
+        last = body.end
+
+
+def loss_table(run: Run) -> bytes:
+    """The table that the loop leaves of its losses."""
+    rows = (f"{step},{loss!r}\n" for step, loss in run.losses.items())
+    return ("step,loss\n" + "".join(rows)).encode()
+
+
+def judge_lists(case: Case) -> tuple[str, ...]:
+    """What is wrong with the stored lists of tensors: each gives the state's digest."""
+    wrong = []
+    for fact in case.run.loop:
+        if not fact.body.manifest:
+            continue
+        try:
+            found = StateManifest.parse(case.store.read(fact.body.manifest)).digest
+        except Malformed as error:
+            found = str(error)
+        if found != fact.body.state:
+            wrong.append(
+                f"list of tensors after train step {fact.body.end - 1}: expected that of {fact.body.state}, found {found}"
+            )
+    return tuple(wrong)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What came of executing the command."""
+
+    training: Verdict
+    model: Verdict
+    divergence: Divergence | None = None
+    losses: Mapping[int, float] | None = None
+
+
+def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
+    """Execute the verifier's own ``command`` twice in the present folder, and compare.
+
+    Training is PASS where every loss, batch and state is the recorded one, both times, and the last recorded segment has a
+    state; PARTIAL where none has: equal losses say little. The model is PASS where every output is the recorded one.
+
+    Raises:
+        UsageError: the command cannot be executed, ends with an error, or records no run.
+    """
+    runs = [_execute(command, folder / str(turn)) for turn in (1, 2)]
+    for turn, (found, states) in enumerate(runs, 1):
+        divergence = _compare(case.run, _states(case), found, states)
+        if divergence is None:
+            continue
+        between = _compare(runs[0][0], runs[0][1], *runs[1])
+        said = (
+            f"the command gives other bits each time: {between.describe()}"
+            if between is not None
+            else "the command gives the same bits both times, and not these"
+        )
+        what = (divergence.describe(), said, f"in execution {turn} of `{command}`")
+        model = Verdict("NOT_RUN", ("the training is another",))
+        return Executed(Verdict("FAIL", what), model, divergence, found.losses)
+    found = runs[0][0]
+    count, last = len(case.run.losses), case.run.loop[-1].body if case.run.loop else None
+    line = f"{count} train steps executed twice by `{command}`, each equal to the record"
+    stateless = last is None or not last.state
+    training = (
+        Verdict(
+            "PARTIAL", (line, "no state was recorded after the last of them: losses and batches alone are compared")
+        )
+        if stateless
+        else Verdict("PASS", (line,))
+    )
+    return Executed(training, _outputs(case.run, [run for run, _ in runs]), None, found.losses)
+
+
+def _outputs(recorded: Run, runs: list[Run]) -> Verdict:
+    names = [name for name in recorded.steps if name != LOOP]
+    if not names:
+        return Verdict("NOT_RUN", ("the loop saved no output",))
+    wrong = [
+        f"output {name}: expected {recorded.steps[name].output.digest}, found "
+        f"{run.steps[name].output.digest if name in run.steps else 'none'}"
+        for run in runs
+        for name in names
+        if name not in run.steps or run.steps[name].output.digest != recorded.steps[name].output.digest
+    ]
+    if wrong:
+        return Verdict("FAIL", tuple(dict.fromkeys(wrong)))
+    return Verdict("PASS", (f"{', '.join(names)} made again, byte for byte, both times",))
+
+
+def _execute(command: str, folder: Path) -> tuple[Run, Mapping[str, StateManifest]]:
+    """One execution: the run that it recorded in an empty root of its own, and its lists of tensors by state."""
+    folder.mkdir(parents=True)
+    own = {"MARIN_ROOT": str(folder / "root"), "MARIN_KEY": str(folder / "key"), "MARIN_PINS": str(folder / "pins")}
+    arguments = shlex.split(command)
+    logger.info("executing %s", command)
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        create_root(own["MARIN_ROOT"], origin="replay.invalid/" + hashlib.sha256(str(folder).encode()).hexdigest()[:8])
+        ended = subprocess.run(arguments, stdout=STDERR, check=False).returncode
+        root = open_root(own["MARIN_ROOT"])
+        history = root.history([root.verifier], fresh=True)
+        names = run_ids(history)
+    except OSError as error:
+        raise UsageError(
+            "the command cannot be executed",
+            where="--by",
+            expected="a program and its arguments",
+            found=f"{command}: {error.strerror}",
+            cure="give it as you type it in this folder, for example --by 'python train.py'",
+        ) from None
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    if ended != 0 or len(names) != 1:
+        raise UsageError(
+            "the command made no run to compare",
+            where="--by",
+            expected="exit status 0 and one run, by marin.start_run() in the root that MARIN_ROOT names",
+            found=f"exit status {ended} and {len(names)} runs",
+            cure="see what it printed above",
+        )
+    run = load(history, names[0])
+    store = root.store_to_read()
+    lists = {
+        fact.body.state: StateManifest.parse(store.read(fact.body.manifest)) for fact in run.loop if fact.body.manifest
+    }
+    return run, lists
+
+
+def _states(case: Case) -> Mapping[str, StateManifest]:
+    found = {}
+    for fact in case.run.loop:
+        if fact.body.manifest:
+            try:
+                found[fact.body.state] = StateManifest.parse(case.store.read(fact.body.manifest))
+            except LedgerError:
+                continue  # the verdict `artifacts` says so; the state's digest is compared all the same
+    return found
+
+
+def _compare(
+    recorded: Run, known: Mapping[str, StateManifest], found: Run, lists: Mapping[str, StateManifest]
+) -> Divergence | None:
+    """The first train step at which two runs differ: in what it saw, its loss, or the state after it."""
+    expected, actual = _steps(recorded), _steps(found)
+    for step in sorted({*expected, *actual}):
+        one, other = expected.get(step), actual.get(step)
+        if one is None or other is None:
+            return Divergence(
+                step, (), "a train step" if one else "none", "none" if one else "a train step", "train steps"
+            )
+        for name, left, right in zip(("batch", "loss", "state after it"), one, other, strict=True):
+            if left == right:
+                continue
+            tensors: tuple[str, ...] = ()
+            if name == "state after it" and left in known and right in lists:
+                tensors = known[left].differing(lists[right])
+            return Divergence(step, tensors, left or "none", right or "none", name)
+    return None
+
+
+def _steps(run: Run) -> dict[int, tuple[str, str, str]]:
+    """Batch, loss and state after each train step, as they were recorded."""
+    told = {}
+    for fact in run.loop:
+        body = fact.body
+        for place, (batch, loss) in enumerate(zip(body.batches, body.losses, strict=True)):
+            last = body.start + place == body.end - 1
+            told[body.start + place] = (batch, loss, body.state if last else "")
+    return told
+
+
+def asked_of_a_loop(run: Run) -> tuple[str, ...]:
+    """The verdicts that a run of this kind can have, where a command is given: a loop's data are its own."""
+    saved = any(name != LOOP for name in run.steps)
+    return ("ledger", "artifacts", "training", *(("model",) if saved else ()))
+
+
+def check_asked(run: Run, command: str) -> None:
+    """Raises :class:`UsageError` where a command is given for a run that needs none."""
+    if command and not run.is_loop:
+        raise UsageError(
+            "this run needs no command",
+            where="--by",
+            expected="a run of a loop of one's own (marin.start_run)",
+            found=f"run {run.run}, which the installed code executes again",
+            cure="leave --by out",
+        )
+    if command:
+        try:
+            parts = shlex.split(command)
+        except ValueError as error:
+            raise UsageError(
+                "not a command", where="--by", expected="words", found=str(error), cure="mind quotes"
+            ) from None
+        if not parts:
+            raise UsageError(
+                "not a command", where="--by", expected="a program and its arguments", found="nothing", cure="name one"
+            )

@@ -1,0 +1,265 @@
+"""Loops of one's own: what they record, and what executing them again finds."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marin
+from ledger import Draft, state_digest, tensor_digest
+from marin.errors import UsageError
+from marin.history.runs import load, stream_of
+from marin.loops.loop import EVERY, Loop
+from marin.loops.tensors import arrays, batch_digest
+from marin.recipe.schema import Execution
+from marin.record import events
+from marin.record.root import Root, open_root
+from marin.verify.verdict import Report
+from marin.verify.verification import Options, Verification
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
+PROGRAM = """
+import sys, time, numpy as np, marin
+rng = np.random.default_rng(0)
+weights = rng.normal(size=(4, 4))
+other = np.zeros(3)
+with marin.start_run("mine", recipe={{"lr": 0.1}}) as run:
+    for step in range(6):
+        batch = rng.normal(size=(8, 4))
+        error = batch @ weights
+        weights -= 0.1 * batch.T @ error / 8
+        {change}
+        run.log(step, loss=(error**2).mean(), batch=batch)
+        if step % 3 == 2:
+            run.state({{"weights": weights, "other": other}})
+    np.save("model.npy", weights)
+    run.save("model", "model.npy")
+"""
+
+
+@pytest.fixture
+def folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(project)
+    return project
+
+
+def execute(folder: Path, change: str = "pass") -> Root:
+    (folder / "train.py").write_text(PROGRAM.format(change=change))
+    runpy.run_path("train.py")
+    return open_root()
+
+
+def judged(root: Root, by: str) -> Report:
+    options = Options(execution=Execution(), remember=False, by=by)
+    return Verification(root, "latest", options).report()
+
+
+def words(report: Report) -> dict[str, str]:
+    return {name: verdict.outcome for name, verdict in report.verdicts.items()}
+
+
+def test_a_loop_is_a_run_like_others(folder: Path) -> None:
+    execute(folder)
+    run = marin.open().run()
+    assert run.status == "completed" and run.verified == "never"
+    assert list(run.losses.index) == list(range(6)) and run.metrics["loop.loss_last"] == run.losses[5]
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(4, 4))
+    for step in range(6):
+        batch = rng.normal(size=(8, 4))
+        error = batch @ weights
+        assert run.losses[step].hex() == (error**2).mean().hex()
+        weights -= 0.1 * batch.T @ error / 8
+    (first, second) = [fact.body for fact in load(open_root().history(), run.id).loop]
+    assert first.end == 3 and second.batches[-1] == tensor_digest(batch)
+    assert second.state == state_digest({"weights": tensor_digest(weights), "other": tensor_digest(np.zeros(3))})
+    table = open_root().store_to_read().read(run.outputs["loop"]).decode().splitlines()
+    assert table[0] == "step,loss" and float(table[-1].split(",")[1]) == run.losses[5]
+
+
+def test_the_command_executed_again_gives_the_record(folder: Path) -> None:
+    root = execute(folder)
+    alone = judged(root, "")
+    assert words(alone)["training"] == words(alone)["data"] == "NOT_RUN" and alone.exit_code() == 3
+    report = judged(root, f"{sys.executable} train.py")
+    assert {words(report)[name] for name in ("ledger", "artifacts", "training", "model")} == {"PASS"}
+    assert report.exit_code() == 0 and report.losses == dict(marin.open().run().losses)
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "what", "tensors"),
+    [
+        ("other[1] = step >= 4", 5, "state after it", ("other",)),
+        ("weights += 1e-9 * (step == 1)", 2, "loss", ()),
+        ("batch = batch * (1 + (step == 2))", 2, "batch", ()),
+    ],
+)
+def test_another_bit_is_found_by_step_and_tensor(
+    folder: Path, change: str, step: int, what: str, tensors: tuple[str, ...]
+) -> None:
+    root = execute(folder)
+    (folder / "train.py").write_text(PROGRAM.format(change=change))
+    report = judged(root, f"{sys.executable} train.py")
+    assert words(report)["training"] == "FAIL" and report.exit_code() == 1
+    assert report.divergence is not None
+    assert (report.divergence.step, report.divergence.explanation) == (step, what)
+    assert report.divergence.tensors == tensors
+    assert "the same bits both times" in report.verdicts["training"].lines[1]
+
+
+def test_a_program_that_differs_from_itself_is_told_apart(folder: Path) -> None:
+    root = execute(folder, "other[0] = time.time_ns()")
+    report = judged(root, f"{sys.executable} train.py")
+    assert words(report)["training"] == "FAIL"
+    assert "other bits each time" in report.verdicts["training"].lines[1]
+
+
+@pytest.mark.parametrize("command", ["false", "no-such-program", f"{sys.executable} -c pass"])
+def test_a_command_that_makes_no_run_is_no_verdict_on_the_run(folder: Path, command: str) -> None:
+    report = judged(execute(folder), command)
+    assert words(report)["training"] == "UNSUPPORTED" and words(report)["ledger"] == "PASS"
+    assert "--by" in report.verdicts["training"].lines[0]
+
+
+def test_losses_alone_are_no_proof_of_a_state(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import marin\nwith marin.start_run() as run:\n    for step in range(3):\n        run.log(step, loss=1 / (step + 1))\n"
+    )
+    runpy.run_path("train.py")
+    report = judged(open_root(), f"{sys.executable} train.py")
+    assert words(report)["training"] == "PARTIAL" and words(report)["model"] == "NOT_RUN"
+    assert report.exit_code() == 4
+
+
+def forged(root: Root, change: dict[str, object]) -> Report:
+    """The newest run once more, as another one, with fields of its last segment changed."""
+    run = load(root.history(), marin.open().run().id)
+    drafts = []
+    for _, event in root.history().events(stream=stream_of(run.run)):
+        body = json.loads(json.dumps(event.body)) | {"run": "forged22"}
+        if event.type == events.LOOP_SEGMENT and body["end"] == 6:
+            body |= change
+        drafts.append(Draft(event.type, stream_of("forged22"), body))
+    root.append(drafts)
+    return judged(root, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"losses": [(0.5).hex()] * 3}, "the losses that the segments record"),
+        ({"start": 4}, "expected train step 3"),
+        ({"batches": []}, "expected one for each"),
+        ({"manifest": ""}, "the list of tensors, or neither"),
+    ],
+)
+def test_a_record_that_contradicts_itself_fails(folder: Path, change: dict[str, object], found: str) -> None:
+    report = forged(execute(folder), change)
+    assert words(report)["ledger"] == "FAIL" and found in " ".join(report.verdicts["ledger"].lines)
+
+
+def test_another_state_than_the_listed_tensors_fails(folder: Path) -> None:
+    report = forged(execute(folder), {"state": "sha256:" + "0" * 64})
+    assert words(report)["artifacts"] == "FAIL" and "list of tensors" in report.verdicts["artifacts"].lines[0]
+
+
+def test_a_loop_that_raises_leaves_a_failed_run_with_what_was_logged(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError), marin.start_run("broken") as run:
+        run.log(0, loss=2.5)
+        _ = 1 / 0
+    seen = marin.open().run(run.id)
+    assert seen.status == "failed" and list(seen.losses) == [2.5]
+
+
+def test_steps_go_on_one_by_one_and_runs_end_once(folder: Path) -> None:
+    with marin.start_run() as run:
+        run.log(7, loss=1.0)
+        for step in (7, 9):
+            with pytest.raises(UsageError, match="train step 8"):
+                run.log(step, loss=1.0)
+        with pytest.raises(UsageError, match="not a name"):
+            run.save("train", PAGE)
+        with pytest.raises(UsageError, match="not a number"):
+            run.log(8, loss="low")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="has ended"):
+        run.log(8, loss=1.0)
+    with pytest.raises(UsageError, match="not a recipe"):
+        marin.start_run(recipe={"model": object()})
+
+
+def test_what_a_crash_can_lose_is_bounded(folder: Path) -> None:
+    run = marin.start_run()
+    for step in range(2 * EVERY + 1):
+        run.log(step, loss=float(step))
+    assert len(marin.open().run(run.id).losses) == 2 * EVERY
+
+
+def test_states_are_named_arrays_of_any_library() -> None:
+    import jax.numpy as jnp
+
+    values = np.arange(4, dtype=np.float32)
+    nested = arrays({"a": {"b": values}, "c": [values, 2]})
+    assert list(nested) == ["a/b", "c/0", "c/1"]
+    assert batch_digest(jnp.asarray(values)) == batch_digest(values) == tensor_digest(values)
+    assert batch_digest(b"text") == batch_digest("text") != batch_digest(values)
+    with pytest.raises(UsageError, match="without tensors"):
+        arrays({})
+    with pytest.raises(UsageError, match="no tensor"):
+        arrays({"a": object()})
+
+
+def test_levanter_reports_by_its_own_tracker(folder: Path) -> None:
+    import levanter.tracker
+    from levanter.tracker import TrackerConfig
+
+    from marin.loops.levanter import MarinTrackerConfig
+
+    assert TrackerConfig.get_choice_class("marin") is MarinTrackerConfig
+    tracker = MarinTrackerConfig(title="lev").init("abc")
+    with tracker:
+        levanter.tracker.log({"train/loss": np.float32(2.0), "throughput": 3}, step=0)
+        levanter.tracker.log({"train/loss": np.float32(1.5)}, step=1)
+    tracker.finish()
+    run = marin.open().run()
+    assert run.status == "completed" and list(run.losses) == [2.0, 1.5]
+
+
+def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
+    from transformers.trainer_callback import TrainerControl, TrainerState
+
+    from marin.loops.trainer import MarinCallback
+
+    class Arguments:
+        logging_steps = 1
+
+    class Model:
+        def state_dict(self) -> dict[str, object]:
+            return {"weights": np.ones(3)}
+
+    callback, control = MarinCallback("hf"), TrainerControl()
+    callback.on_train_begin(Arguments(), TrainerState(), control)
+    for step in (1, 2):
+        callback.on_log(Arguments(), TrainerState(global_step=step), control, logs={"loss": 3.0 / step, "lr": 0.1})
+    callback.on_train_end(Arguments(), TrainerState(global_step=2), control, model=Model())
+    assert isinstance(callback.run, Loop)
+    run = marin.open().run(callback.run.id)
+    assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
+    (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
+    assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})
+    Arguments.logging_steps = 10
+    with pytest.raises(UsageError, match="logging_steps=1"):
+        MarinCallback().on_train_begin(Arguments(), TrainerState(), control)
+
+
+def test_the_page_of_docs_is_executed(folder: Path) -> None:
+    program = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
+    (folder / "page.py").write_text(program)
+    runpy.run_path("page.py")
+    report = judged(open_root(), f"{sys.executable} page.py")
+    assert words(report)["training"] == words(report)["model"] == "PASS"

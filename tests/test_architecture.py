@@ -144,6 +144,7 @@ FLOORS = (
     "verify",
     "graph",
     "pipeline",
+    "collection",
     "runners",
     "evaluation",
     "training",

@@ -1,0 +1,1 @@
+"""Collections: documents read from raw sources, each with what every step decided about it, under one digest."""

@@ -119,8 +119,8 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
     assert clone.changes() == []
 
     again = clone.run("dvc", "repro", "tokenizer")
-    assert "up to date" in again
-    assert "marin stage" not in again
+    assert "nothing to do" in again, "the corpus always looks"
+    assert "marin stage tokenizer" not in again
     assert len(clone.events()) == 5
 
     # A flipped digit in a pointer: DVC calls the stage, and the stage writes the pointer from the ledger.
@@ -147,6 +147,21 @@ def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_pro
     assert clone.changes() == []
     for name in ("301", "302"):
         assert name in clone.run("dvc", "exp", "show", "--csv")
+
+
+def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    text = clone.folder / "data" / "mine.txt"
+    text.parent.mkdir()
+    text.write_text("\n\n".join(f"Line {i} of a text." for i in range(200)))
+    clone.run("dvc", "exp", "run", "-S", "dataset=files", "corpus")
+    pointer = clone.folder / "artifacts" / "corpus.json"
+    before, seen = pointer.read_text(), len(clone.events())
+    clone.run("dvc", "repro", "corpus")
+    assert pointer.read_text() == before and len(clone.events()) == seen
+    text.write_text("\n\n".join(f"Line {i} of another text." for i in range(200)))
+    clone.run("dvc", "repro", "corpus")
+    assert pointer.read_text() != before
 
 
 def test_metrics_are_dvcs(published: Checkout) -> None:

@@ -9,7 +9,7 @@
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
-# make lock     requirements.lock from requirements.in (needs uv); make docs: docs/commands.md from the help texts
+# make lock     requirements.lock from pyproject.toml (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 
 SHELL := /bin/bash
@@ -94,9 +94,9 @@ determinism: environment
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
-	    --group pyproject.toml:dev requirements.in --output-file requirements.lock
+	    --group pyproject.toml:dev --extra all pyproject.toml --output-file requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
-	    --constraint requirements.lock requirements-evaluation.in --output-file requirements-evaluation.lock
+	    --constraint requirements.lock --extra eval pyproject.toml --output-file requirements-evaluation.lock
 	@# The images' plugins, by the pins above; each index has wheels for other C libraries than the default platform's.
 	for kind in gpu tpu; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	    --python-version 3.12 --python-platform x86_64-manylinux_2_31 --constraint requirements.lock \

@@ -8,6 +8,7 @@ LedgerError                 (ledger.errors; fields what, where, expected, found,
     ├── StepFailed          a step stopped before it had a result
     ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
     ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
+    ├── NotInstalled        a package that the command needs is not installed            exit status 3
     ├── MissingEvidence     something that the answer needs is not here                  exit status 3
     └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
         └── Paused          training reached the train step at which it was to pause     exit status 0
@@ -48,6 +49,12 @@ class Diverged(MarinError):
 
 class Unsupported(MarinError):
     """This machine cannot honour the arithmetic contract of the recipe."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class NotInstalled(MarinError):
+    """A package that is needed for this is an extra, and not installed."""
 
     exit_code: ClassVar[int] = 3
 

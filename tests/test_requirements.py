@@ -1,4 +1,4 @@
-"""requirements.in says what the product imports or runs, and nothing else: each line is used, each import has a line.
+"""pyproject.toml says what the product imports or runs, and nothing else: each line is used, each import has a line.
 
 Names of other packages that are private there may change without notice. All of them that this project uses stand here,
 with the reason; one that is new, gone, or no longer there fails.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
@@ -44,7 +45,7 @@ NOT_IMPORTED = {
 NOT_REQUIRED = {
     "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
-    "lm_eval": "the extra `evaluation`: requirements-evaluation.in",
+    "lm_eval": "the extra `eval`: requirements-evaluation.lock",
     "markupsafe": "comes with jinja2, whose escaping it is",
     "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",
     "omegaconf": "comes with hydra-core, whose configurations it holds",
@@ -101,7 +102,9 @@ def is_private(name: str) -> bool:
 
 
 def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
-    lines = (PROJECT / "requirements.in").read_text("utf-8").splitlines()
+    told = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = told["optional-dependencies"]
+    lines = [*told["dependencies"], *(line for name in extras if name not in ("all", "eval") for line in extras[name])]
     required = {found[0].lower() for line in lines if (found := re.match(r"[A-Za-z][\w.-]*", line))}
     packages = packages_distributions()
     modules = {module.partition(".")[0] for module, _ in imports()} - {*OURS, *sys.stdlib_module_names}
@@ -114,7 +117,7 @@ def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
         for module in modules
         if not required & {name.lower().replace("_", "-") for name in packages.get(module, [module])}
     }
-    assert unsaid == NOT_REQUIRED.keys(), "put it into requirements.in, or say what it comes with"
+    assert unsaid == NOT_REQUIRED.keys(), "put it into pyproject.toml, or say what it comes with"
 
 
 def test_private_names_of_other_packages_are_those_listed() -> None:

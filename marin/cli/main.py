@@ -260,6 +260,12 @@ def report(error: Exception) -> int:
     if isinstance(error, LedgerError):
         complain(str(error))
         return error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        from marin.provenance.extras import not_installed
+
+        if (absent := not_installed(error)) is not None:
+            complain(str(absent))
+            return absent.exit_code
     what = f"defect in Marin: {type(error).__name__}: {error}"
     complain(f"{what}; MARIN_DEBUG=1 shows the traceback, please report it")
     return EXIT_DEFECT

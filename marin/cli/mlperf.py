@@ -47,12 +47,11 @@ def table(overrides: tuple[str, ...], config_json: str | None, form: str, unchec
     """
     from marin.export.mlperf.benchmark import GRAMMAR_LM, rules_file
     from marin.export.mlperf.hyperparameters import as_readme, as_rows, check, values_of
-    from marin.provenance.code import code_folder
-    from marin.recipe.composition import compose
+    from marin.recipe.composition import compose, installed_conf
 
     # The reference is Marin's own, also in a project that has groups of its own.
     defaults = [f"+benchmark={GRAMMAR_LM.name}", *overrides]
-    recipe = compose(defaults, config_json=config_json, conf=code_folder() / "conf").recipe
+    recipe = compose(defaults, config_json=config_json, conf=installed_conf()).recipe
     if not unchecked:
         check(GRAMMAR_LM.table, recipe, where=GRAMMAR_LM.name)
     if as_json:

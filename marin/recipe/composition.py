@@ -19,6 +19,7 @@ import difflib
 import fnmatch
 import itertools
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -49,10 +50,16 @@ class Composed:
 
 
 def conf_folder(project: Path | None = None) -> Path:
-    """The groups: ``conf/`` of the project (the working folder) if it has a config.yaml, otherwise the installed
-    ones."""
+    """The groups: ``conf/`` of the project (the working folder) if it has a config.yaml, otherwise those beside the
+    code, or of an installed wheel."""
     own = (project or Path()) / "conf"
-    return own.resolve() if (own / f"{CONFIG}.yaml").is_file() else code_folder() / "conf"
+    return own.resolve() if (own / f"{CONFIG}.yaml").is_file() else installed_conf()
+
+
+def installed_conf() -> Path:
+    """The groups that came with the code: of its checkout, or, from a wheel, below the environment's ``share``."""
+    beside = code_folder() / "conf"
+    return beside if (beside / f"{CONFIG}.yaml").is_file() else Path(sys.prefix) / "share" / "marin" / "conf"
 
 
 def groups(conf: Path) -> dict[str, list[str]]:

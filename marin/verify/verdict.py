@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
+from marin.provenance.extras import not_installed
 from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
@@ -56,6 +57,8 @@ def judged(judge: Callable[[], Verdict]) -> Verdict:
         what = "memory" if isinstance(error, MemoryError) else "depth"
         return Verdict("UNAVAILABLE", (f"what was brought asks for more {what} than this process may take",))
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (absent := not_installed(error)) is not None:
+            return Verdict("UNAVAILABLE", (str(absent),))
         logger.debug("a judge ended", exc_info=True)
         said = f"the installed code can do nothing with what was recorded: {type(error).__name__}: {error}"
         return Verdict("UNAVAILABLE", (said,))

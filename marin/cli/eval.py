@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,7 +55,10 @@ from marin.errors import MissingEvidence, UsageError
 )
 @click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
 @click.option(
-    "--output_path", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write results and samples."
+    "--output_path",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the harness's own files: results.json, samples_NAME.jsonl.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def eval(
@@ -142,7 +145,7 @@ def eval(
             (receipt,) = recorded_in.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
             event = receipt.index
         if output_path is not None:
-            _write_files(output_path, found.results, folder)
+            _write_files(output_path, found.files(body))
     if as_json:
         print_json(
             {
@@ -171,10 +174,7 @@ def eval(
         say(f"recorded as event {event}: check it with `marin verify {subject.run} --only evaluation`", err=True)
 
 
-def _write_files(folder: Path, results: object, tree: Path) -> None:
-    """``results.json`` in the harness's shape, and the samples beside it."""
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"results": results}, indent=2, sort_keys=True)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    for samples in sorted((tree / "samples").iterdir()):
-        (folder / f"samples_{samples.name}").write_bytes(samples.read_bytes())
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

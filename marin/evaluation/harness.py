@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import logging
 import math
 import os
@@ -265,8 +266,9 @@ class _FileTask(ConfigurableTask):
 
 def evaluate(
     tasks: Sequence[EvaluationTask], settings: Settings, lm: Harness
-) -> tuple[dict[str, dict[str, Any]], dict[str, list[Sample]]]:
-    """The harness's results by task, in its own shape, and what was asked and found of every document.
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[Sample]], Mapping[str, Any]]:
+    """The harness's results by task, in its own shape; what was asked and found of every document; and all that the harness
+    gave back.
 
     Raises:
         UsageError: the harness can make nothing of a task, its documents and the settings together.
@@ -298,7 +300,7 @@ def evaluate(
     results = {
         name: dict(shown[name]) for name in (*built, *(group.name for group in settings.groups)) if name in shown
     }
-    return results, {name: _samples(name, found["samples"][name], lm.asked) for name in built}
+    return results, {name: _samples(name, found["samples"][name], lm.asked) for name in built}, found
 
 
 def _built(task: EvaluationTask, settings: Settings) -> ConfigurableTask:
@@ -350,6 +352,35 @@ def _samples(task: str, logged: Sequence[Mapping[str, Any]], asked: Mapping[Key,
         )
         for number in sorted(first)
     ]
+
+
+def own_files(found: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, bytes]:
+    """What the harness writes of an evaluation, by name: ``results.json`` and ``samples_NAME.jsonl``, in its form (of
+    ``EvaluationTracker``) without times and dates, so that the same evaluation gives the same bytes.
+
+    Args:
+        config: what its ``config`` says of the model and of how it was asked.
+    """
+    head = {name: value for name, value in found.items() if name != "samples"}
+    text = json.dumps({**head, "config": dict(config), "lm_eval_version": harness_version()}, indent=2, sort_keys=True,
+                      default=utils.handle_non_serializable, ensure_ascii=False)  # fmt: skip
+    files = {"results.json": text.encode() + b"\n"}
+    for task, samples in found["samples"].items():
+        lines = []
+        for sample in samples:
+            arguments = {
+                f"gen_args_{number}": {f"arg_{place}": part for place, part in enumerate(given)}
+                for number, given in enumerate(sample["arguments"])
+            }
+            said = {
+                "resps": utils.sanitize_list(sample["resps"]),
+                "filtered_resps": utils.sanitize_list(sample["filtered_resps"]),
+                "arguments": arguments,
+                "target": str(sample["target"]),
+            }
+            lines.append(json.dumps({**sample, **said}, default=utils.handle_non_serializable, ensure_ascii=False))
+        files[f"samples_{task}.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+    return files
 
 
 def plain(value: Any) -> Any:

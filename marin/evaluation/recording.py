@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from marin.evaluation.harness import Harness, evaluate, harness_version, numbers
+from marin.evaluation.harness import Harness, evaluate, harness_version, numbers, own_files
 from marin.evaluation.records import CODE, Key, Request, Sample, Settings, described, identity_of
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -25,6 +25,8 @@ class Evaluated:
     settings: Settings
     results: Mapping[str, Mapping[str, Any]]
     samples: Mapping[str, Sequence[Sample]]
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """All that the harness gave back."""
 
     @property
     def requests(self) -> list[Request]:
@@ -51,6 +53,18 @@ class Evaluated:
         )
         return msgspec.structs.replace(body, identity=identity_of(body))
 
+    def files(self, body: EvaluationRecorded) -> dict[str, bytes]:
+        """The harness's own files of this evaluation, by name; they follow from the tasks, the settings and the state."""
+        config = {
+            "model": "marin",
+            "model_args": {"run": body.run, "state": body.state, "step": body.step, "tokenizer": body.tokenizer},
+            "limit": self.settings.limit,
+            "num_fewshot": self.settings.num_fewshot,
+            "bootstrap_iters": self.settings.bootstrap,
+            "fewshot_seed": self.settings.seed,
+        }
+        return own_files(self.said, config)
+
 
 def evaluated(
     subject: Subject,
@@ -64,5 +78,5 @@ def evaluated(
 ) -> Evaluated:
     """Evaluate ``tasks``; ``recorded`` and ``again`` as :class:`Harness` takes them."""
     lm = Harness(subject, scorer, settings.seed, progress, recorded, again)
-    results, samples = evaluate(tasks, settings, lm)
-    return Evaluated(tuple(tasks), settings, results, samples)
+    results, samples, said = evaluate(tasks, settings, lm)
+    return Evaluated(tuple(tasks), settings, results, samples, said)

@@ -9,6 +9,7 @@ is executed or fetched (:mod:`marin.evaluation.tasks`).
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
@@ -33,6 +35,7 @@ from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of
 
 if TYPE_CHECKING:
     from marin.evaluation.recording import Evaluated
+    from marin.evaluation.subject import Subject
 
 HARNESS = "install requirements-evaluation.lock into this environment"
 
@@ -86,14 +89,42 @@ def _judged(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, draw
     body, where = fact.body, f"event {fact.index}"
     if wrong := _contradictions(case, body):
         return Verdict("FAIL", tuple(f"{where}: the records contradict each other: {line}" for line in wrong)), 0
-    stored = _read(case, body, case.workshop / "evaluations" / str(fact.index))
+    folder = case.workshop / "evaluations" / str(fact.index)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    case.store.checkout(body.samples, folder)
+
+    def subject() -> Subject:
+        from marin.evaluation.subject import open_subject
+
+        last = case.run.output("train").digest == body.state
+        return open_subject(case.run, case.store, None if last else body.step)
+
+    verdict, answered, _ = judge_tree(
+        body, where, folder, subject, case.run.recipe.arithmetic, case.execution, sample, drawn
+    )
+    return verdict, answered
+
+
+def judge_tree(
+    body: EvaluationRecorded,
+    where: str,
+    folder: Path,
+    subject: Callable[[], Subject],
+    arithmetic: Arithmetic,
+    execution: Execution,
+    sample: int | None,
+    drawn: bytes,
+) -> tuple[Verdict, int, Evaluated | None]:
+    """One evaluation by its tree in ``folder`` and the state that ``subject`` opens: the verdict, how many requests were
+    answered again, and what came of it."""
+    stored = read_tree(body, folder)
     if isinstance(stored, str):
-        return Verdict("FAIL", (f"{where}: {stored}",)), 0
+        return Verdict("FAIL", (f"{where}: {stored}",)), 0, None
     if find_spec("lm_eval") is None:
         raise MissingEvidence(
             "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
         )
-    apply(case.run.recipe.arithmetic, case.execution)
+    apply(arithmetic, execution)
     from marin.evaluation.harness import harness_version, numbers  # jax, after the contract is in force
 
     if harness_version() != body.harness:
@@ -104,17 +135,23 @@ def _judged(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, draw
     again = None
     if sample is not None and sample < len(keys):
         again = {keys[place] for place in draw(len(keys), sample, drawn)}
-    found = _again(case, body, stored, again)
+    found = _again(subject(), body, stored, execution, again)
     answered = len(keys) if again is None else len(again)
-    said = f"{where}: {', '.join(body.tasks)}: {answered} of {len(keys)} requests answered again by state {body.state}"
+    said = f"{where}: {_named(body.tasks)}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
         if other := _other_software(body):
-            return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered
-        return Verdict("FAIL", (line,), executed=True), answered
+            return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
+        return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:
-        return Verdict("PASS", (said,)), answered
-    return Verdict("PARTIAL", (said, describe_bound(len(again)))), answered
+        return Verdict("PASS", (said,)), answered, found
+    return Verdict("PARTIAL", (said, describe_bound(len(again)))), answered, found
+
+
+def _named(tasks: Collection[str]) -> str:
+    """Tasks in words, of many the first."""
+    names = list(tasks)
+    return ", ".join(names) if len(names) < 9 else f"{', '.join(names[:6])} and {len(names) - 6} more tasks"
 
 
 def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
@@ -131,10 +168,8 @@ def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
     return [f"{name}: expected {expected}, found {found}" for name, expected, found in pairs if expected != found]
 
 
-def _read(case: Case, body: EvaluationRecorded, folder: Path) -> Stored | str:
+def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
     """The stored tree; or what in it is not what the event says."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    case.store.checkout(body.samples, folder)
     expected = {"results.json"}
     tasks, samples = [], {}
     for name, told in body.tasks.items():
@@ -169,14 +204,13 @@ def _read(case: Case, body: EvaluationRecorded, folder: Path) -> Stored | str:
     return Stored(tuple(tasks), settings, samples)
 
 
-def _again(case: Case, body: EvaluationRecorded, stored: Stored, again: set[Key] | None) -> Evaluated:
+def _again(
+    subject: Subject, body: EvaluationRecorded, stored: Stored, execution: Execution, again: set[Key] | None
+) -> Evaluated:
     from marin.evaluation.recording import evaluated
     from marin.evaluation.scoring import Scorer
-    from marin.evaluation.subject import open_subject
 
-    last = case.run.output("train").digest == body.state
-    subject = open_subject(case.run, case.store, None if last else body.step)
-    scorer = Scorer(subject.model, subject.recipe, devices=case.execution.devices)
+    scorer = Scorer(subject.model, subject.recipe, devices=execution.devices)
     recorded = records.requests_of(stored.samples)
     with bar("evaluation", body.requests) as progress:
         return evaluated(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from ledger import Store, digest_bytes
 from marin.cli.output import print_json, say
-from marin.errors import UsageError
+from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.record import outputs
@@ -50,6 +51,13 @@ File = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE",
     help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.",
 )
+@click.option(
+    "--eval-bundle",
+    "bundled",
+    type=Folder,
+    metavar="DEST",
+    help="Recorded evaluations of the model, for who has that alone: marin verify FOLDER --bundle DEST.",
+)
 @click.option("--mlperf", "log", type=File, metavar="FILE", help="The run's log in the form of MLPerf training.")
 @click.option(
     "--mlperf-submission",
@@ -67,11 +75,12 @@ def export(
     signing_key: Path | None,
     weights: Path | None,
     statements: Path | None,
+    bundled: Path | None,
     log: Path | None,
     submission: str | None,
     as_json: bool,
 ) -> None:
-    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf.
+    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf, evaluations.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
@@ -81,16 +90,17 @@ def export(
       marin export latest --dvc for-dvc/
       marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
+      marin export latest --hf model/ --eval-bundle bundle/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, log)):
+    if not any((hf, dvc, oci, signature, weights, statements, bundled, log)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto or --mlperf",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --eval-bundle or --mlperf",
         )
     if signature is not None and signing_key is None:
         raise UsageError(
@@ -129,8 +139,32 @@ def export(
         text = bundle(view, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
+    if bundled is not None:
+        _export_bundle(root, view, bundled, as_json)
     if log is not None:
         _export_mlperf(root, view, log, submission, as_json)
+
+
+def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
+    from marin.process.arithmetic import apply
+    from marin.recipe.schema import Execution
+
+    if find_spec("lm_eval") is None:
+        raise MissingEvidence(
+            "lm-evaluation-harness is not installed",
+            where="--eval-bundle",
+            expected="lm-eval, without torch",
+            found="none",
+            cure="install requirements-evaluation.lock into this environment",
+        )
+    apply(view.recipe.arithmetic, Execution(devices=1))
+    from marin.export.evaluation import write_bundle  # jax, after the contract is in force
+
+    written = write_bundle(root, view, dest)
+    _say("eval-bundle", dest, written.digest, as_json)
+    if written.left and not as_json:
+        events = ", ".join(map(str, written.left))
+        say(f"left out: events {events}, evaluations of other states than the exported one", err=True)
 
 
 def _export_mlperf(root: Root, view: Run, log: Path, submission: str | None, as_json: bool) -> None:

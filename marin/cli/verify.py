@@ -134,6 +134,12 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     metavar="H",
     help="Time limit of such a verification.",
 )
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def verify(
@@ -166,6 +172,7 @@ def verify(
     allow: Sequence[str],
     memory: float | None,
     hours: float,
+    bundle: Path | None,
     as_json: bool,
 ) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
@@ -188,8 +195,21 @@ def verify(
       marin verify latest --workers 4
       marin verify latest --only training --sample 3
       marin verify latest --explain --setting devices=1 --setting devices=8
+      marin verify model/ --bundle bundle/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
+    if bundle is not None:
+        from marin.verify.bundle import verify_bundle
+
+        keys = [VerifierKey.parse(key) for key in vkey]
+        finish(
+            ctx,
+            verify_bundle(bundle, Path(run), keys, Execution(devices=devices), sample),
+            None,
+            html=html,
+            as_json=as_json,
+        )
+        return
     wanted, covered = _names(only), _steps(steps)
     from marin.data.reach import EVERYTHING
     from marin.process.confinement import Limits, physical_memory

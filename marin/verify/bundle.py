@@ -1,0 +1,244 @@
+"""`marin verify FOLDER --bundle DIR`: recorded evaluations judged by who has the model and the bundle, and nothing else.
+
+1. the attestation is signed by the log's key, and every file is the one that it names;
+2. every event is in the log: its proof leads to a checkpoint that the same key signed;
+3. the events agree with one another, and the model folder is what the run's export made;
+4. each evaluation is judged as in a root (:mod:`marin.verify.judges.evaluation`), answered by the folder's model;
+5. the harness's own files follow from what was found.
+
+Nothing of a bundle is executed or fetched: tasks are data, templates are rendered in a sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledger import Event, LedgerError, LogProof, Malformed, Tampered, VerifierKey, describe_tree, verify_proof
+from marin.errors import UsageError
+from marin.evaluation import bundle
+from marin.history.runs import evaluation_stream, stream_of
+from marin.recipe.schema import Execution, Recipe, digest, from_plain
+from marin.record import events as kinds
+from marin.record.events import EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
+from marin.record.trust import default_trust
+from marin.verify.judges.evaluation import judge_tree
+from marin.verify.segments.sampling import seed
+from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of, worst
+
+if TYPE_CHECKING:
+    from marin.evaluation.subject import Subject
+
+WANTED = ("ledger", "evaluation")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
+_MOST = 4 << 20
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What the proofs of a bundle have shown. ``outputs``: by step. ``evaluations``: by the event's index."""
+
+    run: str
+    recipe: Recipe
+    outputs: dict[str, Output]
+    evaluations: dict[int, EvaluationRecorded]
+    origin: str
+    size: int
+    root: bytes
+
+
+def verify_bundle(
+    folder: Path, model: Path, trusted: Sequence[VerifierKey], execution: Execution, sample: int | None
+) -> Report:
+    """Both verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`.
+
+    Raises:
+        UsageError: there is no such bundle, or no such model folder.
+    """
+    for name, place, inside in (("--bundle", folder, bundle.ATTESTATION), ("FOLDER", model, "config.json")):
+        if not (place / inside).is_file():
+            raise UsageError("not there", where=name, expected=f"a folder with {inside}", found=str(place))
+    try:
+        keys, mine = _keys(folder, trusted)
+        proven = _proven(folder, keys)
+    except LedgerError as error:
+        said = Verdict(outcome_of(error), (str(error),))
+        return _report("", {"ledger": said, "evaluation": Verdict("NOT_RUN")}, "", 0, b"", EvaluationSummary(0, 0, 0))
+    lines = (
+        f"{len(bundle.digests(folder))} files are those that {keys[0]} attested",
+        f"{len(proven.outputs) + len(proven.evaluations) + 1} events are in the log {proven.origin} of size {proven.size}",
+    )
+    nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
+    ledger = Verdict("PASS", lines) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
+    found, answered = [], 0
+    for index, body in proven.evaluations.items():
+        verdict, count = _evaluation(folder, model, proven, index, body, execution, sample)
+        found.append(verdict)
+        answered += count
+    outcome = worst([verdict.outcome for verdict in found])
+    told = tuple(line for verdict in found if verdict.outcome == outcome for line in verdict.lines)
+    total = sum(body.requests for body in proven.evaluations.values())
+    first = told[0] if outcome == "FAIL" and told else None
+    verdicts = {"ledger": ledger, "evaluation": Verdict(outcome, told)}
+    summary = EvaluationSummary(len(found), total, answered, first)
+    return _report(proven.run, verdicts, proven.origin, proven.size, proven.root, summary)
+
+
+def _report(
+    run: str, verdicts: dict[str, Verdict], origin: str, size: int, root: bytes, summary: EvaluationSummary
+) -> Report:
+    nothing = TrainingSummary("none", 0, 0, 1, 0.0)
+    return Report(run, verdicts, nothing, None, origin, size, root.hex(), (), WANTED, evaluation=summary)
+
+
+def _keys(folder: Path, trusted: Sequence[VerifierKey]) -> tuple[list[VerifierKey], bool]:
+    """The keys under which the bundle is read, and whether the stranger has them from elsewhere."""
+    if trusted:
+        return list(trusted), True
+    brought = VerifierKey.parse(_read(folder, bundle.VKEY).decode("utf-8", "replace"))
+    known = [key for key in default_trust().all_keys() if key.name == brought.name]
+    return (known, True) if known else ([brought], False)
+
+
+def _read(folder: Path, name: str) -> bytes:
+    path = folder / name
+    if (
+        path.is_symlink()
+        or not path.is_file()
+        or path.stat().st_size > _MOST * (16 if name == bundle.ATTESTATION else 1)
+    ):
+        raise Malformed("a file of a bundle is missing, or none", where=name, expected="a plain file", found="none")
+    return path.read_bytes()
+
+
+def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
+    """Steps 1 to 3 but for the model folder."""
+    _same_files(bundle.attested(_read(folder, bundle.ATTESTATION), keys)[0], bundle.digests(folder))
+    events: dict[str, Event] = {}
+    checkpoints = set()
+    for name in bundle.STEPS:
+        proof = verify_proof(LogProof.parse(_read(folder, bundle.proof_of(name))), keys)
+        events[name] = Event.decode(proof.entry)
+        checkpoints.add(proof.checkpoint)
+    started = read(RunStarted, _of(events["started"], (kinds.RUN_STARTED,)), where="proofs/started")
+    run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
+    if digest(recipe) != started.recipe_digest or events["started"].stream != stream_of(run):
+        raise Tampered("the run's beginning contradicts itself", where="proofs/started", expected=started.recipe_digest)
+    outputs: dict[str, Output] = {}
+    for step in bundle.STEPS[1:]:
+        event = events[step]
+        body = _of(event, (kinds.STEP_COMPLETED, kinds.STEP_CACHED))
+        kind: type[StepCompleted] | type[StepCached] = (
+            StepCompleted if event.type == kinds.STEP_COMPLETED else StepCached
+        )
+        done: StepCompleted | StepCached = read(kind, body, where=f"proofs/{step}")
+        if (done.run, done.step, event.stream) != (run, step, stream_of(run)):
+            raise Tampered("an event of something else", where=f"proofs/{step}", expected=f"step {step} of run {run}",
+                           found=f"step {done.step} of run {done.run}")  # fmt: skip
+        outputs[step] = done.output
+        if step == "export" and done.inputs.get("train") != outputs["train"].digest:
+            raise Tampered("the model was exported from another state", where="proofs/export",
+                           expected=outputs["train"].digest, found=str(done.inputs.get("train")))  # fmt: skip
+    evaluations: dict[int, EvaluationRecorded] = {}
+    names = sorted(path.name for path in (folder / bundle.EVALUATIONS).iterdir())
+    for name in sorted(names, key=lambda text: (len(text), text)):
+        where = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}"
+        proof = verify_proof(LogProof.parse(_read(folder, where)), keys)
+        event = Event.decode(proof.entry)
+        checkpoints.add(proof.checkpoint)
+        evaluation = read(EvaluationRecorded, _of(event, (kinds.EVALUATION_RECORDED,)), where=where)
+        if not _NUMBER.fullmatch(name) or (proof.index, event.stream, evaluation.run) != (
+            int(name), evaluation_stream(run), run,
+        ):  # fmt: skip
+            raise Tampered("an event of something else", where=where, expected=f"event {name} on run {run}",
+                           found=f"event {proof.index} on run {evaluation.run}")  # fmt: skip
+        evaluations[proof.index] = evaluation
+    if len(checkpoints) != 1:
+        raise Tampered("proofs of several logs", where="proofs", expected="one checkpoint", found=f"{len(checkpoints)}")
+    (checkpoint,) = checkpoints
+    return Proven(run, recipe, outputs, evaluations, checkpoint.origin, checkpoint.size, checkpoint.root)
+
+
+def _of(event: Event, types: Sequence[str]) -> dict[str, object]:
+    if event.type not in types:
+        raise Tampered("an event of another type", where=event.id, expected=" or ".join(types), found=event.type)
+    return dict(event.body)
+
+
+def _same_files(named: dict[str, str], found: dict[str, str]) -> None:
+    for path in sorted({*named, *found}):
+        if named.get(path) != found.get(path):
+            raise Tampered(
+                "a file is not the one that was attested",
+                where=path,
+                expected=named.get(path, "no such file"),
+                found=found.get(path, "no such file"),
+            )
+
+
+def _evaluation(
+    folder: Path,
+    model: Path,
+    proven: Proven,
+    index: int,
+    body: EvaluationRecorded,
+    execution: Execution,
+    sample: int | None,
+) -> tuple[Verdict, int]:
+    answered = 0
+
+    def judge() -> Verdict:
+        nonlocal answered
+        verdict, answered = _judged(folder, model, proven, index, body, execution, sample)
+        return verdict
+
+    return judged(judge), answered
+
+
+def _judged(
+    folder: Path,
+    model: Path,
+    proven: Proven,
+    index: int,
+    body: EvaluationRecorded,
+    execution: Execution,
+    sample: int | None,
+) -> tuple[Verdict, int]:
+    """Steps 3 to 5 of one evaluation."""
+    from marin.evaluation.records import identity_of
+
+    where, place = f"event {index}", folder / bundle.EVALUATIONS / str(index)
+    pairs = (
+        ("state", proven.outputs["train"].digest, body.state),
+        ("tokenizer", proven.outputs["tokenizer"].digest, body.tokenizer),
+        ("identity", identity_of(body), body.identity),
+        ("model folder", proven.outputs["export"].digest, describe_tree(model).digest),
+        ("stored tree", body.samples, describe_tree(place / bundle.TREE).digest),
+    )
+    if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
+        return Verdict("FAIL", tuple(wrong)), 0
+    verdict, answered, found = judge_tree(
+        body, where, place / bundle.TREE, _opened(model, proven.recipe), proven.recipe.arithmetic, execution, sample,
+        seed(proven.root, body.identity),
+    )  # fmt: skip
+    if found is None or verdict.outcome not in ("PASS", "PARTIAL"):
+        return verdict, answered
+    own = found.files(body)
+    present = {path.name for path in (place / bundle.HARNESS).iterdir()}
+    for name in sorted({*own, *present}):
+        if name not in present or name not in own or (place / bundle.HARNESS / name).read_bytes() != own[name]:
+            line = f"{where}: {bundle.HARNESS}/{name} is not what the harness writes of these answers"
+            return Verdict("FAIL", (line,), executed=True), answered
+    return verdict, answered
+
+
+def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
+    def opened() -> Subject:
+        from marin.evaluation.subject import open_folder
+
+        return open_folder(model, recipe)
+
+    return opened

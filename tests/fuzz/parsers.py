@@ -58,6 +58,7 @@ from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
+from marin.evaluation.bundle import PAYLOAD_TYPE, PREDICATE, STATEMENT, attested
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.evaluation.records import read_samples, read_task
@@ -362,6 +363,8 @@ def parsers() -> list[Parser]:
         P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
           ("marin.evaluation.records.read_task",)),
+        P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier]), _attestation,
+          ("marin.evaluation.bundle.attested",)),
         P("model folder", on_file(folder_recipe, "./config.json"),
           given(b'{"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":9}')),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
@@ -385,6 +388,19 @@ def _an_error() -> Any:
     from ledger.errors import Conflict
 
     return Conflict("what", where="where", expected="this", found="that", cure="do")
+
+
+def _attestation() -> list[bytes]:
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner
+
+    from marin.export.in_toto import public_key
+
+    subject = [{"name": "vkey", "digest": {"sha256": "a" * 64}}]
+    statement = {"_type": STATEMENT, "predicateType": PREDICATE, "subject": subject, "predicate": {}}
+    envelope = Envelope(json.dumps(statement).encode(), PAYLOAD_TYPE, {})
+    envelope.sign(CryptoSigner(SIGNER.key, public_key(SIGNER.verifier)))
+    return [json.dumps(envelope.to_dict()).encode()]
 
 
 def _packed_records() -> list[bytes]:

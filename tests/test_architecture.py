@@ -179,6 +179,7 @@ ON_DEMAND = {
     "marin/tracking/wandb/live.py": "Levanter, once the training has begun",
     "marin/tracking/wandb/tracker.py": "wandb takes a second that only its runs wait for",
     "marin/training/batch_inspection.py": "jax begins under the arithmetic contract",
+    "marin/verify/bundle.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",

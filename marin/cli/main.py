@@ -83,7 +83,7 @@ COMMANDS: dict[str, Lazy] = {
     "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "export": Lazy(
         "marin.cli.export",
-        "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf.",
+        "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf, evaluations.",
     ),
     "mlperf": Lazy(
         "marin.cli.mlperf",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ledger import Event, LedgerError, LogProof, Malformed, Tampered, VerifierKey, describe_tree, verify_proof
 from marin.errors import UsageError
 from marin.evaluation import bundle
+from marin.evaluation.records import identity_of
 from marin.history.runs import evaluation_stream, stream_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record import events as kinds
@@ -208,8 +209,6 @@ def _judged(
     sample: int | None,
 ) -> tuple[Verdict, int]:
     """Steps 3 to 5 of one evaluation."""
-    from marin.evaluation.records import identity_of
-
     where, place = f"event {index}", folder / bundle.EVALUATIONS / str(index)
     pairs = (
         ("state", proven.outputs["train"].digest, body.state),

@@ -40,6 +40,9 @@ from marin.training.step import mesh_of
 SHORTEST = 32
 """Positions of the smallest program."""
 
+RANKED = 5
+"""How many of a position's likeliest tokens :meth:`Scorer.rank` names."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -63,6 +66,15 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """Natural logarithms of the scored tokens' probabilities, with the bits of :class:`Scored`, and for each of them the
+    ``RANKED`` likeliest tokens of its position with theirs, the likeliest first (of equal ones the first token)."""
+
+    logprobs: tuple[float, ...]
+    likeliest: tuple[tuple[tuple[int, float], ...], ...]
+
+
+@dataclass(frozen=True)
 class Prompt:
     """What is continued: at least one token, at most ``limit`` further ones. ``stop``: whether the new tokens so far
     end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``."""
@@ -72,6 +84,20 @@ class Prompt:
     stop: Callable[[tuple[int, ...]], bool]
     temperature: float = 0.0
     name: str = ""
+
+
+@dataclass
+class Continuation:
+    """A prompt on its way: ``tokens`` are the prompt and what came after it. ``key``: uint32[2], of its draws."""
+
+    prompt: Prompt
+    key: np.ndarray
+    tokens: list[int]
+
+    @property
+    def new(self) -> tuple[int, ...]:
+        """What came after the prompt."""
+        return tuple(self.tokens[len(self.prompt.tokens) :])
 
 
 def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
@@ -109,6 +135,7 @@ class Scorer:
         arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
         self.arrays = jax.device_put(arrays, whole)
         self._score = self._shared(self.scored_row, 2)
+        self._rank = self._shared(self.ranked_row, 2)
         self._next = self._shared(self.next_token, 4)
 
     def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
@@ -139,28 +166,24 @@ class Scorer:
             UsageError: a row has more tokens than one more than the model's context.
         """
         found: dict[int, Scored] = {}
-        waiting: list[tuple[list[int], Any]] = []
 
-        def read() -> None:
-            places, (logprobs, greedy) = waiting.pop(0)
-            values, likeliest = np.asarray(logprobs), np.asarray(greedy)
-            for line, place in enumerate(places):
-                row = rows[place]
-                end = len(row.tokens) - 1
-                part = slice(end - row.scored, end)
-                found[place] = Scored(tuple(values[line, part].tolist()), bool(likeliest[line, part].all()))
+        def read(place: int, part: slice, logprobs: np.ndarray, greedy: np.ndarray) -> None:
+            found[place] = Scored(tuple(logprobs[part].tolist()), bool(greedy[part].all()))
             done(len(found))
 
-        for length, places in self._groups([len(row.tokens) - 1 for row in rows]):
-            ids, targets = (np.zeros((self.devices, length), np.int32) for _ in range(2))
-            for line, place in enumerate(places):
-                tokens = rows[place].tokens
-                ids[line, : len(tokens) - 1], targets[line, : len(tokens) - 1] = tokens[:-1], tokens[1:]
-            waiting.append((places, self._score(self.arrays, self._put(ids), self._put(targets))))
-            while len(waiting) * self.devices >= self.ahead and waiting:
-                read()
-        while waiting:
-            read()
+        self._answered(self._score, rows, read)
+        return [found[place] for place in range(len(rows))]
+
+    def rank(self, rows: Sequence[Row]) -> list[Ranked]:
+        """As :meth:`score`, with the likeliest tokens of each scored position."""
+        found: dict[int, Ranked] = {}
+
+        def read(place: int, part: slice, logprobs: np.ndarray, tokens: np.ndarray, values: np.ndarray) -> None:
+            pairs = zip(tokens[part].tolist(), values[part].tolist(), strict=True)
+            likeliest = tuple(tuple(zip(*pair, strict=True)) for pair in pairs)
+            found[place] = Ranked(tuple(logprobs[part].tolist()), likeliest)
+
+        self._answered(self._rank, rows, read)
         return [found[place] for place in range(len(rows))]
 
     def generate(self, prompts: Sequence[Prompt], seed: int = 0) -> list[tuple[int, ...]]:
@@ -169,33 +192,64 @@ class Scorer:
         Raises:
             UsageError: a prompt is empty, or leaves no room in the model's context.
         """
-        keys = [
-            np.asarray(named_key(seed, prompt.name)) if prompt.temperature else np.zeros(2, np.uint32)
-            for prompt in prompts
-        ]
-        grown = [list(prompt.tokens) for prompt in prompts]
-        active = [place for place, prompt in enumerate(prompts) if prompt.limit > 0]
+        begun = [self.begin(prompt, seed) for prompt in prompts]
+        active = [one for one in begun if one.prompt.limit > 0]
         while active:
-            rows = {place: np.asarray(grown[place], np.int32) for place in active}
-            for length, group in self._groups([len(rows[place]) for place in active]):
-                places = [active[number] for number in group]
-                ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices,), np.int32)
-                key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
-                for line, place in enumerate(places):
-                    ids[line, : len(rows[place])], at[line] = rows[place], len(rows[place]) - 1
-                    key[line], heat[line] = keys[place], prompts[place].temperature
-                chosen = np.asarray(self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat))))
-                for line, place in enumerate(places):
-                    grown[place].append(int(chosen[line]))
-            active = [place for place in active if not self._ended(prompts[place], grown[place])]
-        return [tuple(tokens[len(prompt.tokens) :]) for prompt, tokens in zip(prompts, grown, strict=True)]
+            self.advance(active)
+            active = [one for one in active if not self.ended(one)]
+        return [one.new for one in begun]
+
+    def begin(self, prompt: Prompt, seed: int) -> Continuation:
+        """``prompt`` without a new token yet."""
+        key = np.asarray(named_key(seed, prompt.name)) if prompt.temperature else np.zeros(2, np.uint32)
+        return Continuation(prompt, key, list(prompt.tokens))
+
+    def advance(self, active: Sequence[Continuation]) -> None:
+        """One further token for each: the same one whatever else advances with it.
+
+        Raises:
+            UsageError: one is empty, or fills the model's context.
+        """
+        for length, places in self._groups([len(one.tokens) for one in active]):
+            ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices,), np.int32)
+            key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
+            group = [active[place] for place in places]
+            for line, one in enumerate(group):
+                ids[line, : len(one.tokens)], at[line] = one.tokens, len(one.tokens) - 1
+                key[line], heat[line] = one.key, one.prompt.temperature
+            chosen = np.asarray(self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat))))
+            for line, one in enumerate(group):
+                one.tokens.append(int(chosen[line]))
+
+    def ended(self, one: Continuation) -> bool:
+        """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""
+        new = one.new
+        full = len(new) >= one.prompt.limit or len(one.tokens) > self.seq_len
+        return full or new[-1] == END_OF_TEXT_ID or one.prompt.stop(new)
 
     # -- how it is executed
 
-    def _ended(self, prompt: Prompt, tokens: list[int]) -> bool:
-        new = tuple(tokens[len(prompt.tokens) :])
-        full = len(new) >= prompt.limit or len(tokens) > self.seq_len
-        return full or new[-1] == END_OF_TEXT_ID or prompt.stop(new)
+    def _answered(self, program: Callable[..., Any], rows: Sequence[Row], read: Callable[..., None]) -> None:
+        """Give every row to ``program``, and its answers, with the part of them that is asked for, to ``read``."""
+        waiting: list[tuple[list[int], Any]] = []
+
+        def answered() -> None:
+            places, answers = waiting.pop(0)
+            arrays = [np.asarray(answer) for answer in answers]
+            for line, place in enumerate(places):
+                end = len(rows[place].tokens) - 1
+                read(place, slice(end - rows[place].scored, end), *(array[line] for array in arrays))
+
+        for length, places in self._groups([len(row.tokens) - 1 for row in rows]):
+            ids, targets = (np.zeros((self.devices, length), np.int32) for _ in range(2))
+            for line, place in enumerate(places):
+                tokens = rows[place].tokens
+                ids[line, : len(tokens) - 1], targets[line, : len(tokens) - 1] = tokens[:-1], tokens[1:]
+            waiting.append((places, program(self.arrays, self._put(ids), self._put(targets))))
+            while len(waiting) * self.devices >= self.ahead and waiting:
+                answered()
+        while waiting:
+            answered()
 
     def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Fixed lengths with the places of as many rows as there are devices; the longest first."""
@@ -231,6 +285,20 @@ class Scorer:
         chosen = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0]
         logprobs = chosen - jax.nn.logsumexp(logits, axis=-1)
         return logprobs[None], (jnp.argmax(logits, axis=-1) == targets[0])[None]
+
+    def ranked_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """As :meth:`scored_row`: float32[1, length], and int32 and float32[1, length, RANKED] of the likeliest tokens."""
+        logits = self._logits(arrays, ids)
+        total = jax.nn.logsumexp(logits, axis=-1)
+        logprobs = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0] - total
+        places, left = jnp.arange(logits.shape[-1], dtype=jnp.int32)[None], logits
+        tokens, values = [], []
+        for _ in range(min(RANKED, logits.shape[-1])):
+            best = jnp.argmax(left, axis=-1).astype(jnp.int32)[:, None]
+            tokens.append(best)
+            values.append(jnp.take_along_axis(logits, best, axis=-1) - total[:, None])
+            left = jnp.where(places == best, jnp.float32(jnp.finfo(jnp.float32).min), left)
+        return logprobs[None], jnp.concatenate(tokens, axis=-1)[None], jnp.concatenate(values, axis=-1)[None]
 
     def next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
         """The token after position ``at`` of one device's row: int32[1]. Drawn as the likeliest of logits over

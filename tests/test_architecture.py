@@ -30,6 +30,8 @@ CONFINED = {
     "click": ("marin/cli/",),
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/tracking/",),
+    "starlette": ("marin/serving/",),
+    "uvicorn": ("marin/serving/", "marin/tracking/"),
 }
 
 # msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/test_canonical.py
@@ -141,6 +143,7 @@ FLOORS = (
     "tracking",
     "reporting",
     "export",
+    "serving",
     "verify",
     "graph",
     "pipeline",

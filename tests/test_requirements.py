@@ -51,6 +51,7 @@ NOT_REQUIRED = {
     "omegaconf": "comes with hydra-core, whose configurations it holds",
     "pandas": "comes with mlflow; for who asks for a table of a run",
     "sqlalchemy": "comes with mlflow, whose database it is",
+    "starlette": "comes with mlflow, whose server is made of it",
     "uvicorn": "comes with mlflow, whose server it runs",
 }
 """What is imported and comes with something that is required."""

@@ -66,6 +66,10 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.generate",
         "Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.",
     ),
+    "serve": Lazy(
+        "marin.cli.serve",
+        "Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.",
+    ),
     "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from marin.cli.output import say
+from marin.process.listening import bind
 from marin.record.root import open_root
 from marin.tracking.mlflow import server
 
@@ -35,7 +36,7 @@ def ui(port: int, host: str) -> None:
       marin ui --port 8080 --root /data/marin
     """
     root = open_root()
-    listener = server.bind(host, port)
+    listener = bind(host, port)
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.

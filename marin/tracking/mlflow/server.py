@@ -10,66 +10,25 @@ round of syncing, and return.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
-import signal
 import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
-from marin.errors import MarinError, UsageError
+from marin.errors import MarinError
+from marin.process.listening import address_of, stopping
 from marin.tracking.mlflow.front import Front, application
 from marin.tracking.mlflow.gate import Gate, new_token
 
 PORT = 5000
-PORTS_TRIED = 50
 GRACE_SECONDS = 3
 HEALTH_SECONDS = 120.0
 
 _log = logging.getLogger(__name__)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket on ``port``, or on the next one that is free (0: any). The socket is handed to the server, so
-    that nobody can take the port in between."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    except socket.gaierror as error:
-        raise UsageError(
-            "not an address of this machine", where="--host", expected="such as 127.0.0.1", found=host, cure=str(error)
-        ) from None
-    for candidate in range(port, min(port + PORTS_TRIED, 65536)) if port else (0,):
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, candidate))
-            listener.listen(128)
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                continue
-            raise UsageError(
-                "cannot listen there",
-                where=f"{host}:{candidate}",
-                expected="an address and port of this machine",
-                found=error.strerror or str(error),
-                cure="name others with --host and --port",
-            ) from None
-        if port and candidate != port:
-            _log.warning("port %d is taken, using %d", port, candidate)
-        return listener
-    raise UsageError(
-        "no free port",
-        where=host,
-        expected=f"one of {port} to {port + PORTS_TRIED - 1}",
-        found="all are taken",
-        cure="name another with --port",
-    )
 
 
 def prepare(root: str) -> None:
@@ -123,23 +82,16 @@ def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], 
     )
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # ours below: no second raise at the end
-    address = _address(listener)
+    address = address_of(listener)
     threading.Thread(
         target=_announce, args=(address, token, server, announce), daemon=True, name="marin-ui-health"
     ).start()
-    with _stopping(server):
+    with stopping(server):
         server.run(sockets=[listener])
     if not server.started:
         raise MarinError(
             "MLflow's server did not start", where=address, cure="see its message above, or try `marin sync` first"
         )
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    # Where the server listens everywhere, its own machine reaches it by loopback.
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}"
 
 
 def _announce(address: str, token: str, server: object, announce: Callable[[str], None]) -> None:
@@ -155,17 +107,3 @@ def _announce(address: str, token: str, server: object, announce: Callable[[str]
         except OSError:
             time.sleep(0.05)
     _log.warning("no answer from %s/health within %.0f s", address, HEALTH_SECONDS)
-
-
-@contextlib.contextmanager
-def _stopping(server: object) -> Iterator[None]:
-    def stop(number: int, frame: FrameType | None) -> None:
-        setattr(server, "force_exit", getattr(server, "should_exit", False))  # noqa: B010 - the second time: at once
-        setattr(server, "should_exit", True)  # noqa: B010 - uvicorn's own switch
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,107 @@
+"""`marin serve`: the OpenAI interface over a recorded state, on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from marin.cli.output import say
+
+PORT = 8000
+
+
+@click.command()
+@click.argument("run", metavar="RUN|FOLDER")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Where to listen; the next free port if it is taken, any free one with 0.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where to listen; only this machine can reach the default. There is no login.",
+)
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The recorded state before this train step.  [default: the last]",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="D",
+    help="Devices (virtual on a CPU). Never changes a bit.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1, max=100_000),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Sequences that may wait; beyond them a request is refused at once (429).",
+)
+@click.option(
+    "--chat-template",
+    "template_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A jinja2 template for chats.  [default: the model's own]",
+)
+def serve(
+    run: str, port: int, host: str, step: int | None, devices: int, queue: int, template_file: Path | None
+) -> None:
+    """Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.
+
+    RUN is an id, a unique beginning of one, or latest; or a Hugging Face FOLDER. An answer has the same bits whatever else
+    is asked at the same time. It names the digest of the state and the seed: `marin generate RUN --replay FILE` generates
+    it again. The address is printed when it answers; SIGTERM and Ctrl-C finish what was asked.
+
+    \b
+    Examples:
+      marin serve latest
+      marin serve model/ --port 8080
+      curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
+        -d '{"prompt": "The dog", "max_tokens": 8, "seed": 7}'
+    """
+    from marin.cli.generate import open_model
+
+    subject, scorer = open_model(run, step, devices)
+    # jax, after the contract is in force; the server's own libraries.
+    import time
+
+    from marin.evaluation.scoring import Prompt, Row, lengths
+    from marin.process.listening import address_of, bind
+    from marin.process.progress import bar
+    from marin.serving.app import Served
+    from marin.serving.chat import template_for
+    from marin.serving.engine import Engine
+    from marin.serving.server import serve as serve_on
+
+    template = template_for(run if not subject.run else None, template_file)
+    sizes = lengths(subject.recipe.model.seq_len)
+    with bar("programs", len(sizes)) as progress:
+        for number, length in enumerate(sizes, start=1):
+            scorer.generate([Prompt((0,) * length, 1, lambda new: False)])
+            scorer.rank([Row((0,) * (length + 1), 1)])
+            progress(number, "")
+    engine = Engine(scorer, waiting=queue)
+    engine.start()
+    name = subject.run or Path(run).resolve().name
+    listener = bind(host, port)
+    try:
+        served = Served(subject, engine, template, name, int(time.time()), (run, subject.state))
+
+        def announce() -> None:
+            say(f"{address_of(listener)}/v1", f"model {name}, state {subject.state}")
+
+        serve_on(listener, served, announce=announce)
+    finally:
+        listener.close()

@@ -1,0 +1,289 @@
+"""The routes: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/health`. Errors are OpenAI's shape, everywhere.
+
+A prompt is continued as it is: nothing is put in front of it, and an empty one is an end of text, as lm-evaluation-harness
+has it. A request whose client went away is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from marin.evaluation.subject import Subject
+from marin.serving.answers import Answer, Question, question
+from marin.serving.chat import ChatTemplate
+from marin.serving.engine import Engine, Job, Told
+from marin.serving.wire import MOST_BODY, MOST_SEQUENCES, Chat, Completion, Refused, prompts_of, read, seed_of, stops_of
+from marin.training.model import END_OF_TEXT_ID
+
+BODY_SECONDS = 20.0
+"""How long a client may take to send a request."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served: under ``name``, and under ``aliases`` too."""
+
+    subject: Subject
+    engine: Engine
+    template: ChatTemplate | None
+    name: str
+    created: int
+    aliases: tuple[str, ...] = ()
+
+
+def application(served: Served) -> Starlette:
+    """The ASGI application."""
+    routes = Routes(served)
+    return Starlette(
+        routes=[
+            Route("/health", routes.health, methods=["GET"]),
+            Route("/v1/models", routes.models, methods=["GET"]),
+            Route("/v1/models/{name:path}", routes.model, methods=["GET"]),
+            Route("/v1/completions", routes.completions, methods=["POST"]),
+            Route("/v1/chat/completions", routes.chat, methods=["POST"]),
+        ],
+        exception_handlers={Refused: _refused, HTTPException: _http, Exception: _defect},
+    )
+
+
+class Routes:
+    """The handlers of one served state."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+
+    async def health(self, request: Request) -> Response:
+        """Whether it computes, and how much waits."""
+        running, waiting = self.served.engine.load
+        alive = self.served.engine.alive
+        told = {"status": "ok" if alive else "failed", "running": running, "waiting": waiting}
+        return _json(told, 200 if alive else 503)
+
+    async def models(self, request: Request) -> Response:
+        """The one that is here."""
+        return _json({"object": "list", "data": [self._described()]})
+
+    async def model(self, request: Request) -> Response:
+        """The one of that name."""
+        self._check(request.path_params["name"])
+        return _json(self._described())
+
+    async def completions(self, request: Request) -> Response:
+        """`/v1/completions`."""
+        asked = read(Completion, await _body(request))
+        self._check(asked.model)
+        n = asked.n or 1
+        if asked.best_of is not None and asked.best_of != n:
+            raise Refused("best_of is not supported beyond n", param="best_of", code="unsupported_parameter")
+        prompts = prompts_of(asked)
+        if len(prompts) * n > MOST_SEQUENCES:
+            raise Refused(f"at most {MOST_SEQUENCES} sequences in a request", param="n", code="invalid_value")
+        asking = question(
+            self.served.subject,
+            [self._tokens(prompt) for prompt in prompts],
+            n=n,
+            limit=asked.max_tokens,
+            temperature=1.0 if asked.temperature is None else asked.temperature,
+            seed=seed_of(asked.seed),
+            stops=stops_of(asked.stop),
+            echo=bool(asked.echo),
+            alternatives=asked.logprobs,
+        )
+        usage = asked.stream_options is not None and asked.stream_options.include_usage
+        return await self._answer(request, asking, bool(asked.stream), usage)
+
+    async def chat(self, request: Request) -> Response:
+        """`/v1/chat/completions`."""
+        asked = read(Chat, await _body(request))
+        self._check(asked.model)
+        template = self.served.template
+        if template is None:
+            raise Refused("this model has no chat template", param="messages", code="no_chat_template")
+        messages = [
+            {"role": one.role, "content": one.text(number), **({"name": one.name} if one.name else {})}
+            for number, one in enumerate(asked.messages)
+        ]
+        try:
+            text = await asyncio.to_thread(template.render, messages)
+        except ValueError as error:
+            raise Refused(f"the chat template refuses: {error}", param="messages", code="invalid_value") from None
+        limit = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
+        asking = question(
+            self.served.subject,
+            [self._tokens(text)],
+            n=asked.n or 1,
+            limit=limit,
+            temperature=1.0 if asked.temperature is None else asked.temperature,
+            seed=seed_of(asked.seed),
+            stops=(*stops_of(asked.stop), *template.stops),
+            alternatives=(asked.top_logprobs or 0) if asked.logprobs else None,
+            chat=True,
+        )
+        usage = asked.stream_options is not None and asked.stream_options.include_usage
+        return await self._answer(request, asking, bool(asked.stream), usage)
+
+    # -- answering
+
+    async def _answer(self, request: Request, asking: Question, stream: bool, usage: bool) -> Response:
+        told: asyncio.Queue[Told] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def tell(one: Told) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(told.put_nowait, one)
+
+        job = Job(asking.asked(), tell)
+        self.served.engine.ask(job)
+        answer = Answer(asking, self.served.name)
+        headers = {"x-marin-state": asking.subject.state, "x-marin-seed": str(asking.seed)}
+        if stream:
+            return StreamingResponse(_stream(answer, told, job, usage), headers=headers, media_type="text/event-stream")
+        try:
+            gone = asyncio.create_task(_gone(request))
+            try:
+                while len(answer.told) < len(job.asked):
+                    next_one = asyncio.create_task(told.get())
+                    await asyncio.wait({next_one, gone}, return_when=asyncio.FIRST_COMPLETED)
+                    if not next_one.done():
+                        next_one.cancel()
+                        raise Refused("the client went away", 499, "server_error", code="client_closed")
+                    one = next_one.result()
+                    if one.failed:
+                        raise Refused(one.failed, 500, "server_error", code="internal_error")
+                    if one.done:
+                        answer.told[one.place] = one
+            finally:
+                gone.cancel()
+        finally:
+            job.cancelled.set()
+        return _json(answer.whole(), 200, headers)
+
+    def _described(self) -> dict[str, Any]:
+        subject = self.served.subject
+        return {
+            "id": self.served.name,
+            "object": "model",
+            "created": self.served.created,
+            "owned_by": "marin",
+            "max_model_len": subject.recipe.model.seq_len,
+            "marin": {
+                "run": subject.run or None,
+                "state": subject.state,
+                "step": subject.step if subject.run else None,
+                "tokenizer": subject.tokenizer_digest,
+                "profile": subject.recipe.arithmetic.profile,
+            },
+        }
+
+    def _check(self, name: str | None) -> None:
+        if name is not None and name not in (self.served.name, *self.served.aliases):
+            raise Refused(
+                f"The model {name[:100]!r} does not exist: {self.served.name!r} is here",
+                404,
+                param="model",
+                code="model_not_found",
+            )
+
+    def _tokens(self, prompt: str | list[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return prompt or [END_OF_TEXT_ID]
+        try:
+            prompt.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Refused("a lone surrogate is no character", param="prompt", code="invalid_value") from None
+        return self.served.subject.encode(prompt) or [END_OF_TEXT_ID]
+
+
+async def _stream(answer: Answer, told: asyncio.Queue[Told], job: Job, usage: bool) -> AsyncIterator[bytes]:
+    """Server-sent events: a chunk for what is new, the evidence, and ``[DONE]``."""
+    left = len(job.asked)
+    try:
+        while left:
+            one = await told.get()
+            if one.failed:
+                failed = Refused(one.failed, 500, "server_error", code="internal_error")
+                yield _event(failed.body())
+                return
+            left -= one.done
+            for chunk in answer.piece(one):
+                yield _event(chunk)
+        for chunk in answer.last(usage):
+            yield _event(chunk)
+        yield b"data: [DONE]\n\n"
+    finally:
+        job.cancelled.set()
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+async def _gone(request: Request) -> None:
+    """Returns when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(request: Request) -> bytes:
+    """The request's body.
+
+    Raises:
+        Refused: it is no JSON by its type, too large, or too slow.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refused("Content-Type: application/json is expected", 415, code="unsupported_media_type")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BODY:
+                    raise Refused(f"a request has at most {MOST_BODY} bytes", 413, code="request_too_large")
+                parts.append(part)
+    except TimeoutError:
+        raise Refused(f"the request did not come within {BODY_SECONDS:.0f} s", 408, code="request_timeout") from None
+    except ClientDisconnect:
+        raise Refused("the client went away", 499, "server_error", code="client_closed") from None
+    return b"".join(parts)
+
+
+def _json(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    headers = {"retry-after": str(error.retry_after)} if error.retry_after is not None else {}
+    if error.status in (408, 413):
+        headers["connection"] = "close"  # the rest of the body is not read
+    return _json(error.body(), error.status, headers)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    told = Refused(
+        f"{request.method} {request.url.path[:200]}: {error.detail}",
+        error.status_code,
+        code=f"http_{error.status_code}",
+    )
+    return _json(told.body(), error.status_code, dict(error.headers or {}))
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
+    return _json(Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500)

@@ -1,0 +1,187 @@
+"""What may be asked of the server, in the OpenAI interface's words, and how a refusal looks.
+
+A setting that is not there is refused by name: an answer drawn in another way than it was asked for would be worse than
+none. Reference: OpenAI's API reference, `/v1/completions` and `/v1/chat/completions`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+MOST_BODY = 1 << 20
+"""Bytes of a request."""
+MOST_STOPS, LONGEST_STOP = 16, 256
+MOST_SEQUENCES = 128
+"""Sequences of one request: prompts times ``n``."""
+MOST_MESSAGES = 1024
+MOST_ALTERNATIVES = 5
+COMPLETION_TOKENS = 16
+"""New tokens of a completion that names no number: OpenAI's default."""
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "top_p": (None, 1),
+    "top_k": (None, 0, -1),
+    "min_p": (None, 0),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
+    "logit_bias": (None, {}),
+    "suffix": (None, ""),
+    "tools": (None, []),
+    "tool_choice": (None, "none"),
+    "functions": (None, []),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+}
+"""Settings that are not there, with the values that change nothing."""
+
+UNUSED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key")
+"""What decides nothing about an answer here."""
+
+Tokens = list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]
+Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Heat = Annotated[float, Meta(ge=0.0, le=2.0)]
+Copies = Annotated[int, Meta(ge=1, le=MOST_SEQUENCES)]
+
+
+@dataclass
+class Refused(Exception):
+    """An answer that is an error: ``{"error": {"message", "type", "param", "code"}}`` with ``status``."""
+
+    message: str
+    status: int = 400
+    kind: str = "invalid_request_error"
+    param: str | None = None
+    code: str | None = None
+    retry_after: int | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+    def body(self) -> dict[str, Any]:
+        """The answer's JSON."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+
+class StreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a stream ends."""
+
+    include_usage: bool = False
+
+
+class Message(Struct, frozen=True, forbid_unknown_fields=True):
+    """One turn; ``content``: a text, or parts that are texts."""
+
+    role: Annotated[str, Meta(min_length=1, max_length=64)]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+
+    def text(self, number: int) -> str:
+        """What it says."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = [part.get("text") for part in self.content or () if part.get("type") == "text"]
+        if self.content is None or len(texts) != len(self.content) or not all(isinstance(text, str) for text in texts):
+            raise Refused("a message's content is a text", param=f"messages[{number}].content")
+        return "".join(str(text) for text in texts)
+
+
+class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`/v1/completions`."""
+
+    model: str | None = None
+    prompt: str | Sequence[str] | Tokens | list[Tokens] | None = None
+    max_tokens: Number | None = COMPLETION_TOKENS
+    temperature: Heat | None = 1.0
+    n: Copies | None = 1
+    best_of: Copies | None = None
+    echo: bool | None = False
+    logprobs: Annotated[int, Meta(ge=0, le=MOST_ALTERNATIVES)] | None = None
+    stop: str | list[str] | None = None
+    seed: Seed | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+
+class Chat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`/v1/chat/completions`."""
+
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=MOST_MESSAGES)]
+    model: str | None = None
+    max_tokens: Number | None = None
+    max_completion_tokens: Number | None = None
+    temperature: Heat | None = 1.0
+    n: Copies | None = 1
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int, Meta(ge=0, le=MOST_ALTERNATIVES)] | None = None
+    stop: str | list[str] | None = None
+    seed: Seed | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+
+def read[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
+    """The request in ``body``.
+
+    Raises:
+        Refused: it is no JSON object, or asks for something that is not there.
+    """
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Refused(f"the body is no JSON: {str(error)[:200]}", code="invalid_json") from None
+    if not isinstance(said, dict):
+        raise Refused("the body is a JSON object", code="invalid_json")
+    for name in UNUSED:
+        said.pop(name, None)
+    for name, neutral in NEUTRAL.items():
+        if (value := said.pop(name, None)) not in neutral:
+            told = " or ".join(repr(one) for one in neutral if one is not None)
+            raise Refused(
+                f"{name} is not supported: leave it out, or give {told}; found {str(value)[:100]!r}",
+                param=name,
+                code="unsupported_parameter",
+            )
+    if kind is Completion and isinstance(said.get("prompt"), list) and not said["prompt"]:
+        raise Refused("an empty list of prompts", param="prompt")
+    try:
+        return msgspec.convert(said, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        text = str(error)[:300]
+        place = text.partition("$.")[2].partition("`")[0] or None
+        raise Refused(text, param=place, code="invalid_value") from None
+
+
+def stops_of(stop: str | list[str] | None) -> tuple[str, ...]:
+    """The stop strings.
+
+    Raises:
+        Refused: there are too many, one is empty, or one is too long.
+    """
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(stops) > MOST_STOPS or any(not 0 < len(one) <= LONGEST_STOP for one in stops):
+        raise Refused(
+            f"at most {MOST_STOPS} stop strings of 1 to {LONGEST_STOP} characters", param="stop", code="invalid_value"
+        )
+    return stops
+
+
+def prompts_of(request: Completion) -> list[str | list[int]]:
+    """Each prompt, a text or tokens; without one an empty text."""
+    prompt = request.prompt
+    if prompt is None or isinstance(prompt, str):
+        return [prompt or ""]
+    items: list[Any] = list(prompt)
+    return [items] if items and isinstance(items[0], int) else items
+
+
+def seed_of(seed: int | None) -> int:
+    """The seed that was asked for, or one that is drawn here and told in the answer."""
+    return secrets.randbits(31) if seed is None else seed

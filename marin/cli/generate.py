@@ -125,9 +125,9 @@ def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, S
 
 
 def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
-    from marin.serving.evidence import answer_of
+    from marin.serving.evidence import read_answer
 
-    evidence, answer = answer_of(file.read_bytes(), str(file))
+    evidence, answer = read_answer(file.read_bytes(), str(file))
     subject, scorer = open_model(run, evidence.step if step is None and evidence.run is not None else step)
     from marin.serving.replay import replay
 

@@ -24,7 +24,7 @@ from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
 from marin.serving.chat import ChatTemplate
 from marin.serving.engine import Engine, Job, Told
-from marin.serving.wire import MOST_BODY, MOST_SEQUENCES, Chat, Completion, Refused, prompts_of, read, seed_of, stops_of
+from marin.serving.wire import MOST_BODY, MOST_SEQUENCES, Chat, Completion, Refused, prompts_of, seed_of, stops_of
 from marin.training.model import END_OF_TEXT_ID
 
 BODY_SECONDS = 20.0
@@ -84,7 +84,7 @@ class Routes:
 
     async def completions(self, request: Request) -> Response:
         """`/v1/completions`."""
-        asked = read(Completion, await _body(request))
+        asked = read_request(Completion, await _body(request))
         self._check(asked.model)
         n = asked.n or 1
         if asked.best_of is not None and asked.best_of != n:
@@ -108,7 +108,7 @@ class Routes:
 
     async def chat(self, request: Request) -> Response:
         """`/v1/chat/completions`."""
-        asked = read(Chat, await _body(request))
+        asked = read_request(Chat, await _body(request))
         self._check(asked.model)
         template = self.served.template
         if template is None:
@@ -286,4 +286,5 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
+    _log.debug("the defect", exc_info=error)
     return _json(Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500)

@@ -39,7 +39,7 @@ class Evidence(Struct, frozen=True):
     step: int | None = None
 
 
-def answer_of(content: bytes, where: str) -> tuple[Evidence, dict[str, Any]]:
+def read_answer(content: bytes, where: str) -> tuple[Evidence, dict[str, Any]]:
     """The evidence in a saved answer, and the answer; a stream's events and ``{"request", "response"}`` are answers too.
 
     Raises:

@@ -123,15 +123,14 @@ class OwnName:
         await self._inner(scope, receive, send)
 
 
-def serve(listener: socket.socket, served: Served, *, announce: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM. Call on the main thread; the engine of ``served`` has begun."""
-    host = listener.getsockname()[0]
-    config = uvicorn.Config(
-        OwnName(application(served), host),
+def configuration(listener: socket.socket, served: Served) -> uvicorn.Config:
+    """How uvicorn serves."""
+    return uvicorn.Config(
+        OwnName(application(served), listener.getsockname()[0]),
         http=Connection,
         ws="none",
         lifespan="off",
-        log_level="error",
+        log_level="critical",
         access_log=False,
         server_header=False,
         timeout_keep_alive=IDLE_SECONDS,
@@ -139,7 +138,11 @@ def serve(listener: socket.socket, served: Served, *, announce: Callable[[], Non
         h11_max_incomplete_event_size=MOST_HEAD,
         backlog=128,
     )
-    server = uvicorn.Server(config)
+
+
+def serve(listener: socket.socket, served: Served, *, announce: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM. Call on the main thread; the engine of ``served`` has begun."""
+    server = uvicorn.Server(configuration(listener, served))
     server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # ours below
     with stopping(server):
         announce()

@@ -7,7 +7,7 @@ none. Reference: OpenAI's API reference, `/v1/completions` and `/v1/chat/complet
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -44,7 +44,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 UNUSED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key")
 """What decides nothing about an answer here."""
 
-Tokens = list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Heat = Annotated[float, Meta(ge=0.0, le=2.0)]
@@ -97,7 +96,7 @@ class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`/v1/completions`."""
 
     model: str | None = None
-    prompt: str | Sequence[str] | Tokens | list[Tokens] | None = None
+    prompt: str | list[Any] | None = None
     max_tokens: Number | None = COMPLETION_TOKENS
     temperature: Heat | None = 1.0
     n: Copies | None = 1
@@ -127,7 +126,7 @@ class Chat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stream_options: StreamOptions | None = None
 
 
-def read[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
+def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
     """The request in ``body``.
 
     Raises:
@@ -149,8 +148,6 @@ def read[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
                 param=name,
                 code="unsupported_parameter",
             )
-    if kind is Completion and isinstance(said.get("prompt"), list) and not said["prompt"]:
-        raise Refused("an empty list of prompts", param="prompt")
     try:
         return msgspec.convert(said, kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -174,12 +171,26 @@ def stops_of(stop: str | list[str] | None) -> tuple[str, ...]:
 
 
 def prompts_of(request: Completion) -> list[str | list[int]]:
-    """Each prompt, a text or tokens; without one an empty text."""
+    """Each prompt, a text or tokens; without one an empty text.
+
+    Raises:
+        Refused: it is neither a text, nor tokens, nor a list of these.
+    """
     prompt = request.prompt
     if prompt is None or isinstance(prompt, str):
         return [prompt or ""]
-    items: list[Any] = list(prompt)
-    return [items] if items and isinstance(items[0], int) else items
+    items = [prompt] if prompt and all(_is_token(one) for one in prompt) else prompt
+    if not items or not all(isinstance(one, str) or _are_tokens(one) for one in items):
+        raise Refused("a text, tokens, or a list of these", param="prompt", code="invalid_value")
+    return items
+
+
+def _are_tokens(value: object) -> bool:
+    return isinstance(value, list) and all(_is_token(one) for one in value)
+
+
+def _is_token(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def seed_of(seed: int | None) -> int:

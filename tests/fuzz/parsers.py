@@ -10,6 +10,7 @@ import json
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -69,6 +70,9 @@ from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.pins import Pin, read_pin
+from marin.serving.chat import TEMPLATE, ChatTemplate
+from marin.serving.evidence import read_answer
+from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
 
@@ -103,6 +107,28 @@ class Parser:
 def text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
     """A parser of text, given whatever text these bytes can be."""
     return lambda data: parse(data.decode("utf-8", "surrogateescape"))
+
+
+ANSWER = (
+    b'{"choices":[{"index":0,"text":"b","logprobs":null}],"marin":{"state":"s","tokenizer":"t","seed":7,"temperature":0.5,'
+    b'"max_tokens":2,"stop":["x"],"choices":[{"prompt_tokens":[1],"tokens":[2],"occurrence":0}]}}'
+)
+
+
+def asked_completion(data: bytes) -> None:
+    """As the server reads it; its refusal is an answer."""
+    with suppress(Refused):
+        asked = read_request(Completion, data)
+        prompts_of(asked)
+        stops_of(asked.stop)
+
+
+def asked_chat(data: bytes) -> None:
+    """As the server reads it, with its messages rendered; its refusal is an answer."""
+    with suppress(Refused, ValueError):
+        asked = read_request(Chat, data)
+        texts = [{"role": one.role, "content": one.text(place)} for place, one in enumerate(asked.messages)]
+        ChatTemplate(TEMPLATE, {}, where="fuzz").render(texts)
 
 
 def on_file(parse: Callable[[Path], object], name: str = "file") -> Callable[[bytes], object]:
@@ -367,6 +393,14 @@ def parsers() -> list[Parser]:
           ("marin.evaluation.bundle.attested",)),
         P("model folder", on_file(folder_recipe, "./config.json"),
           given(b'{"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":9}')),
+        P("a completion asked", asked_completion,
+          given(b'{"prompt":["a",[1,2]],"max_tokens":3,"temperature":0.5,"stop":["x"],"logprobs":2,"top_p":1}'),
+          ("marin.serving.wire.read_request",)),
+        P("a chat asked", asked_chat,
+          given(b'{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"n":2,"seed":7}')),
+        P("an answer to replay", lambda data: read_answer(data, "fuzz"),
+          given(ANSWER, b"data: " + ANSWER + b"\n\ndata: [DONE]\n\n", b'{"request":{},"response":' + ANSWER + b"}"),
+          ("marin.serving.evidence.read_answer",)),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],

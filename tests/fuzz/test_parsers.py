@@ -120,7 +120,7 @@ def test_claimed_lengths_and_depths_take_no_memory(name: str):
 _NAME = re.compile(r"(parse|decode|read|load|unpack|open)(_|$)")
 ROOMS = ("ledger/format", "ledger/log", "ledger/service", "ledger/store", "ledger/tensors", "ledger/witness",
          "marin/record", "marin/recipe", "marin/execution", "marin/history", "marin/data", "marin/provenance", "marin/evaluation",
-         "marin/training")  # fmt: skip
+         "marin/serving", "marin/training")  # fmt: skip
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
     "marin.evaluation.subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",

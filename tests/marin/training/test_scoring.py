@@ -122,9 +122,7 @@ def replace_ahead(scorer: Scorer, ahead: int) -> Scorer:
     return other
 
 
-def test_ranked_tokens_have_the_bits_of_a_score_and_the_order_of_the_logits(
-    model: LmHeadModel, scorer: Scorer
-) -> None:
+def test_ranked_tokens_have_the_bits_of_a_score_and_the_order_of_the_logits(model: LmHeadModel, scorer: Scorer) -> None:
     rows = rows_of(6)
     for row, scored, ranked in zip(rows, scorer.score(rows), scorer.rank(rows), strict=True):
         assert ranked.logprobs == scored.logprobs
@@ -135,7 +133,9 @@ def test_ranked_tokens_have_the_bits_of_a_score_and_the_order_of_the_logits(
         every = [by_hand(model, RECIPE, Row((*row.tokens[:-1], token), 1))[0] for token in range(VOCAB)]
         order = sorted(range(VOCAB), key=lambda token: -every[token])[:RANKED]
         assert [token for token, _ in ranked.likeliest[-1]] == order
-        assert [value for _, value in ranked.likeliest[-1]] == pytest.approx([every[token] for token in order], abs=2e-5)
+        assert [value for _, value in ranked.likeliest[-1]] == pytest.approx(
+            [every[token] for token in order], abs=2e-5
+        )
         named = dict(ranked.likeliest[-1]).get(row.tokens[-1], ranked.logprobs[-1])
         assert named == ranked.logprobs[-1]
 

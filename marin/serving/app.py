@@ -24,7 +24,17 @@ from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
 from marin.serving.chat import ChatTemplate
 from marin.serving.engine import Engine, Job, Told
-from marin.serving.wire import MOST_BODY, MOST_SEQUENCES, Chat, Completion, Refused, prompts_of, seed_of, stops_of
+from marin.serving.wire import (
+    MOST_BODY,
+    MOST_SEQUENCES,
+    Chat,
+    Completion,
+    Refused,
+    prompts_of,
+    read_request,
+    seed_of,
+    stops_of,
+)
 from marin.training.model import END_OF_TEXT_ID
 
 BODY_SECONDS = 20.0

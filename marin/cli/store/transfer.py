@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
+from ledger import Copied, Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
 from marin.cli.output import agree, describe_finding, print_json, say
 from marin.errors import MissingEvidence, UsageError
@@ -186,6 +186,20 @@ def _digest(word: str) -> str:
     return str(digest)
 
 
+def copied_artifacts(
+    source: Store, target: Store, digests: list[str], *, jobs: int, verb: str, dry_run: bool, cut: Cut = "auto"
+) -> Copied:
+    """Copy, with a bar; or only say what would be."""
+    if dry_run:
+        return copy_artifacts(source, target, digests, workers=jobs, cut=cut, dry_run=True)
+    with byte_bar(verb) as report:
+
+        def tell(done: Done) -> None:
+            report(done.size, done.of_size, f"{done.blobs}/{done.of_blobs} files")
+
+        return copy_artifacts(source, target, digests, workers=jobs, cut=cut, progress=tell)
+
+
 def _transfer(
     source: Store,
     target: Store,
@@ -197,15 +211,7 @@ def _transfer(
     as_json: bool,
     cut: Cut = "auto",
 ) -> None:
-    if dry_run:
-        copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, dry_run=True)
-    else:
-        with byte_bar(verb) as report:
-
-            def tell(done: Done) -> None:
-                report(done.size, done.of_size, f"{done.blobs}/{done.of_blobs} files")
-
-            copied = copy_artifacts(source, target, digests, workers=jobs, cut=cut, progress=tell)
+    copied = copied_artifacts(source, target, digests, jobs=jobs, verb=verb, dry_run=dry_run, cut=cut)
     if as_json:
         print_json(
             {

@@ -85,8 +85,14 @@ COMMANDS: dict[str, Lazy] = {
     "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
     "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
-    "backup": Lazy("marin.cli.store.backup", "Copy the whole root to DEST: its log, and every artifact that it names."),
-    "restore": Lazy("marin.cli.store.backup", "Bring a backup back: the log at SOURCE and its artifacts."),
+    "backup": Lazy(
+        "marin.cli.store.backup",
+        "Copy the whole root to DEST, a folder, gs:// or s3://: its log, and every artifact that the log names.",
+    ),
+    "restore": Lazy(
+        "marin.cli.store.backup",
+        "Bring a backup back: the log at SOURCE and its artifacts into the root here (--root, MARIN_ROOT or .marin).",
+    ),
     "export": Lazy(
         "marin.cli.export",
         "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf, evaluations.",

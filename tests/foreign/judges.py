@@ -31,6 +31,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LOCK = HERE / "judges.lock"
 SUITES = ("bookworm", "trixie", "sid")  # of Debian; the newest version of a package is pinned, unless it is of `stable`
+ARM64 = ("trixie",)  # suites that are read for packages of that architecture too
 DEBIAN = ("debian", "stable")
 SECONDS = 900
 _HEAD = """\
@@ -47,8 +48,9 @@ class Absent(Exception):
 class Package:
     """A file of a registry. `sha256` is that of the whole file."""
 
-    # debian: the newer suites; stable: what this machine's compiler links with; pypi, npm; sdist: the source of a package
-    # of PyPI, which has its tests; git: owner/name on GitHub, whose version is a commit; after a colon the folders of it
+    # debian: the newest of all suites; stable: of a released one (what this machine's compiler links with, another
+    # machine's system), for another architecture with a colon and its name; pypi, npm; sdist: the source of a package of
+    # PyPI, which has its tests; git: owner/name on GitHub, whose version is a commit; after a colon the folders of it
     # that are needed
     registry: str
     name: str
@@ -89,10 +91,10 @@ def room(name: str) -> Path:
     """
     packages = rooms()[name]
     content = hashlib.sha256("\n".join(map(str, packages)).encode()).hexdigest()[:16]
-    place = _cache() / "rooms" / f"{name}-{content}"
+    place = cache_folder() / "rooms" / f"{name}-{content}"
     if not place.is_dir():
         files = _fetched(packages)
-        with _private(place) as private:
+        with made_whole(place) as private:
             _unpack(packages, files, private)
     return place
 
@@ -104,21 +106,21 @@ def go_program(name: str, sources: str = "go-sources") -> Path:
     sdk, path = room("go") / "go", room(sources) / "usr/share/gocode"
     ours = sorted((HERE / "go" / name).glob("*.go"))
     content = hashlib.sha256(b"\0".join([str(path).encode(), name.encode(), *(file.read_bytes() for file in ours)]))
-    built = _cache() / "built" / f"{Path(name).name}-{content.hexdigest()[:16]}"
+    built = cache_folder() / "built" / f"{Path(name).name}-{content.hexdigest()[:16]}"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         # The sources of a distribution have no module files that agree with each other: packages by path, as it builds.
         settings = {
             "GOROOT": str(sdk),
             "GOPATH": str(path),
-            "GOCACHE": str(_cache() / "go-build"),
+            "GOCACHE": str(cache_folder() / "go-build"),
             "GO111MODULE": "off",
             "GOTOOLCHAIN": "local",
             "GOFLAGS": "",
             "CGO_ENABLED": "0",
         }
         target = [str(file) for file in ours] or [name]
-        _run([str(sdk / "bin/go"), "build", "-o", str(built), *target], env=os.environ | settings)
+        run([str(sdk / "bin/go"), "build", "-o", str(built), *target], env=os.environ | settings)
     return built
 
 
@@ -131,7 +133,7 @@ def lazyfs() -> Path:
     """
     place = room("lazyfs")
     source, include = place / "lazyfs", place / "usr/include"
-    built = _cache() / "built" / f"lazyfs-{place.name.rpartition('-')[2]}"
+    built = cache_folder() / "built" / f"lazyfs-{place.name.rpartition('-')[2]}"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         headers = [source / "libs/libpcache/include", source / "lazyfs/include", include, include / "fuse3"]
@@ -144,7 +146,7 @@ def lazyfs() -> Path:
         private = built.with_suffix(".new")
         options = ["-std=c++17", "-O1", "-w", "-pthread", "-DSPDLOG_FMT_EXTERNAL", "-DFMT_HEADER_ONLY"]
         options += [f"-I{folder}" for folder in headers] + [f"-Wl,-rpath,{libfuse.parent}", "-o", str(private)]
-        _run(["g++", *options, *map(str, sources), str(libfuse)])
+        run(["g++", *options, *map(str, sources), str(libfuse)])
         private.replace(built)
     return built
 
@@ -153,7 +155,7 @@ def _unpack(packages: list[Package], files: list[Path], into: Path) -> None:
     wheels = []
     for package, file in zip(packages, files, strict=True):
         if package.registry in DEBIAN:
-            _run(["dpkg-deb", "-x", str(file), str(into)])
+            run(["dpkg-deb", "-x", str(file), str(into)])
         elif package.registry == "git":
             target = into / package.name.partition(":")[0].rpartition("/")[2]
             target.mkdir()
@@ -181,7 +183,7 @@ def _unpack(packages: list[Package], files: list[Path], into: Path) -> None:
     if wheels:
         # An environment of its own: what judges is not what the project imports.
         venv.create(into, with_pip=True, symlinks=True)
-        _run([str(into / "bin/python"), "-m", "pip", "install", "-q", "--no-index", "--no-deps", *map(str, wheels)])
+        run([str(into / "bin/python"), "-m", "pip", "install", "-q", "--no-index", "--no-deps", *map(str, wheels)])
 
 
 def _named(package: Package, file: Path) -> Path:
@@ -195,7 +197,7 @@ def _named(package: Package, file: Path) -> Path:
 
 def _fetched(packages: list[Package]) -> list[Path]:
     """The files of `packages` in the cache, downloaded where they are not there yet."""
-    kept = _cache() / "files"
+    kept = cache_folder() / "files"
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept) as private:
         missing = [package for package in packages if not (kept / package.sha256).is_file()]
@@ -217,29 +219,30 @@ def _download(packages: list[Package], into: Path) -> list[Path]:
     for folder in folders:
         folder.mkdir()
     if debian := [package for package in packages if package.registry in DEBIAN]:
-        _run(["apt-get", "download", "-qq", *(f"{one.name}={one.version}" for one in debian)], cwd=into, env=_apt())
+        run(["apt-get", "download", "-qq", *(f"{one.name}={one.version}" for one in debian)], cwd=into, env=_apt())
     files = []
     for package, folder in zip(packages, folders, strict=True):
         name = f"{package.name}=={package.version}"
         if package.registry in DEBIAN:
             # A colon, as in 1:2.3, is written in the file's name as a percent sign and its number.
-            start = f"{package.name}_{package.version.replace(':', '%3a')}_"
+            short, _, architecture = package.name.partition(":")
+            start = f"{short}_{package.version.replace(':', '%3a')}_{architecture}"
             found = [file for file in into.iterdir() if file.name.startswith(start)]
         elif package.registry == "git":
             found = [_commit(package, folder)]
         elif package.registry == "npm":
-            _run(["npm", "pack", "--silent", f"{package.name}@{package.version}"], cwd=folder)
+            run(["npm", "pack", "--silent", f"{package.name}@{package.version}"], cwd=folder)
             found = list(folder.iterdir())
         elif package.registry == "sdist":
             # pip asks the source for its own description, which runs code of it: where a hash is known, after the hash.
             known = "" if package.sha256 == "?" else f" --hash=sha256:{package.sha256}"
             (into / f"{package.name}.txt").write_text(f"{name}{known}\n")
             pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--no-binary={package.name}"]
-            _run([*pip, "-d", str(folder), "-r", str(into / f"{package.name}.txt")])
+            run([*pip, "-d", str(folder), "-r", str(into / f"{package.name}.txt")])
             found = list(folder.iterdir())
         else:
             pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-            _run([*pip, "-d", str(folder), name])
+            run([*pip, "-d", str(folder), name])
             found = list(folder.iterdir())
         if len(found) != 1:
             raise Absent(f"{name}: expected one file, found {[file.name for file in found]}")
@@ -253,10 +256,10 @@ def _commit(package: Package, folder: Path) -> Path:
     tree.mkdir()
     name, _, paths = package.name.partition(":")
     git = ["git", "-c", "core.autocrlf=false", f"--git-dir={bare}", f"--work-tree={tree}"]
-    _run(["git", "init", "-q", "--bare", str(bare)])
-    _run([*git, "remote", "add", "origin", f"https://github.com/{name}.git"])
-    _run([*git, "fetch", "-q", "--depth=1", "--filter=blob:none", "origin", package.version])
-    _run([*git, "checkout", "-q", package.version, "--", *(paths.split(",") if paths else ["."])])
+    run(["git", "init", "-q", "--bare", str(bare)])
+    run([*git, "remote", "add", "origin", f"https://github.com/{name}.git"])
+    run([*git, "fetch", "-q", "--depth=1", "--filter=blob:none", "origin", package.version])
+    run([*git, "checkout", "-q", package.version, "--", *(paths.split(",") if paths else ["."])])
     with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(tree.rglob("*")):
             if path.is_file() and not path.is_symlink():
@@ -272,17 +275,18 @@ def _commit(package: Package, folder: Path) -> Path:
 @cache
 def _apt() -> dict[str, str]:
     """The environment in which apt-get reads the newer suites, from the mirror that this machine is set up with."""
-    state = _cache() / "apt"
+    state = cache_folder() / "apt"
     (state / "lists/partial").mkdir(parents=True, exist_ok=True)
     (state / "archives/partial").mkdir(parents=True, exist_ok=True)
     if shutil.which("apt-get") is None:
         raise Absent("Debian's packages need apt-get")
-    listed = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)"]).splitlines()
+    listed = run(["apt-get", "indextargets", "--format", "$(REPO_URI)"]).splitlines()
     mirror = next((line for line in listed if line.rstrip("/").endswith("/debian")), None)
     if mirror is None:
         raise Absent("apt-get is set up with no mirror of Debian")
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
     sources = "".join(f"deb [signed-by={keys}] {mirror} {suite} main\n" for suite in SUITES)
+    sources += "".join(f"deb [arch=arm64 signed-by={keys}] {mirror} {suite} main\n" for suite in ARM64)
     (state / "sources.list").write_text(sources)
     settings = {
         "Dir::State::Lists": state / "lists",
@@ -291,10 +295,11 @@ def _apt() -> dict[str, str]:
         "Dir::Etc::SourceList": state / "sources.list",
         "Dir::Etc::SourceParts": "/dev/null",
         "APT::Sandbox::User": "",
+        "APT::Architectures::": "arm64",  # beside this machine's own, which comes first
     }
     (state / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
     environment = os.environ | {"APT_CONFIG": str(state / "apt.conf"), "LC_ALL": "C"}
-    _run(["apt-get", "update", "-qq"], env=environment)
+    run(["apt-get", "update", "-qq"], env=environment)
     return environment
 
 
@@ -302,19 +307,19 @@ def _newest(packages: list[Package]) -> list[Package]:
     """What the registries have now under these names, the hash still open where the version is another."""
     now = {}
     if debian := [package.name for package in packages if package.registry == "debian"]:
-        words = [line.split() for line in _run(["apt-cache", "show", *debian], env=_apt()).splitlines()]
+        words = [line.split() for line in run(["apt-cache", "show", *debian], env=_apt()).splitlines()]
         said = [(line[0], line[1]) for line in words if len(line) > 1 and line[0] in ("Package:", "Version:")]
         # Versions of one package come newest first.
         for (_, name), (_, found) in zip(said[::2], said[1::2], strict=True):
             now.setdefault(name, found)
     for package in packages:
         if package.registry == "npm":
-            now[package.name] = _run(["npm", "view", package.name, "version"]).split()[-1]
+            now[package.name] = run(["npm", "view", package.name, "version"]).split()[-1]
         elif package.registry in ("pypi", "sdist"):
-            listed = _run([sys.executable, "-m", "pip", "index", "versions", package.name])
+            listed = run([sys.executable, "-m", "pip", "index", "versions", package.name])
             now[package.name] = listed.split()[1].strip("()")
         elif package.registry == "git":
-            now[package.name] = _run(
+            now[package.name] = run(
                 ["git", "ls-remote", f"https://github.com/{package.name.partition(':')[0]}.git", "HEAD"]
             )[:40]
         elif package.registry == "stable":
@@ -329,7 +334,7 @@ def _write_newest(chosen: list[str]) -> None:
     text = _HEAD
     for name, packages in rooms().items():
         newest = _newest(packages) if name in chosen or not chosen else packages
-        with tempfile.TemporaryDirectory(dir=_cache()) as private:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as private:
             unhashed = [package for package in newest if package.sha256 == "?"]
             files = dict(zip(unhashed, _download(unhashed, Path(private)), strict=True))
             newest = [replace(one, sha256=_sha256(files[one])) if one in files else one for one in newest]
@@ -337,14 +342,14 @@ def _write_newest(chosen: list[str]) -> None:
     LOCK.write_text(text)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "marin" / "judges"
     base.mkdir(parents=True, exist_ok=True)
     return base
 
 
 @contextmanager
-def _private(place: Path) -> Iterator[Path]:
+def made_whole(place: Path) -> Iterator[Path]:
     """A folder that takes its place only when it is whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".tmp-") as private:
@@ -354,7 +359,7 @@ def _private(place: Path) -> Iterator[Path]:
         folder.rename(place)
 
 
-def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     try:
         done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -28,6 +28,12 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 12), (3, 14)
 ROOM = 2 * 10**9
 """Bytes of free space below which a note is made: the default pipeline needs less, a real one more."""
 
+PROFILES = {
+    "portable-cpu": Arithmetic(),
+    "exact": Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=()),
+}
+"""Those that this machine is looked at for; the others are those of one kind of device."""
+
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 
 
@@ -41,12 +47,13 @@ class Health(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: what was found, and what to do about it."""
+    """One thing looked at: what was found, and what to do about it. ``profile``: the only one that it is about."""
 
     name: str
     health: Health
     found: str
     cure: str = ""
+    profile: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,16 +67,21 @@ class Diagnosis:
 
     @property
     def able(self) -> bool:
-        """Whether nothing stands in the way of the same bits."""
-        return not any(check.health is Health.BAD for check in self.checks)
+        """Whether nothing stands in the way of the default profile's bits."""
+        return not self.reasons("portable-cpu")
+
+    def reasons(self, profile: str) -> list[str]:
+        """What stands in the way of the bits of ``portable-cpu`` or ``exact``."""
+        bad = [check for check in self.checks if check.health is Health.BAD and check.profile in ("", profile)]
+        wrong = self.inexact if profile == "exact" else ()
+        return [*(f"{check.name}: {check.found}" for check in bad), *(f"other bits in {name}" for name in wrong)]
 
     def describe(self) -> dict[str, Any]:
         """As ``marin doctor --json`` prints it."""
-        reasons = [f"{check.name}: {check.found}" for check in self.checks if check.health is Health.BAD]
+        reasons = {profile: self.reasons(profile) for profile in PROFILES}
         return {
             "profiles": {
-                "portable-cpu": {"supported": self.able, "reasons": reasons},
-                "exact": {"supported": not self.inexact, "reasons": [f"other bits in {name}" for name in self.inexact]},
+                **{profile: {"supported": not why, "reasons": why} for profile, why in reasons.items()},
                 **_others(),
             },
             "exact": {"known_answers": not self.inexact, "differing": list(self.inexact)},
@@ -104,7 +116,7 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         _system(),
         _processor(environment.processor()),
         _cores(),
-        _settings(variables),
+        *_settings(variables),
         _python(),
         _versions(project),
         *_programs(("git", "dvc")),
@@ -120,19 +132,19 @@ def _system() -> Check:
     name = f"{platform.system()} {platform.machine()}"
     if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
         return Check("system", Health.OK, f"{name}, {'-'.join(platform.libc_ver())}")
-    return Check("system", Health.BAD, name, "the same bits are promised on Linux x86_64 only")
+    cure = "portable-cpu is promised on Linux x86_64 only; the profile exact on any processor"
+    return Check("system", Health.BAD, name, cure, "portable-cpu")
 
 
 def _processor(cpu: environment.Processor) -> Check:
-    if cpu.is_x86_64_v3:
+    if not cpu.is_x86_64_v3:
+        found = f"{cpu.model}: lacks {', '.join(cpu.missing_for_v3)}"
+    elif reason := arithmetic.unsupported(Arithmetic()):
+        found = f"{cpu.model}: {reason}"
+    else:
         return Check("processor", Health.OK, f"{cpu.model}: x86-64-v3")
-    missing = ", ".join(cpu.missing_for_v3)
-    return Check(
-        "processor",
-        Health.BAD,
-        f"{cpu.model}: lacks {missing}",
-        "use a processor of the level x86-64-v3 (Haswell, Zen or newer)",
-    )
+    cure = "portable-cpu needs a processor of the level x86-64-v3 (Haswell, Zen or newer); the profile exact does not"
+    return Check("processor", Health.BAD, found, cure, "portable-cpu")
 
 
 def _inexact() -> tuple[str, ...]:
@@ -169,12 +181,14 @@ def _cores() -> Check:
     )
 
 
-def _settings(variables: Mapping[str, str]) -> Check:
-    try:
-        arithmetic.apply(Arithmetic(), Execution(), dict(variables))
-    except LedgerError as error:
-        return Check("settings", Health.BAD, str(error))
-    return Check("settings", Health.OK, "no variable contradicts the arithmetic contract")
+def _settings(variables: Mapping[str, str]) -> Iterator[Check]:
+    for profile, contract in PROFILES.items():
+        try:
+            arithmetic.apply(contract, Execution(), dict(variables))
+        except LedgerError as error:
+            yield Check("settings", Health.BAD, str(error), profile=profile)
+        else:
+            yield Check("settings", Health.OK, f"no variable contradicts the contract of {profile}")
 
 
 def _python() -> Check:

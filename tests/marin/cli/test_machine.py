@@ -124,9 +124,9 @@ def test_a_setting_against_the_contract_is_an_obstacle(marin: Marin, monkeypatch
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX512")
     done = marin("doctor", "--json")
     assert done.status == 3
-    checks = {check["name"]: check for check in done.json["checks"]}
-    assert checks["settings"]["health"] == "bad"
-    assert "XLA_FLAGS" in checks["settings"]["found"]
+    told = [check for check in done.json["checks"] if check["name"] == "settings" and check["health"] == "bad"]
+    assert told and all("XLA_FLAGS" in check["found"] for check in told)
+    assert "settings" in done.json["profiles"]["portable-cpu"]["reasons"][0]
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX512"
 
 
@@ -137,6 +137,36 @@ def test_a_processor_without_avx2_is_an_obstacle(marin: Marin, monkeypatch: pyte
     assert done.status == 3
     assert "Old One: lacks" in done.out and "avx2" in done.out
     assert "Same bits on this machine (portable-cpu): no" in done.out
+    assert "Same bits on this machine (exact): yes" in done.out
+
+
+@pytest.mark.parametrize("system", [("Linux", "aarch64"), ("Darwin", "arm64")])
+def test_another_architecture_honours_exact_alone(
+    marin: Marin, answered: list[str], monkeypatch: pytest.MonkeyPatch, system: tuple[str, str]
+) -> None:
+    monkeypatch.delenv("MARIN_ARITHMETIC", raising=False)
+    monkeypatch.setattr(diagnosis.platform, "system", lambda: system[0])
+    monkeypatch.setattr(diagnosis.platform, "machine", lambda: system[1])
+    arm = environment.parse_cpuinfo("CPU implementer : 0x41\nCPU part : 0xd0c\nFeatures : asimd\n", system[1])
+    monkeypatch.setattr(environment, "processor", lambda: arm)
+    done = marin("doctor", "--json")
+    found = {name: profile["supported"] for name, profile in done.json["profiles"].items()}
+    assert (done.status, found["portable-cpu"], found["exact"]) == (3, False, True)
+    answered.append("step")
+    assert marin("doctor", "--json").json["profiles"]["exact"] == {
+        "supported": False,
+        "reasons": ["other bits in step"],
+    }
+
+
+def test_a_skylake_without_avx512_honours_exact_alone(marin: Marin, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "the processor is a Skylake without AVX-512"
+    monkeypatch.setattr(
+        diagnosis.arithmetic, "unsupported", lambda one: reason if one.profile == "portable-cpu" else None
+    )
+    profiles = marin("doctor", "--json").json["profiles"]
+    assert (profiles["portable-cpu"]["supported"], profiles["exact"]["supported"]) == (False, True)
+    assert reason in profiles["portable-cpu"]["reasons"][0]
 
 
 def test_versions_are_compared_with_the_lock() -> None:

@@ -89,7 +89,7 @@ fuzz: environment
 determinism: environment
 	@mkdir -p build
 	$(BIN)/python tests/determinism/matrix.py --results build/determinism.json --parallel 2
-	$(PYTEST) -m determinism tests/determinism tests/e2e
+	$(PYTEST) -m determinism tests/determinism tests/e2e tests/marin/training
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv on PATH (or UV=/path/to/uv make lock)" >&2; exit 3; }

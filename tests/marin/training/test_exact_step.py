@@ -61,6 +61,51 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(recipe: Reci
         assert bits(own) == bits(list(arrays_of(step.collect(state)).values())[3:])
 
 
+def one_step(recipe: Recipe, vocabulary: int) -> list[bytes]:
+    """Loss, norm and state after a train step, compiled; each is the reference's."""
+    first = initial_state(recipe, vocabulary)
+    step = step_of(recipe, mesh_of(1), first)
+    assert isinstance(step, ExactStep) and step.foreign_products() == []
+    generator = np.random.default_rng(3)
+    shape = (recipe.trainer.batch_size, recipe.model.seq_len)
+    tokens = generator.integers(0, vocabulary, shape, dtype=np.int32)
+    weights = (generator.random(shape) < 0.7).astype(np.float32)
+    state, outcome = step.run(step.place(first), step.batch(tokens), step.batch(weights))
+    layout = Layout(first, optimizer(recipe), 1)
+    gradient, update = gradient_of(recipe, layout).program, update_of(recipe, layout).program
+    own, params = [np.asarray(x) for x in arrays_of(first).values()][3:], len(layout.params)
+    *grads, square, loss, weight = reference.run(gradient, [*own[:params], tokens, weights])
+    flat = [x.reshape(-1) if x.ndim else x for x in own]
+    *after, mean, norm = reference.run(update, [*flat, *(x.reshape(-1) for x in grads), square, loss, weight])
+    found = bits([outcome.loss, outcome.grad_norm, *list(arrays_of(step.collect(state)).values())[3:]])
+    assert found == bits([mean, norm, *(made.reshape(x.shape) for made, x in zip(after, own, strict=True))])
+    return found
+
+
+@pytest.mark.determinism
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tie_word_embeddings": True},
+        {"num_heads": 2, "num_kv_heads": 1},
+        {"architecture": "gpt2", "intermediate_dim": 64, "tie_word_embeddings": True},
+    ],
+    ids=["tied", "grouped heads", "gpt2"],
+)
+def test_other_shapes_of_models_are_those_of_the_reference_too(
+    recipe: Recipe, worker: ModuleType, changes: dict[str, Any]
+) -> None:
+    one_step(msgspec.structs.replace(recipe, model=msgspec.structs.replace(recipe.model, **changes)), worker.VOCABULARY)
+
+
+@pytest.mark.determinism
+def test_lion_is_that_of_the_reference_and_computing_again_changes_no_bit(recipe: Recipe, worker: ModuleType) -> None:
+    lion = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, name="lion"))
+    model = msgspec.structs.replace(lion.model, gradient_checkpointing=True)
+    again = msgspec.structs.replace(lion, model=model)
+    assert one_step(lion, worker.VOCABULARY) == one_step(again, worker.VOCABULARY)
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [

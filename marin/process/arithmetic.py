@@ -17,6 +17,11 @@ result depends on the order of threads are refused (``--xla_gpu_deterministic_op
 products keep float32 (TF32 off). These two profiles were written from the documentation of XLA and of the vendors, and
 have not been executed yet.
 
+``exact`` promises the same bits on any device, whatever a compiler does; so of its settings only the generator, the types
+and the precision are fixed. ``JAX_PLATFORMS``, ``XLA_FLAGS`` and ``NPROC`` of the user hold: they decide how it is computed
+and not what (on a GPU, without one of the compiler's passes). The known answers, and the reading of the compiled programs, judge
+what comes of it.
+
 The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
 after jax was imported, and refuses settings of the user that contradict the contract instead of overriding them.
 """
@@ -53,19 +58,22 @@ APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 
 
-def xla_flags(arithmetic: Arithmetic, execution: Execution) -> str:
+def xla_flags(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> str:
     """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then those of the execution: how long
-    virtual devices wait for each other, and how many there are."""
+    virtual devices wait for each other, and how many there are. Under ``exact`` those of the user come first."""
     flags = list(arithmetic.xla_flags)
     if arithmetic.profile in CPU_PROFILES:
         flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.local_devices}"]
+    if arithmetic.profile == "exact":
+        own = environ.get("XLA_FLAGS", "").split()
+        flags = [flag for flag in own if flag not in flags and not flag.startswith(DEVICE_COUNT_FLAG)] + flags
     return " ".join(flags)
 
 
-def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
-    """Environment variables that put the contract in force."""
+def settings(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Environment variables that put the contract in force; ``environ`` holds the user's."""
     values = {
-        "XLA_FLAGS": xla_flags(arithmetic, execution),
+        "XLA_FLAGS": xla_flags(arithmetic, execution, environ),
         "JAX_ENABLE_X64": "0",
         "JAX_THREEFRY_PARTITIONABLE": "1",
         "JAX_DEFAULT_MATMUL_PRECISION": arithmetic.matmul_precision,
@@ -76,8 +84,11 @@ def settings(arithmetic: Arithmetic, execution: Execution) -> dict[str, str]:
         "JAX_OPTIMIZATION_LEVEL": "UNKNOWN",
     }
     match arithmetic.profile:
-        case "portable-cpu" | "arm-cpu" | "exact":
+        case "portable-cpu" | "arm-cpu":
             values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+        case "exact":
+            values |= {"JAX_PLATFORMS": "cpu", "NPROC": str(arithmetic.threads)}
+            values |= {name: environ[name] for name in ("JAX_PLATFORMS", "NPROC") if environ.get(name)}
         case "gpu":
             values |= {
                 "JAX_PLATFORMS": "cuda,cpu",
@@ -225,7 +236,7 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
         )
     if APPLIED in environ:
         return
-    for name, value in settings(arithmetic, execution).items():
+    for name, value in settings(arithmetic, execution, environ).items():
         present = environ.get(name)
         if present is not None and not _agrees(name, present, value):
             found = _contrary(name, present, value)
@@ -251,7 +262,7 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
             user's environment contradicts the contract.
     """
     check(arithmetic, msgspec.structs.replace(execution, runner="local"), environ)
-    wanted = settings(arithmetic, execution)
+    wanted = settings(arithmetic, execution, environ)
     if _covers(environ, wanted, execution.local_devices):
         return
     if "jax" in sys.modules and environ is os.environ:

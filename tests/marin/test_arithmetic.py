@@ -187,6 +187,43 @@ def test_an_accelerator_that_is_not_here_is_unsupported(
         check_device(recipe.arithmetic, "other")
 
 
+def exact() -> Any:
+    return from_mapping(
+        {
+            "trainer": {"batch_size": 8},
+            "arithmetic": {
+                "profile": "exact",
+                "logical_shards": 1,
+                "microbatch_size": 8,
+                "reduction": "integer",
+                "isa": "any",
+                "xla_flags": [],
+            },
+        },
+        where="test",
+    ).arithmetic
+
+
+def test_under_exact_what_decides_no_bits_is_the_users() -> None:
+    own = {"XLA_FLAGS": "--xla_disable_hlo_passes=algsimp", "JAX_PLATFORMS": "cuda", "NPROC": "1"}
+    environ = dict(own)
+    apply(exact(), Execution(devices=2), environ)
+    assert {name: environ[name] for name in ("JAX_PLATFORMS", "NPROC")} == {"JAX_PLATFORMS": "cuda", "NPROC": "1"}
+    assert environ["XLA_FLAGS"].split()[0] == own["XLA_FLAGS"]
+    assert environ["XLA_FLAGS"].split()[-1] == "--xla_force_host_platform_device_count=2"
+    before = dict(environ)
+    apply(exact(), Execution(devices=1), environ)
+    assert environ == before, "a second time changes nothing"
+    alone: dict[str, str] = {}
+    apply(exact(), Execution(), alone)
+    assert (alone["JAX_PLATFORMS"], alone["NPROC"]) == ("cpu", "2")
+    for wrong in ({"JAX_ENABLE_X64": "1"}, {"JAX_DEFAULT_PRNG_IMPL": "rbg"}):
+        with pytest.raises(UsageError, match="contradicts the arithmetic contract"):
+            check(exact(), Execution(), wrong)
+    with pytest.raises(UsageError, match="environment variable JAX_PLATFORMS"):
+        check(CONTRACT, Execution(), {"JAX_PLATFORMS": "cuda"})
+
+
 def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(Unsupported, match="the processor is aarch64"):

@@ -7,6 +7,7 @@
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
+#               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
 # make lock     requirements.lock from pyproject.toml (needs uv); make docs: docs/commands.md from the help texts
@@ -30,10 +31,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench browser foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench gpu browser foreign evaluation faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,12p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,13p'
 
 environment:
 	@./.ci/environment
@@ -69,6 +70,9 @@ faults-bench: environment
 
 verify-bench: environment
 	$(BIN)/python -m bench.verify
+
+gpu: # no environment of its own: jax and its plugin are the machine's
+	@python=$(BIN)/python; [ -x $$python ] || python=python3; $$python -m bench.gpu --platform $${PLATFORM:-cuda}
 
 browser: environment
 	$(PYTEST) -m browser tests/e2e

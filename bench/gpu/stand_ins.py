@@ -63,8 +63,6 @@ class Nothing(type):
 class StandIn(types.ModuleType):
     """A module that is not there."""
 
-    __path__: Sequence[str] = ()
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -81,7 +79,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return StandIn(spec.name)
+        made = StandIn(spec.name)
+        made.__path__ = []
+        return made
 
     def exec_module(self, module: types.ModuleType) -> None:
         """There is nothing to execute."""

@@ -1,0 +1,144 @@
+"""`make gpu` without a GPU: the probes find what is wrong, a setting is chosen by what they say, and what travels is
+locked. With `-m determinism` the whole command, asked of the processor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import bench.gpu.__main__ as command
+from bench.gpu import pack, probes, stand_ins
+from marin.exact.guarded import Guarded
+
+PAIRS = 4096
+
+
+def answered(questions: Iterator[probes.Question]) -> dict[str, probes.Probe]:
+    return {probe.name: probe for probe in probes.asked(questions)}
+
+
+def test_what_exact_rests_on_holds_here() -> None:
+    found = answered(probes.roundings(PAIRS))
+    assert [one.name for one in found.values() if one.needed and not one.holds] == []
+    assert {one.compared for one in found.values()} == {PAIRS}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("reciprocal", lambda to, a: to.rule(1 / a * jnp.float32(1.0000001)), "1 / b"),
+        ("sqrt", lambda to, a: lax.sqrt(a) * jnp.float32(1.0000001), "square root"),
+        ("rule", lambda to, a: a * jnp.float32(1.0000001), "a + b"),
+    ],
+)
+def test_a_wrong_rounding_is_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any], said: str
+) -> None:
+    monkeypatch.setattr(Guarded, name, wrong)
+    found = answered(probes.roundings(PAIRS))[f"{said}, {PAIRS} pairs"]
+    assert found.needed and not found.holds and found.differing > PAIRS // 8
+
+
+def test_sums_of_products_are_exact_and_a_rounded_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "INT8_LONGEST", 8192)
+    assert [one.name for one in answered(probes.accumulations()).values() if not one.holds] == []
+    plain = lax.dot_general
+
+    def rounded(x: Any, y: Any, *rest: Any, **named: Any) -> Any:
+        found = plain(x, y, *rest, **named)
+        return found.astype(jnp.bfloat16).astype(found.dtype) if x.dtype == jnp.bfloat16 else found
+
+    monkeypatch.setattr(lax, "dot_general", rounded)
+    wrong = [one.name for one in answered(probes.accumulations()).values() if not one.holds]
+    assert wrong and all(name.startswith("bfloat16 sums of") for name in wrong)
+
+
+def test_what_does_not_compile_is_an_answer() -> None:
+    def fails() -> tuple[int, int]:
+        raise RuntimeError("no such kernel")
+
+    (found,) = probes.asked(iter([("a kernel", True, fails)]))
+    assert not found.holds and found.error == "RuntimeError: no such kernel"
+
+
+@pytest.mark.parametrize("good", [0, 2, None])
+def test_the_first_setting_that_holds_is_trained_under(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good: int | None
+) -> None:
+    settings = command.SETTINGS["cuda"]
+    seen: list[str] = []
+
+    def execute(arguments: list[str], variables: Any, folder: Path) -> command.Done:
+        seen.append(variables.get("XLA_FLAGS", ""))
+        right = good is not None and seen[-1] == " ".join(settings[good])
+        said = [{"name": "1 / b", "needed": True, "holds": right}, {"name": "rsqrt", "needed": False, "holds": False}]
+        return command.Done(0, json.dumps({"platform": "gpu", "device": "some", "probes": said}), "", 1.0)
+
+    monkeypatch.setattr(command, "execute", execute)
+    monkeypatch.setattr(command, "trained", lambda platform, flags, steps, folder: {"flags": flags})
+    found = command.measure("cuda", PAIRS, 4, tmp_path)
+    tried = len(settings) if good is None else good + 1
+    assert seen == [" ".join(flags) for flags in settings[:tried]]
+    assert found.get("run") == (None if good is None else {"flags": settings[good]})
+    assert not command.verified(found), "trained and not verified"
+
+
+def test_another_device_than_was_asked_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = {"platform": "cpu", "device": "cpu", "probes": [{"name": "1 / b", "needed": True, "holds": True}]}
+    monkeypatch.setattr(command, "execute", lambda *given: command.Done(0, json.dumps(said), "", 1.0))
+    assert not command.asked("cuda", (), PAIRS, tmp_path)["holds"]
+
+
+def test_what_travels_is_what_the_lock_says() -> None:
+    lock = Path(pack.PROJECT, "requirements.lock").read_text()
+    chosen = pack.locked({"marin-levanter", "jaxtyping"}, lock)
+    assert [line.partition("==")[0] for line in chosen.splitlines() if not line.startswith(" ")] == [
+        "jaxtyping",
+        "marin-levanter",
+    ]
+    assert chosen.count("--hash=sha256:") >= 2
+
+
+def test_a_stand_in_is_for_what_is_missing_alone() -> None:
+    code = """
+import sys
+before = set(sys.modules)
+sys.path = [path for path in sys.path if "site-packages" not in path]
+from bench.gpu import stand_ins
+stand_ins.install()
+import pyarrow, json
+from polars import DataFrame
+class Own(pyarrow.ExtensionType): pass
+print(pyarrow.field("a", pyarrow.string()) is not None, isinstance(Own(), Own), json.loads("1"))
+try:
+    import nothing_of_this_name
+except ImportError:
+    print("missing")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=pack.PROJECT)
+    assert done.stdout.split() == ["True", "True", "1", "missing"], done.stderr
+    assert stand_ins.Finder().find_spec("numpy") is None
+
+
+@pytest.mark.determinism
+def test_the_whole_command_asked_of_the_processor(tmp_path: Path) -> None:
+    arguments = ["--platform", "cpu", "--pairs", "65536", "--steps", "4", "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.gpu", *arguments], cwd=pack.PROJECT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found == json.loads((tmp_path / "out" / "gpu.json").read_text())
+    (setting,) = found["settings"]
+    assert setting["holds"] and setting["platform"] == "cpu"
+    assert sum("known answer of step" in probe["name"] for probe in setting["probes"]) == len(probes.WAYS)
+    assert found["run"]["verified on the processor"]["report"]["verdicts"]["training"] == "PASS"
+    assert (tmp_path / "out" / "run.tar.gz").is_file()

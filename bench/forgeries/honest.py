@@ -1,22 +1,31 @@
 """The honest runs that forgeries are made from, executed once: a whole one, another that takes most of its results over,
-and a phase that goes on from its last state. They are those of the fault bench, so they are tiny.
+and a phase that goes on from its last state. They are those of the fault bench, so they are tiny. Where lm-evaluation-harness
+is installed (`make evaluation`), an evaluation of the second run is recorded.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bench.faults.params import EXECUTION, recipe
 from bench.faults.world import World
 from bench.forgeries.workshop import Base
+from ledger import Draft
+from marin.evaluation.tasks import EvaluationTask, checked
 from marin.execution import phases
 from marin.execution.executor import run_stage
-from marin.history.runs import load, run_ids
+from marin.history.runs import evaluation_stream, load, run_ids
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution, Recipe
+from marin.record.events import EVALUATION_RECORDED, write
 from marin.record.root import Root, open_root
 
 
@@ -37,7 +46,50 @@ def make(folder: Path) -> Base:
         later = _phase(root, names[0], msgspec.structs.replace(recipe(), trainer=shorter))
         _executed(root, later, msgspec.structs.replace(EXECUTION, continues=names[0]))
         names = run_ids(root.history())
+    if find_spec("lm_eval") is not None:
+        _evaluate(root, names[1])
     return Base(folder, location, folder / "operator.key", *names[:3])
+
+
+PAIRS = [{"good": f"the dog {word}s", "bad": f"the dog {word}"} for word in ("runs", "sits", "waits", "sees")]
+QUESTIONS = [{"q": word, "a": end} for word, end in (("one", "two"), ("a", "b"), ("so", "it"), ("he", "is"))]
+METRIC = {"aggregation": "mean", "higher_is_better": True}
+TASKS: Mapping[str, tuple[Mapping[str, Any], list[dict[str, str]]]] = {
+    "pairs": (
+        {"output_type": "multiple_choice", "doc_to_text": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}",
+         "metric_list": [{"metric": "acc", **METRIC}]},
+        PAIRS,
+    ),
+    "said": (
+        {"output_type": "generate_until", "fewshot_split": "test", "num_fewshot": 1, "doc_to_text": "{{q}}",
+         "doc_to_target": "{{a}}", "generation_kwargs": {"until": ["z"], "max_gen_toks": 3},
+         "metric_list": [{"metric": "exact_match", **METRIC}]},
+        QUESTIONS,
+    ),
+}  # fmt: skip
+
+
+def _evaluate(root: Root, run: str) -> None:
+    """Record an evaluation of the last state of ``run``, as `marin eval` does, unless there is one."""
+    history = root.history()
+    if list(history.events(stream=evaluation_stream(run))):
+        return
+    from marin.evaluation.harness import numbers
+    from marin.evaluation.recording import evaluated
+    from marin.evaluation.records import Settings, write_tree
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import open_subject
+
+    tasks = []
+    for name, (config, rows) in TASKS.items():
+        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        tasks.append(checked(EvaluationTask(name, {"test_split": "test", **config}, {"test": data}), name))
+    subject = open_subject(load(history, run), root.store())
+    found = evaluated(subject, Scorer(subject.model, subject.recipe), tasks, Settings())
+    with tempfile.TemporaryDirectory(dir=root.local) as base:
+        write_tree(Path(base), tasks, found.samples, numbers(found.results))
+        body = found.body(subject, root.store().put_tree(Path(base)).digest)
+    root.append([Draft(EVALUATION_RECORDED, evaluation_stream(run), write(body))])
 
 
 def _phase(root: Root, run: str, changed: Recipe) -> Recipe:

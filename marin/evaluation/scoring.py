@@ -37,7 +37,7 @@ from marin.training.model import END_OF_TEXT_ID, attention_mask
 from marin.training.state import DATA, named_key
 from marin.training.step import mesh_of
 
-SHORTEST = 32
+SHORTEST = 16
 """Positions of the smallest program."""
 
 RANKED = 5
@@ -107,9 +107,11 @@ def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
 
 
 def lengths(seq_len: int) -> tuple[int, ...]:
-    """The fixed lengths for which there are programs: powers of two, and the model's own."""
-    powers = [2**n for n in range(SHORTEST.bit_length() - 1, seq_len.bit_length()) if 2**n < seq_len]
-    return (*powers, seq_len)
+    """The fixed lengths for which there are programs: powers of two, those between them, and the model's own. A sequence
+    costs what its program's length costs, so there are as many as are worth their compilation."""
+    powers = [2**n for n in range(SHORTEST.bit_length() - 1, seq_len.bit_length())]
+    between = [length + length // 2 for length in powers if length > SHORTEST]
+    return (*sorted(length for length in (*powers, *between) if length < seq_len), seq_len)
 
 
 class Scorer:

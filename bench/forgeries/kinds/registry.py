@@ -26,6 +26,7 @@ CLASSES = {
     13: "contradictions of one's own",
     14: "bytes beside the content",
     15: "a root that changes",
+    16: "numbers of a harness",
 }
 """Honest controls, the twelve of docs/threat-model.md, and those that were found since."""
 

@@ -222,7 +222,8 @@ def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHea
 
 
 def test_there_is_a_program_for_every_length() -> None:
-    assert lengths(128) == (32, 64, 128) and lengths(48) == (32, 48) and lengths(8) == (8,) and lengths(32) == (32,)
+    assert lengths(128) == (16, 32, 48, 64, 96, 128) and lengths(40) == (16, 32, 40)
+    assert lengths(8) == (8,) and lengths(32) == (16, 32)
 
 
 def on_devices() -> None:

@@ -53,6 +53,9 @@ from marin.errors import MissingEvidence, UsageError
     metavar="N",
     help="The recorded state before this train step.  [default: the last]",
 )
+@click.option(
+    "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."
+)
 @click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
 @click.option(
     "--output_path",
@@ -71,6 +74,7 @@ def eval(
     num_fewshot: int | None,
     seed: int,
     step: int | None,
+    chat: bool,
     no_record: bool,
     output_path: Path | None,
     as_json: bool,
@@ -132,7 +136,7 @@ def eval(
         subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
     groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
-    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups)
+    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups, chat=chat)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:

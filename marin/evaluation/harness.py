@@ -143,6 +143,33 @@ class Harness(LM):
         self._told(len(drafts))
         return [self.asked[key].text for key, *_ in drafts]
 
+    @property
+    def tokenizer_name(self) -> str:
+        """What the harness would name a cache by; there is none here."""
+        return self.subject.tokenizer_digest
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Messages as a prompt, under the subject's template.
+
+        Raises:
+            UsageError: it has none, refuses the messages, or is to end within an answer.
+        """
+        template = self.subject.template
+        try:
+            if template is None or not add_generation_prompt:
+                raise ValueError(
+                    "no chat template" if template is None else "a prompt that ends within an answer (gen_prefix)"
+                )
+            return template.render(chat_history)
+        except ValueError as error:
+            raise UsageError(
+                "these prompts are no messages for this model",
+                where="--apply_chat_template",
+                expected="a chat template that renders them",
+                found=str(error)[:200],
+                cure="leave it out",
+            ) from None
+
     # -- answering
 
     def _pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -283,6 +310,7 @@ def evaluate(
                 {"tasks": built, "groups": {group.name: _group(group, built) for group in settings.groups}},
                 limit=settings.limit,
                 bootstrap_iters=settings.bootstrap,
+                apply_chat_template=settings.chat,
                 log_samples=True,
             )
     except LedgerError:

@@ -62,6 +62,7 @@ class Evaluated:
             "num_fewshot": self.settings.num_fewshot,
             "bootstrap_iters": self.settings.bootstrap,
             "fewshot_seed": self.settings.seed,
+            "apply_chat_template": self.settings.chat,
         }
         return own_files(self.said, config)
 

@@ -40,6 +40,7 @@ CODE = (
     "marin/exact/threefry.py",
     "marin/process/arithmetic.py",
     "marin/recipe/schema.py",
+    "marin/serving/chat.py",
     "marin/training/model.py",
     "marin/training/products.py",
     "marin/training/state.py",
@@ -118,13 +119,15 @@ class TaskGroup(Struct, frozen=True):
 
 class Settings(Struct, frozen=True):
     """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
-    documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, and groups."""
+    documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, groups, and whether
+    prompts are messages under the chat template of a run."""
 
     num_fewshot: int | None = None
     limit: int | None = None
     seed: int = 1234
     bootstrap: int = 1000
     groups: list[TaskGroup] = []
+    chat: bool = False
 
 
 def group_of(name: str, tasks: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> TaskGroup:

@@ -23,10 +23,13 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
+from marin.serving.chat import TEMPLATE, ChatTemplate, template_of_folder
 from marin.training.model import END_OF_TEXT_ID, model_config, vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import load, vocabulary
+
+RUN_TEMPLATE = ChatTemplate(TEMPLATE, {}, where="a run's chats")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Subject:
     state: str
     step: int
     tokenizer_digest: str
+    template: ChatTemplate | None = RUN_TEMPLATE
+    """How messages become a prompt; None: a folder that says nothing of it."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -117,7 +122,8 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
             cure="write it with `marin export --hf`",
         ) from error
-    return Subject("", recipe, read, tokenizer, describe_tree(folder).digest, 0, digest_bytes(content))
+    digest = describe_tree(folder).digest
+    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), template_of_folder(folder))
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

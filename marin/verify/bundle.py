@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -236,8 +236,8 @@ def _judged(
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
-        from marin.evaluation.subject import open_folder
+        from marin.evaluation.subject import RUN_TEMPLATE, open_folder
 
-        return open_folder(model, recipe)
+        return replace(open_folder(model, recipe), template=RUN_TEMPLATE)
 
     return opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,29 @@ def test_a_template_that_reaches_out_or_does_not_fit_is_an_answer(
     tasks = read_tasks(["odd"], with_task(**changed))
     with pytest.raises(UsageError, match="can not evaluate"):
         evaluated(subject, scorer, tasks, SETTINGS)
+
+
+def test_a_chat_template_is_in_the_prompts_and_in_the_identity(folder: Path, subject: Subject, scorer: Scorer) -> None:
+    (task,) = read_tasks(["said"], folder)
+    plain, chat = (evaluated(subject, scorer, [task], Settings(limit=1, chat=chat)) for chat in (False, True))
+    prompt = plain.requests[0].arguments[0]
+    assert chat.requests[0].arguments[0] == f"<|user|>\n{prompt}\n<|assistant|>\n"
+    tree = f"sha256:{'1' * 64}"
+    assert plain.body(subject, tree).identity != chat.body(subject, tree).identity
+    assert chat.body(subject, tree).settings["chat"] is True
+    with pytest.raises(UsageError, match="no chat template"):
+        evaluated(replace(subject, template=None), scorer, [task], Settings(limit=1, chat=True))
+
+
+def test_the_files_are_the_harnesss_own_and_the_same_each_time(folder: Path, subject: Subject, scorer: Scorer) -> None:
+    tasks = read_tasks(["pairs", "said"], folder)
+    one, other = (evaluated(subject, scorer, tasks, SETTINGS) for _ in range(2))
+    body = one.body(subject, f"sha256:{'1' * 64}")
+    files = one.files(body)
+    assert files == other.files(body) and set(files) == {"results.json", "samples_pairs.jsonl", "samples_said.jsonl"}
+    results = json.loads(files["results.json"])
+    assert {"results", "configs", "versions", "n-shot", "n-samples", "higher_is_better", "config"} <= set(results)
+    assert results["n-samples"]["pairs"] == {"original": 3, "effective": 3} and b" at 0x" not in files["results.json"]
+    (first, *rest) = [json.loads(line) for line in files["samples_pairs.jsonl"].splitlines()]
+    assert len(rest) == 2 and first["arguments"]["gen_args_0"]["arg_1"] == f" {PAIRS[0]['good']}"
+    assert first["doc"] == PAIRS[0] and first["target"] == "0" and first["acc"] in (0.0, 1.0)

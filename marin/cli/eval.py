@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -129,11 +130,13 @@ def eval(
     from marin.evaluation.records import Settings, group_of, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
+    from marin.serving.chat import template_of_folder
 
     if root is not None and view is not None:
         subject = open_subject(view, root.store_to_read(), step)
     else:
-        subject = open_folder(Path(run), recipe)
+        subject, brought = open_folder(Path(run), recipe), template_of_folder(Path(run))
+        subject = replace(subject, template=brought.render if brought is not None else None)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
     groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
     settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups, chat=chat)

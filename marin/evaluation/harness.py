@@ -160,7 +160,7 @@ class Harness(LM):
                 raise ValueError(
                     "no chat template" if template is None else "a prompt that ends within an answer (gen_prefix)"
                 )
-            return template.render(chat_history)
+            return template(chat_history)
         except ValueError as error:
             raise UsageError(
                 "these prompts are no messages for this model",

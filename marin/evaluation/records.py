@@ -40,7 +40,6 @@ CODE = (
     "marin/exact/threefry.py",
     "marin/process/arithmetic.py",
     "marin/recipe/schema.py",
-    "marin/serving/chat.py",
     "marin/training/model.py",
     "marin/training/products.py",
     "marin/training/state.py",

@@ -3,6 +3,7 @@ Hugging Face folder, which nothing is known of but its bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from ledger import StateManifest, Store, describe_tree, digest_bytes
+from marin.data.chat import LEARNED
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.history.run import Run
@@ -23,13 +25,15 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
-from marin.serving.chat import TEMPLATE, ChatTemplate, template_of_folder
 from marin.training.model import END_OF_TEXT_ID, model_config, vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import load, vocabulary
 
-RUN_TEMPLATE = ChatTemplate(TEMPLATE, {}, where="a run's chats")
+
+def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
+    """The prompt after which a run's model is the assistant, in the form of the chats that are trained on here."""
+    return "".join(f"<|{one['role']}|>\n{one['content']}\n" for one in messages) + f"<|{LEARNED}|>\n"
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Subject:
     state: str
     step: int
     tokenizer_digest: str
-    template: ChatTemplate | None = RUN_TEMPLATE
-    """How messages become a prompt; None: a folder that says nothing of it."""
+    template: Callable[[Sequence[Mapping[str, str]]], str] | None = chat_prompt
+    """How messages become a prompt; None: a folder of which nothing is known. Raises ValueError for others than it takes."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -123,7 +127,7 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
             cure="write it with `marin export --hf`",
         ) from error
     digest = describe_tree(folder).digest
-    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), template_of_folder(folder))
+    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None)
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

@@ -236,8 +236,8 @@ def _judged(
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
-        from marin.evaluation.subject import RUN_TEMPLATE, open_folder
+        from marin.evaluation.subject import chat_prompt, open_folder
 
-        return replace(open_folder(model, recipe), template=RUN_TEMPLATE)
+        return replace(open_folder(model, recipe), template=chat_prompt)
 
     return opened

@@ -19,8 +19,9 @@ from marin.evaluation.harness import Harness, generation, numbers
 from marin.evaluation.recording import evaluated
 from marin.evaluation.records import Settings, group_of, write_tree
 from marin.evaluation.scoring import Row, Scorer
-from marin.evaluation.subject import Subject
+from marin.evaluation.subject import Subject, chat_prompt
 from marin.evaluation.tasks import read_groups, read_tasks
+from marin.serving.chat import TEMPLATE, ChatTemplate
 from tests.marin.evaluation.conftest import PAIRS, QUESTIONS
 
 SETTINGS = Settings()
@@ -155,6 +156,8 @@ def test_a_chat_template_is_in_the_prompts_and_in_the_identity(folder: Path, sub
     plain, chat = (evaluated(subject, scorer, [task], Settings(limit=1, chat=chat)) for chat in (False, True))
     prompt = plain.requests[0].arguments[0]
     assert chat.requests[0].arguments[0] == f"<|user|>\n{prompt}\n<|assistant|>\n"
+    messages = [{"role": "system", "content": "Be so."}, {"role": "user", "content": prompt}]
+    assert chat_prompt(messages) == ChatTemplate(TEMPLATE, {}, where="here").render(messages), "one form everywhere"
     tree = f"sha256:{'1' * 64}"
     assert plain.body(subject, tree).identity != chat.body(subject, tree).identity
     assert chat.body(subject, tree).settings["chat"] is True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Store, digest_bytes
+from ledger import Store, describe_tree, digest_bytes
 from marin.cli.output import print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
@@ -58,6 +58,25 @@ File = click.Path(dir_okay=False, path_type=Path)
     metavar="DEST",
     help="Recorded evaluations of the model, for who has that alone: marin verify FOLDER --bundle DEST.",
 )
+@click.option(
+    "--babylm",
+    type=Folder,
+    metavar="DEST",
+    help="A submission to the BabyLM challenge: the checkpoints that it asks for, and predictions on --babylm-data.",
+)
+@click.option(
+    "--babylm-data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The evaluation_data of BabyLM's pipeline, for --babylm.",
+)
+@click.option(
+    "--track",
+    type=click.Choice(["strict-small", "strict"]),
+    default="strict-small",
+    show_default=True,
+    help="Of the BabyLM challenge.",
+)
 @click.option("--mlperf", "log", type=File, metavar="FILE", help="The run's log in the form of MLPerf training.")
 @click.option(
     "--mlperf-submission",
@@ -76,6 +95,9 @@ def export(
     weights: Path | None,
     statements: Path | None,
     bundled: Path | None,
+    babylm: Path | None,
+    babylm_data: Path | None,
+    track: str,
     log: Path | None,
     submission: str | None,
     as_json: bool,
@@ -91,16 +113,17 @@ def export(
       marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
+      marin export latest --babylm submission/ --babylm-data evaluation_data/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, bundled, log)):
+    if not any((hf, dvc, oci, signature, weights, statements, bundled, babylm, log)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --eval-bundle or --mlperf",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --eval-bundle, --babylm or --mlperf",
         )
     if signature is not None and signing_key is None:
         raise UsageError(
@@ -141,6 +164,8 @@ def export(
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
     if bundled is not None:
         _export_bundle(root, view, bundled, as_json)
+    if babylm is not None:
+        _export_babylm(root, view, babylm, babylm_data, track, as_json)
     if log is not None:
         _export_mlperf(root, view, log, submission, as_json)
 
@@ -165,6 +190,19 @@ def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
     if written.left and not as_json:
         events = ", ".join(map(str, written.left))
         say(f"left out: events {events}, evaluations of other states than the exported one", err=True)
+
+
+def _export_babylm(root: Root, view: Run, dest: Path, data: Path | None, track: str, as_json: bool) -> None:
+    from marin.process.arithmetic import apply
+    from marin.recipe.schema import Execution
+
+    apply(view.recipe.arithmetic, Execution(devices=1))
+    from marin.export.babylm import write_submission  # jax, after the contract is in force
+
+    revisions = write_submission(view, root.store(), data, dest, track)
+    _say("babylm", dest, describe_tree(dest).digest, as_json)
+    if not as_json:
+        say(f"revisions: {', '.join(revisions)}", err=True)
 
 
 def _export_mlperf(root: Root, view: Run, log: Path, submission: str | None, as_json: bool) -> None:

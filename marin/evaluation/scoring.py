@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -139,6 +140,13 @@ class Scorer:
         self._score = self._shared(self.scored_row, 2)
         self._rank = self._shared(self.ranked_row, 2)
         self._next = self._shared(self.next_token, 4)
+
+    def holding(self, model: LmHeadModel) -> Scorer:
+        """The same programs, nothing compiled anew, on another state of the same model."""
+        other = copy(self)
+        arrays, _ = eqx.partition(model, eqx.is_inexact_array)
+        other.arrays = jax.device_put(arrays, NamedSharding(self.mesh, P()))
+        return other
 
     def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """``function`` of the parameters and ``rows`` arrays with a row for each device, compiled once for each shape as the

@@ -1,6 +1,7 @@
-"""`marin verify` of several roots in one process: an emulated interpreter takes minutes to begin and to compile.
+"""`marin doctor`, and `marin verify` of several roots, in one process: an emulated interpreter takes minutes to begin and
+to compile.
 
-    stranger.py RUN STEPS VKEY ROOT...      for each root a JSON line with the exit status and the report
+    stranger.py RUN STEPS VKEY ROOT...      a JSON line of what doctor says, and one for each root: exit status and report
 
 Nothing is known of whoever made the roots but their public key.
 """
@@ -14,8 +15,8 @@ import sys
 from contextlib import redirect_stdout
 
 
-def verify(*arguments: str) -> tuple[object, str]:
-    """Exit status and output of `marin verify ARGUMENT...`."""
+def marin(*arguments: str) -> dict[str, object]:
+    """Exit status and JSON of `marin ARGUMENT...`."""
     from marin.cli.main import main
 
     sys.argv = ["marin", *arguments]
@@ -24,27 +25,22 @@ def verify(*arguments: str) -> tuple[object, str]:
         try:
             main()
         except SystemExit as end:
-            return end.code, said.getvalue()
-    return 0, said.getvalue()
+            return {"status": end.code, "said": json.loads(said.getvalue() or "null")}
+    return {"status": 0, "said": json.loads(said.getvalue())}
+
+
+def main(run: str, steps: str, vkey: str, *roots: str) -> None:
+    """See the file's docstring."""
+    for root in (None, *roots):
+        if root is None:
+            told = marin("doctor", "--json")
+        else:
+            # Not confined: an emulator knows neither Landlock nor the filter of system calls.
+            options = ["--only", "training", "--steps", steps, "--vkey", vkey, "--allow", "unconfined", "--no-record"]
+            told = marin("-q", "--root", root, "verify", run, *options, "--json")
+        sys.stdout.write(json.dumps({"machine": platform.machine(), "root": root, **told}) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    run, steps, vkey, *roots = sys.argv[1:]
-    for root in roots:
-        # Not confined: an emulator knows neither Landlock nor the filter of system calls.
-        options = [
-            "--only",
-            "training",
-            "--steps",
-            steps,
-            "--vkey",
-            vkey,
-            "--allow",
-            "unconfined",
-            "--no-record",
-            "--json",
-        ]
-        status, said = verify("-q", "--root", root, "verify", run, *options)
-        told = {"machine": platform.machine(), "root": root, "status": status, "report": json.loads(said or "null")}
-        sys.stdout.write(json.dumps(told) + "\n")
-        sys.stdout.flush()
+    main(*sys.argv[1:])

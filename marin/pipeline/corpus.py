@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data import grammar
+from marin.data.collected import collected
 from marin.data.documents import (
     PARTS,
     TRAIN,
@@ -37,12 +38,14 @@ from marin.recipe import schema as recipes
 from marin.recipe.schema import (
     Artifact,
     ArtifactDataset,
+    DocumentsDataset,
     FilesDataset,
     GrammarDataset,
     MixtureDataset,
     Recipe,
     SingleDataset,
     UrlDataset,
+    WebDataset,
 )
 
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
@@ -73,6 +76,8 @@ def _sources(dataset: SingleDataset) -> dict[str, str]:
         return {}
     if isinstance(dataset, ArtifactDataset):
         return {dataset.artifact.address: dataset.artifact.digest or ""}
+    if isinstance(dataset, DocumentsDataset | WebDataset):
+        return {"collection": _collection(dataset)}
     sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
     if isinstance(dataset, UrlDataset):
         return sources | {dataset.url: f"sha256:{dataset.sha256}"}
@@ -128,6 +133,8 @@ def _pairs(dataset: SingleDataset, task: Task) -> Iterable[dict[str, str]]:
         return (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
     if isinstance(dataset, ArtifactDataset):
         return _pairs_of(dataset.artifact, task)
+    if isinstance(dataset, DocumentsDataset | WebDataset):
+        return ()
     return read_pairs(_pair_files(dataset))
 
 
@@ -136,6 +143,8 @@ def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
         return _from_grammar(dataset, out)
     if isinstance(dataset, ArtifactDataset):
         return _from_artifact(dataset, task, out)
+    if isinstance(dataset, DocumentsDataset | WebDataset):
+        return _from_collection(_collection(dataset), task, out)
     return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, out)
 
 
@@ -193,6 +202,38 @@ def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> _Corpus:
             "corpus is empty", where=dataset.artifact.address, expected=f"documents in {TRAIN}", found="none"
         )
     return _Corpus(counts[0], counts[1], _sources(dataset))
+
+
+def _collection(dataset: DocumentsDataset | WebDataset) -> str:
+    """The digest of a collection that is in the store."""
+    if isinstance(dataset, WebDataset) or dataset.artifact is None:
+        raise UsageError(
+            "a collection that is not made yet",
+            where="dataset.artifact",
+            expected="the digest that `marin data build` printed",
+            found="null",
+            cure="make it with `marin data build`, or train by `marin train` or `marin stage`, which make it first",
+        )
+    return dataset.artifact
+
+
+def _from_collection(artifact: str, task: Task, out: Path) -> _Corpus:
+    """The documents of a collection in its order, each in the split that it says."""
+    with (out / TRAIN).open("wb") as train, (out / VALIDATION).open("wb") as validation:
+        writers = {"train": SplitWriter(train), "validation": SplitWriter(validation)}
+        for row in collected(task.store, artifact):
+            writers[row.split].write(Document(row.text, row.source, {"id": row.id}))
+        counts = {split: writer.count() for split, writer in writers.items()}
+    for split, count in counts.items():
+        if not count.documents:
+            raise DataError(
+                "corpus cannot be divided",
+                where=artifact,
+                expected="at least two different documents, so that one can be held out",
+                found=f"none in {split}",
+                cure="build a collection of more documents",
+            )
+    return _Corpus(counts["train"], counts["validation"], {"collection": artifact})
 
 
 def _pairs_of(artifact: Artifact, task: Task) -> Iterable[dict[str, str]]:

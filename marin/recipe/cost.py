@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 
 from marin.errors import UsageError
 from marin.recipe.params import MOST_BYTES
-from marin.recipe.schema import ArtifactDataset, GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
+from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
 from marin.recipe.units import HOUR, human_size, human_time
 
 HERE = "here"
@@ -227,8 +227,8 @@ def _text_bytes(dataset: SingleDataset) -> int:
         return dataset.train_bytes + dataset.validation_bytes
     if isinstance(dataset, UrlDataset):
         return dataset.size
-    if isinstance(dataset, ArtifactDataset):
-        return 0  # what it holds is known once it is made
+    if not isinstance(dataset, FilesDataset):
+        return 0  # what an artifact holds is known once it is made
     return sum(path.stat().st_size for pattern in dataset.globs for path in _matching(pattern))
 
 

@@ -103,7 +103,26 @@ class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw
     artifact: Artifact
 
 
-SingleDataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset
+class DocumentsDataset(Section, frozen=True, tag="documents", tag_field="kind", kw_only=True):
+    """A collection of documents that is in the store (:mod:`marin.collection`), by its digest. It says itself which are held
+    out."""
+
+    name: Name = "documents"
+    artifact: Digest | None = None
+
+
+class WebDataset(Section, frozen=True, tag="web", tag_field="kind", kw_only=True):
+    """A collection of documents that is made first: ``sources`` are globs, ``collection`` the name or file of its settings.
+    In what is recorded a :class:`DocumentsDataset` stands in its place."""
+
+    name: Name = "web"
+    sources: Annotated[tuple[str, ...], Meta(min_length=1)]
+    collection: Annotated[str, Meta(min_length=1)] = "web"
+    evaluations: tuple[str, ...] = ()
+    evaluation_fields: tuple[str, ...] = ("question", "answer")
+
+
+SingleDataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | DocumentsDataset | WebDataset
 
 
 class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_only=True):
@@ -113,7 +132,7 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
     parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
 
 
-Dataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | MixtureDataset
+Dataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | DocumentsDataset | WebDataset | MixtureDataset
 
 
 def parts(dataset: Dataset) -> dict[str, SingleDataset]:
@@ -380,22 +399,23 @@ def digest(value: Section) -> str:
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]{1,13}p[+-](\d{1,3}|10[01]\d|102[0-3])$")
 
 
-def _decode(value: Any) -> Any:
+def unplain(value: Any) -> Any:
+    """The builtins that :func:`plain` was given."""
     if isinstance(value, str):
         return float.fromhex(value) if _HEX_FLOAT.match(value) else value
     if isinstance(value, Mapping):
         return {
-            key: int(item) if key == "seed" and isinstance(item, str) and item.isdigit() else _decode(item)
+            key: int(item) if key == "seed" and isinstance(item, str) and item.isdigit() else unplain(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_decode(item) for item in value]
+        return [unplain(item) for item in value]
     return value
 
 
 def from_plain(value: Any, *, where: str) -> Recipe:
     """The recipe that :func:`plain` wrote; raises :class:`UsageError` when it is of another version or shape."""
-    return from_mapping(_decode(value), where=where)
+    return from_mapping(unplain(value), where=where)
 
 
 def from_mapping(data: Any, *, where: str) -> Recipe:
@@ -495,7 +515,7 @@ def _allowed(path: str, data: Mapping[str, Any]) -> str:
     """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
     parent, _, name = path.rpartition(".")
     if path == "dataset.kind":
-        return "one of grammar, url, files, artifact, mixture"
+        return "one of grammar, url, files, artifact, documents, web, mixture"
     struct = _struct_at(parent, data)
     field = (
         next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
@@ -531,6 +551,8 @@ def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
                 "url": UrlDataset,
                 "files": FilesDataset,
                 "artifact": ArtifactDataset,
+                "documents": DocumentsDataset,
+                "web": WebDataset,
                 "mixture": MixtureDataset,
             }
             struct = by_kind.get(kind)

@@ -52,6 +52,9 @@ LEASES = "leases"
 """The stream of all lease events."""
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
 EXPERIMENT_REPORTED = "experiment.reported/v1"
+COLLECTION_STARTED = "collection.started/v1"
+COLLECTION_SHARD = "collection.shard/v1"
+COLLECTION_COMPLETED = "collection.completed/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -498,6 +501,48 @@ class LeaseReleased(Body, frozen=True):
     steps: list[Digest]
 
 
+class CollectionStarted(Body, frozen=True):
+    """The making of a collection of documents begins, or goes on. ``identity`` digests settings, sources and evaluations by
+    content, code and lock. ``globs`` are the sources as they were named, ``sources`` is the stored JSON list of name, size and
+    digest of each file; the same of the evaluations it is decontaminated against."""
+
+    identity: Digest
+    settings: Json
+    globs: list[str]
+    sources: Digest
+    evaluation_globs: list[str]
+    evaluation_fields: list[str]
+    evaluations: Digest
+    code: Digest
+    lock: str
+    strict: bool = False
+
+
+class CollectionShard(Body, frozen=True):
+    """A piece of a collection is made: ``kind`` read (a slice of a source), near (candidates that were compared) or write (a
+    shard of documents). ``identity`` digests all that decides it, ``artifact`` is the stored tree, ``answer`` what was
+    counted."""
+
+    collection: Digest
+    kind: str
+    name: str
+    identity: Digest
+    artifact: Digest
+    answer: Json
+
+
+class CollectionCompleted(Body, frozen=True):
+    """A collection is whole. ``read`` and ``kept`` count documents, ``removed`` them by reason, ``problems`` what gave no
+    document."""
+
+    identity: Digest
+    artifact: Digest
+    read: int
+    kept: int
+    removed: dict[str, int]
+    problems: dict[str, int]
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -529,6 +574,9 @@ BODIES: dict[str, type[Body]] = {
     LEASE_RELEASED: LeaseReleased,
     EXPERIMENT_REGISTERED: ExperimentRegistered,
     EXPERIMENT_REPORTED: ExperimentReported,
+    COLLECTION_STARTED: CollectionStarted,
+    COLLECTION_SHARD: CollectionShard,
+    COLLECTION_COMPLETED: CollectionCompleted,
 }
 
 

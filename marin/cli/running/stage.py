@@ -52,6 +52,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
+    from marin.collection.gathering import gathered
     from marin.errors import Paused
     from marin.execution.executor import run_stage
     from marin.pipeline.stages import PIPELINE
@@ -60,7 +61,8 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.record.root import open_root
 
     choose()
-    recipe, root = load_params(params), open_root()
+    root = open_root()
+    recipe = gathered(root, load_params(params))
     if name == "train":
         check(recipe.arithmetic, execution)
     try:

@@ -112,7 +112,7 @@ def train(
             return
         for one in composed:
             check(one.recipe.arithmetic, execution)
-        composed = [_seeded(root, one) for one in composed]
+        composed = [_seeded(root, _gathered(root, one)) for one in composed]
         outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
     _print_trained(root, outcomes, as_json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
@@ -167,6 +167,15 @@ def _seeded(root: Root, composed: Composed) -> Composed:
     from marin.execution.seeds import settled
 
     return replace(composed, recipe=settled(root, composed.recipe))
+
+
+def _gathered(root: Root, composed: Composed) -> Composed:
+    """The recipe with the collection that its sources give, where it names sources."""
+    from dataclasses import replace
+
+    from marin.collection.gathering import gathered
+
+    return replace(composed, recipe=gathered(root, composed.recipe))
 
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:

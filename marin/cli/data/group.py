@@ -1,0 +1,207 @@
+"""`marin data`: collections of documents, built from raw sources and asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marin.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from marin.collection.asking import Collection, Told
+
+
+@click.group()
+def data() -> None:
+    """Build collections of documents from raw sources, and ask what became of each document."""
+
+
+@data.command()
+@click.option(
+    "--source", "sources", multiple=True, required=True, metavar="GLOB", help="Files to read; may be repeated."
+)
+@click.option("--config", metavar="NAME|FILE", help="What is done: web, or a YAML file.  [default: duplicates alone]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, metavar="N", help="Processes.  [default: 1, this one]"
+)
+@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster, instead of a Ray of this machine.")
+@click.option(
+    "--evaluation",
+    "evaluations",
+    multiple=True,
+    metavar="FILE.jsonl",
+    help="Remove documents that hold what this evaluation asks; may be repeated.",
+)
+@click.option(
+    "--evaluation-fields",
+    default="question,answer",
+    metavar="NAMES",
+    help="The fields of its records.  [default: question,answer]",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first thing in a source that is no document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def build(
+    sources: tuple[str, ...],
+    config: str | None,
+    workers: int,
+    address: str | None,
+    evaluations: tuple[str, ...],
+    evaluation_fields: str,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Make a collection of documents: read, deduplicated, decontaminated, under one digest.
+
+    Reads .jsonl (.gz, .zst), .parquet and .txt. The result is the same for any number of workers; what is done is recorded,
+    and the same command goes on after an interruption. Every removed document keeps the reason and its evidence.
+
+    \b
+    Examples:
+      marin data build --source 'data/*.jsonl'
+      marin data build --source 'crawl/*.parquet' --source notes.txt --workers 8
+      marin data build --source 'data/*.jsonl.zst' --evaluation test.jsonl --evaluation-fields question,answer
+    """
+    from marin.collection import build as building
+    from marin.collection.settings import load_settings
+    from marin.recipe.composition import conf_folder
+    from marin.record.root import open_root
+
+    asked = building.Asked(
+        sources,
+        load_settings(config, conf_folder()),
+        evaluations,
+        tuple(name.strip() for name in evaluation_fields.split(",") if name.strip()),
+        strict,
+    )
+    built = building.build(open_root(), asked, workers=workers, address=address)
+    if as_json:
+        print_json(
+            {
+                "artifact": built.artifact,
+                "documents": {"read": built.read, "kept": built.kept},
+                "removed": dict(built.removed),
+                "problems": dict(built.problems),
+                "sources": [{"name": item.name, "size": item.size, "digest": item.digest} for item in built.sources],
+                "seconds": round(built.seconds, 3),
+                "cached": built.again,
+            }
+        )
+        return
+    say(built.artifact)
+    how = "as the ledger has it" if built.again else f"in {built.seconds:.1f} s"
+    say(f"{built.kept} of {built.read} documents kept, {how}", err=True)
+    for what, counts in (("removed", built.removed), ("no document", built.problems)):
+        for reason, count in counts.items():
+            say(f"  {what}: {reason} {count}", err=True)
+    say(f"train on it: marin train dataset=documents dataset.artifact={built.artifact}", err=True)
+
+
+@data.command("list")
+@click.argument("name", metavar="RUN|ARTIFACT")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N documents.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a document.")
+def list_documents(name: str, limit: int | None, as_json: bool) -> None:
+    """List the documents that a collection kept, in its order.
+
+    \b
+    Examples:
+      marin data list sha256:DIGEST --limit 20
+      marin data list latest --json
+    """
+    from itertools import islice
+
+    from marin.collection.asking import named
+    from marin.record.root import open_root
+
+    collection = named(open_root(), name)
+    collection.description()
+    rows = islice(collection.documents(("id", "source", "split")), limit)
+    if as_json:
+        for row in rows:
+            print_json({key: row[key] for key in ("id", "source", "split")})
+        return
+    print_table(
+        ("ID", "SOURCE", "SPLIT"), [(row["id"], row["source"], row["split"]) for row in rows], empty="no documents"
+    )
+
+
+@data.command("show")
+@click.argument("what", metavar="ID|URL|TEXTFILE")
+@click.option("--in", "where", metavar="RUN|ARTIFACT", help="In this collection.  [default: the newest that has it]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show_document(what: str, where: str | None, as_json: bool) -> None:
+    """Show where a document came from, and what every step decided about it.
+
+    \b
+    Examples:
+      marin data show 0a1b2c3d4e5f60718293a4b5c6d7e8f9
+      marin data show page.txt --json
+    """
+    from marin.collection.asking import collections, named
+    from marin.errors import UsageError
+    from marin.record.root import open_root
+
+    root = open_root()
+    places = [named(root, where)] if where is not None else collections(root)
+    text = _text(Path(what))
+    found = next((one for place in places if (one := _found(place, what, text))), None)
+    if found is None:
+        raise UsageError(
+            "no such document",
+            where=what,
+            expected="an id, an address or a file with the text of a document that was read",
+            found=f"none in {len(places)} collections",
+            cure="see `marin data list`; --in names a collection",
+        )
+    if as_json:
+        print_json(_as_json(found))
+        return
+    document, *copies = found
+    say(
+        f"{document.id}  {'kept, ' + document.split if document.kept else 'removed'}",
+        f"  in       {document.collection}",
+    )
+    say(f"  from     {document.source}:{document.position}{'  ' + document.url if document.url else ''}")
+    for decision in document.decisions:
+        say(f"  {decision['step']}: {decision['action']} {decision['reason']}")
+        for key, value in decision["evidence"].items():
+            say(f"    {key}: {value}")
+    for copy in copies:
+        say(f"  also     {copy.id}  {copy.source}:{copy.position}  {'kept' if copy.kept else 'removed'}")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _found(collection: Collection, what: str, text: str | None) -> list[Told]:
+    from marin.collection.asking import find
+
+    if text is None:
+        return list(find(collection, what))
+    return list(find(collection, what, text=text)) or list(find(collection, what, text=text.removesuffix("\n")))
+
+
+def _as_json(found: list[Told]) -> Mapping[str, Any]:
+    told, *copies = found
+    return {
+        "id": told.id,
+        "collection": told.collection,
+        "source": told.source,
+        "position": told.position,
+        "url": told.url,
+        "kept": told.kept,
+        "split": told.split,
+        "text": told.text,
+        "metadata": dict(told.metadata),
+        "decisions": [dict(decision) for decision in told.decisions],
+        "also": [
+            {"id": copy.id, "source": copy.source, "position": copy.position, "kept": copy.kept} for copy in copies
+        ],
+    }

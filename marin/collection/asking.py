@@ -1,0 +1,210 @@
+"""Questions to a collection: which documents it has, and what became of one, by id, address or text.
+
+Everything comes from the artifact's own columns. A document that is not there any more is found too: every one that was read
+is listed, with the digest of its text as it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ledger import LedgerError, Store, parse_digest
+from marin.collection.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.errors import DataError, UsageError
+from marin.history.runs import load, resolve
+from marin.record import events
+from marin.record.root import Root
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection in a store."""
+
+    store: Store
+    artifact: str
+
+    def description(self) -> Mapping[str, Any]:
+        """What ``collection.json`` says.
+
+        Raises:
+            DataError: the artifact is no collection.
+        """
+        try:
+            with self.store.open_file(self.artifact, DESCRIPTION) as file:
+                found = json.loads(file.read())
+            if isinstance(found, dict) and found.get("kind") == "documents":
+                return found
+        except (LedgerError, ValueError, KeyError):
+            pass
+        raise DataError(
+            "an artifact is no collection of documents",
+            where=self.artifact,
+            expected=f"a tree with {DESCRIPTION}",
+            found="another one",
+            cure="name what `marin data build` printed",
+        )
+
+    def files(self, folder: str) -> list[str]:
+        """Paths below one of its folders, in order."""
+        return sorted(entry.path for entry in self.store.manifest(self.artifact) if entry.path.startswith(f"{folder}/"))
+
+    def table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns of one file.
+
+        Raises:
+            DataError: it is no Parquet file with these columns.
+        """
+        try:
+            with self.store.open_file(self.artifact, path) as file:
+                return pq.read_table(pa.BufferReader(file.read()), columns=None if columns is None else list(columns))
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            raise DataError(
+                "a file of a collection cannot be read",
+                where=f"{self.artifact}: {path}",
+                expected="Parquet",
+                found=str(error)[:200],
+                cure="run `marin store verify`",
+            ) from None
+
+    def documents(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Rows of the kept documents, in the order of the collection."""
+        for path in self.files("documents"):
+            for batch in self.table(path, columns).to_batches(max_chunksize=1024):
+                yield from batch.to_pylist()
+
+
+def named(root: Root, name: str) -> Collection:
+    """The collection that a digest names, or that a run was made from.
+
+    Raises:
+        UsageError: no such run, or one that was not made from a collection.
+    """
+    store = root.store()
+    if name.startswith("sha256:"):
+        parse_digest(name)
+        return Collection(store, name)
+    from marin.recipe.schema import DocumentsDataset, parts
+
+    history = root.history()
+    run = load(history, resolve(history, name))
+    artifacts = [part.artifact for part in parts(run.recipe.dataset).values() if isinstance(part, DocumentsDataset)]
+    if not artifacts or artifacts[0] is None:
+        raise UsageError(
+            "the run was not made from a collection",
+            where=name,
+            expected="dataset=documents or dataset=web",
+            found=f"dataset {run.recipe.dataset.name}",
+            cure="name a collection by its digest",
+        )
+    return Collection(store, artifacts[0])
+
+
+def collections(root: Root) -> list[Collection]:
+    """All that the ledger has, the newest first, each once."""
+    found = [str(event.body["artifact"]) for _, event in root.history().events(type=events.COLLECTION_COMPLETED)]
+    store = root.store()
+    return [Collection(store, artifact) for artifact in dict.fromkeys(reversed(found))]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a document. ``kept``: it is in the collection, then with ``text`` and ``split``."""
+
+    id: str
+    collection: str
+    source: str
+    position: int
+    url: str
+    kept: bool
+    split: str
+    text: str | None
+    metadata: Mapping[str, Any]
+    decisions: Sequence[Mapping[str, Any]]
+
+
+def find(collection: Collection, wanted: str, *, text: str | None = None) -> Iterator[Told]:
+    """Documents of this id or address, or of this very text (as it was read, or as it was kept)."""
+    shards = {item["name"]: item["source"] for item in collection.description()["shards"]}
+    digest = None if text is None else sha256(text.encode()).hexdigest()
+    for path in collection.files("listing"):
+        table = collection.table(path)
+        if digest is not None:
+            mask = pc.or_(pc.equal(table["as_read"], digest), pc.equal(table["digest"], digest))
+        else:
+            mask = pc.or_(pc.equal(table["id"], wanted), pc.equal(table["url"], wanted))
+        shard = path.removeprefix("listing/").removesuffix(".parquet")
+        for row in table.filter(mask).to_pylist():
+            yield _told(collection, row, shard, shards.get(shard, ""))
+
+
+def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
+    document = str(row["id"])
+    decisions = [*_own(collection, document, shard), *_copies(collection, document, str(row["digest"]))]
+    kept = _kept(collection, document)
+    return Told(
+        document,
+        collection.artifact,
+        source,
+        int(row["position"]),
+        str(row["url"]),
+        kept is not None,
+        "" if kept is None else str(kept["split"]),
+        None if kept is None else str(kept["text"]),
+        {} if kept is None else json.loads(str(kept["metadata"])),
+        decisions,
+    )
+
+
+def _own(collection: Collection, document: str, shard: str) -> Iterator[dict[str, Any]]:
+    """What the steps of one document decided."""
+    path = f"decisions/{shard}.parquet"
+    if path in collection.files("decisions"):
+        table = collection.table(path)
+        for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):
+            yield {key: row[key] for key in ("step", "action", "reason")} | {"evidence": json.loads(row["evidence"])}
+
+
+def _copies(collection: Collection, document: str, digest: str) -> Iterator[dict[str, Any]]:
+    """What was decided by comparing it with others; of a kept one, how many were removed for it."""
+    settings = collection.description()["settings"]
+    for path in collection.files("duplicates"):
+        table = collection.table(path)
+        exact = "shared" not in table.column_names
+        step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
+        for row in table.filter(pc.equal(table["id"], document)).to_pylist():
+            evidence: dict[str, Any] = {"kept": row["kept"], "similarity": 1.0}
+            if exact:
+                evidence |= {"digest": row["digest"]}
+            else:
+                evidence |= {
+                    "similarity": row["shared"] / row["united"],
+                    "shared": row["shared"],
+                    "united": row["united"],
+                }
+                evidence |= {"cluster": row["cluster"], "threshold": float.fromhex(settings["near"]["threshold"])}
+            yield {"step": step, "action": "remove", "reason": reason, "evidence": evidence}
+        mine = table.filter(pc.equal(table["kept"], document))
+        if len(mine):
+            evidence = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
+            yield {"step": step, "action": "keep", "reason": reason, "evidence": evidence}
+
+
+def _kept(collection: Collection, document: str) -> dict[str, Any] | None:
+    for path in collection.files("documents"):
+        ids = collection.table(path, ("id",))["id"]
+        # Documents are in the order of their ids.
+        if not len(ids) or not ids[0].as_py() <= document <= ids[-1].as_py():
+            continue
+        place = pc.index(ids, document).as_py()
+        if place >= 0:
+            row: dict[str, Any] = collection.table(path).slice(place, 1).to_pylist()[0]
+            return row
+    return None

@@ -1,0 +1,260 @@
+"""`marin data build`: a collection is made in a root, each piece a result of the ledger, and the whole an artifact.
+
+The identity of a collection digests its settings, the bytes of its sources and evaluations by name, the code and the lock.
+Its events stand in the stream ``collection/<beginning of the identity>``: collection.started, a collection.shard for every
+piece when its bytes are in the store, and collection.completed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
+from marin.collection.execute import executing
+from marin.collection.make import Made, Shard, content, make
+from marin.collection.settings import CollectionSettings
+from marin.collection.sources import Found, Source, find
+from marin.collection.work import Answer, Setup
+from marin.data.local import matched
+from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.recipe.schema import plain
+from marin.record import events
+from marin.record.events import CollectionCompleted, CollectionShard, CollectionStarted
+from marin.record.root import Root
+
+log = logging.getLogger(__name__)
+CODE = ("marin/collection", "marin/data", "marin/errors.py")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is to be built: globs of sources, settings, and evaluations (globs of JSON lines) with their fields."""
+
+    sources: tuple[str, ...]
+    settings: CollectionSettings = CollectionSettings()
+    evaluations: tuple[str, ...] = ()
+    evaluation_fields: tuple[str, ...] = ("question", "answer")
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Built:
+    """A collection of the root. ``again``: it was recorded before, and nothing was made."""
+
+    artifact: str
+    identity: str
+    read: int
+    kept: int
+    removed: Mapping[str, int]
+    problems: Mapping[str, int]
+    sources: Sequence[Source]
+    seconds: float
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was asked, with the files that it leads to, and the identity that follows."""
+
+    asked: Asked
+    found: list[Found]
+    evaluations: list[tuple[Path, Source]]
+    code: str
+    lock: str
+
+    @property
+    def identity(self) -> str:
+        """The digest of all that decides the collection."""
+        return canonical_digest(
+            {
+                "code": self.code,
+                "evaluation_fields": list(self.asked.evaluation_fields) if self.evaluations else [],
+                "evaluations": content([source for _, source in self.evaluations]),
+                "lock": self.lock,
+                "settings": plain(self.asked.settings),
+                "sources": content([item.source for item in self.found]),
+                "strict": self.asked.strict,
+            }
+        )
+
+    def setup(self, folder: Path) -> Setup:
+        """What workers are told."""
+        return Setup(
+            self.asked.settings,
+            self.found,
+            [(str(path.resolve()), source.name) for path, source in self.evaluations],
+            list(self.asked.evaluation_fields) if self.evaluations else [],
+            str(folder.resolve()),
+            self.asked.strict,
+        )
+
+    @property
+    def shard_code(self) -> str:
+        """What stands for code and packages in the identity of each shard."""
+        return canonical_digest({"code": self.code, "lock": self.lock})
+
+
+def prepare(asked: Asked) -> Prepared:
+    """Find and hash the files.
+
+    Raises:
+        DataError: a glob matches nothing, or a file cannot be read.
+    """
+    found = find(asked.sources)
+    files = matched(asked.evaluations, what="--evaluation", kinds=(".jsonl",)) if asked.evaluations else []
+    evaluations = [(file.path, Source(file.name, file.path.stat().st_size, file.digest())) for file in files]
+    folder = code_folder()
+    return Prepared(asked, found, evaluations, files_digest(folder, CODE), lock_digest(folder))
+
+
+def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = None) -> Built:
+    """The collection, recorded; at once where the ledger has it whole.
+
+    Args:
+        workers: processes; 1 works in this one.
+        address: of a Ray cluster; None for a Ray of this machine.
+
+    Raises:
+        LedgerError: what went wrong, in one line. What was done is recorded, and the same call goes on from there.
+    """
+    begun = time.monotonic()
+    root.check_writable()
+    prepared = prepare(asked)
+    identity = prepared.identity
+    hex_id = parse_digest(identity).hex()
+    with _exclusively(root.local, f"collection-{hex_id[:32]}"):
+        known = recorded(root, identity)
+        if known is not None and not root.store().verify(known.artifact):
+            return _built(known, prepared, time.monotonic() - begun, again=True)
+        folder = root.local / "work" / f"collection-{hex_id[:32]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        shelf = LedgerShelf(root, identity)
+        shelf.begin(prepared)
+        with executing(workers, address) as execute:
+            made = make(prepared.setup(folder), prepared.shard_code, execute, shelf)
+        body = shelf.complete(made)
+        shutil.rmtree(folder, ignore_errors=True)
+        return _built(body, prepared, time.monotonic() - begun)
+
+
+def _built(body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:
+    return Built(
+        body.artifact,
+        body.identity,
+        body.read,
+        body.kept,
+        dict(body.removed),
+        dict(body.problems),
+        [item.source for item in prepared.found],
+        seconds,
+        again,
+    )
+
+
+def recorded(root: Root, identity: str) -> CollectionCompleted | None:
+    """The newest collection of this identity in the ledger."""
+    found = list(root.history().events(type=events.COLLECTION_COMPLETED, identity=identity))
+    return events.read(CollectionCompleted, found[-1][1].body, where=f"event {found[-1][0]}") if found else None
+
+
+def stream_of_collection(identity: str) -> str:
+    """The stream of a collection's events."""
+    return f"collection/{parse_digest(identity).hex()[:16]}"
+
+
+class LedgerShelf:
+    """:class:`marin.collection.make.Shelf` in a root: bytes in the store, results in the ledger."""
+
+    def __init__(self, root: Root, identity: str) -> None:
+        self._root, self._identity, self._stream = root, identity, stream_of_collection(identity)
+        self._store, self._history = root.store(), root.history()
+        self._taken: dict[str, str] = {}
+
+    def begin(self, prepared: Prepared) -> None:
+        """Record what is to be made."""
+        asked = prepared.asked
+        sources, evaluations = (
+            self._store.put_bytes(json.dumps(content(items), sort_keys=True).encode()).digest
+            for items in ([item.source for item in prepared.found], [item for _, item in prepared.evaluations])
+        )
+        settings = plain(asked.settings)
+        assert isinstance(settings, dict)
+        body = CollectionStarted(
+            identity=self._identity,
+            settings=settings,
+            globs=list(asked.sources),
+            sources=sources,
+            evaluation_globs=list(asked.evaluations),
+            evaluation_fields=list(asked.evaluation_fields),
+            evaluations=evaluations,
+            code=prepared.code,
+            lock=prepared.lock,
+            strict=asked.strict,
+        )
+        self._root.append([Draft(events.COLLECTION_STARTED, self._stream, events.write(body))])
+
+    def take(self, shard: Shard, folder: Path) -> Answer | None:
+        """What the ledger has of a shard, every byte hashed on its way here."""
+        for index, event in self._history.events(type=events.COLLECTION_SHARD, identity=shard.identity):
+            body = events.read(CollectionShard, event.body, where=f"event {index}")
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                self._store.checkout(body.artifact, folder)
+                self._taken[shard.identity] = body.artifact
+                return msgspec.convert(body.answer, Answer)
+            except (LedgerError, msgspec.ValidationError) as error:
+                log.warning("shard %s/%s is made again: %s", shard.task.kind, shard.task.name, error)
+        return None
+
+    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
+        """Into the store, then into the ledger; once for each shard."""
+        if shard.identity in self._taken:
+            return self._taken[shard.identity]
+        artifact = self._store.put_tree(folder, link=True).digest
+        body = CollectionShard(
+            collection=self._identity,
+            kind=shard.task.kind,
+            name=shard.task.name,
+            identity=shard.identity,
+            artifact=artifact,
+            answer=msgspec.to_builtins(answer),
+        )
+        self._root.append([Draft(events.COLLECTION_SHARD, self._stream, events.write(body))])
+        return artifact
+
+    def complete(self, made: Made) -> CollectionCompleted:
+        """Put the whole into the store and record it."""
+        body = CollectionCompleted(
+            identity=self._identity,
+            artifact=self._store.put_tree(made.folder, link=True).digest,
+            read=made.read,
+            kept=made.kept,
+            removed=dict(made.removed),
+            problems=dict(made.problems),
+        )
+        self._root.append([Draft(events.COLLECTION_COMPLETED, self._stream, events.write(body))])
+        return body
+
+
+@contextmanager
+def _exclusively(local: Path, name: str) -> Iterator[None]:
+    """One process at a time for one collection; a second one waits, and then finds it."""
+    locks, lock, holder = PosixStorage(local), f"work/locks/{name}", " ".join(sys.argv)[:200]
+    with ExitStack() as held:
+        try:
+            held.enter_context(locks.lock(lock, holder))
+        except Locked as busy:
+            log.info("the same collection is being made (%s); waiting for its end", busy.found)
+            held.enter_context(locks.lock(lock, holder, wait=math.inf))
+        yield

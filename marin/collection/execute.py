@@ -1,0 +1,33 @@
+"""Who executes the tasks of a collection: this process, or the workers of a Ray, by Ray Data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from marin.collection.make import Execute
+from marin.runners import Start
+
+
+@contextmanager
+def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
+    """Executes tasks on ``workers`` workers; Ray begins when the first tasks are there, and ends with the block."""
+    if workers == 1 and address is None:
+        yield in_process
+        return
+    from marin.runners.ray.cluster import one_ray
+    from marin.runners.ray.data import execute_by_data
+
+    with one_ray(address):
+
+        def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+            return execute_by_data(start, setup, tasks, workers)
+
+        yield execute
+
+
+def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """One after the other, here (:data:`marin.collection.make.Execute`)."""
+    work = start(setup)
+    for number, task in enumerate(tasks):
+        yield number, work(task)

@@ -1,0 +1,72 @@
+"""Tasks as rows of a Ray data set: Ray Data gives them to warm workers, replaces those that die, and hands on what is ready.
+
+Tasks and answers are small; what they are about lies in files. Results come in the order in which they are ready, so nobody
+waits for the slowest, and a result can be recorded as soon as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ledger import LedgerError, Unavailable
+from marin.runners import Start
+from marin.runners.jobs import error_of, parts_of
+from marin.runners.ray.cluster import connected, import_ray
+from marin.runners.ray.software import software
+
+
+def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers: int) -> Iterator[tuple[int, bytes]]:
+    """(number of the task, its answer), in any order. A task whose worker died is executed again by another one.
+
+    Raises:
+        LedgerError: what a task raised.
+        Unavailable: there is no Ray, a worker has other software, or the work cannot go on.
+    """
+    with connected(None, cpus=max(workers, 2)) as ray:
+        ray_data = import_ray().data
+        context = ray_data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = False
+        rows = [{"number": number, "task": task} for number, task in enumerate(tasks)]
+        data = ray_data.from_items(rows, override_num_blocks=len(rows)).map(
+            _Worker,
+            fn_constructor_args=(start, setup, software()),
+            concurrency=max(1, min(workers, len(tasks))),
+            num_cpus=1,
+        )
+        try:
+            for row in data.iter_rows():
+                if row["error"]:
+                    raise error_of(row["error"])
+                yield int(row["number"]), row["answer"]
+        except ray.exceptions.RayError as error:
+            raise Unavailable(
+                "the workers cannot go on",
+                where="Ray Data",
+                found=" ".join(str(error).split())[:300],
+                cure="run the same command again: it goes on from what is done",
+            ) from error
+
+
+class _Worker:
+    """In a process of Ray's: the work, started once."""
+
+    def __init__(self, start: Start, setup: bytes, expected: str) -> None:
+        self._expected, self._found = expected, software()
+        self._work = start(setup) if self._found == expected else None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with the answer, or the parts of an error."""
+        try:
+            if self._work is None:
+                raise Unavailable(
+                    "the worker has other software than the driver",
+                    where="Ray worker",
+                    expected=self._expected,
+                    found=self._found,
+                    cure="use the same image on all machines (docs/cluster.md)",
+                )
+            return {"number": row["number"], "answer": self._work(row["task"]), "error": []}
+        except LedgerError as error:
+            return {"number": row["number"], "answer": b"", "error": parts_of(error)}

@@ -167,6 +167,8 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
+    "marin/collection/execute.py": "Ray, where several workers are wanted",
+    "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",
@@ -183,6 +185,7 @@ ON_DEMAND = {
     "marin/tracking/wandb/tracker.py": "wandb takes a second that only its runs wait for",
     "marin/training/batch_inspection.py": "jax begins under the arithmetic contract",
     "marin/verify/bundle.py": "jax begins under the arithmetic contract",
+    "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",

@@ -36,7 +36,6 @@ NOT_IMPORTED = {
     "marin-rigging": "Levanter's own family",
     "marin-zephyr": "Levanter's own family",
     "mpld3": "carries d3, which the data browser inlines: a file of the package is read",
-    "pyarrow": "marin/collection keeps documents in its columns",
     "py3langid": "marin/collection/web names languages with it",
     "pyopenssl": "model-signing imports it without saying so",
     "resiliparse": "marin/collection/web extracts with it",

@@ -20,6 +20,7 @@ from ledger import LedgerError, Store, parse_digest
 from marin.collection.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
+from marin.recipe.schema import DocumentsDataset, parts
 from marin.record import events
 from marin.record.root import Root
 
@@ -91,8 +92,6 @@ def named(root: Root, name: str) -> Collection:
     if name.startswith("sha256:"):
         parse_digest(name)
         return Collection(store, name)
-    from marin.recipe.schema import DocumentsDataset, parts
-
     history = root.history()
     run = load(history, resolve(history, name))
     artifacts = [part.artifact for part in parts(run.recipe.dataset).values() if isinstance(part, DocumentsDataset)]

@@ -203,6 +203,9 @@ class LedgerShelf:
         )
         self._root.append([Draft(events.COLLECTION_STARTED, self._stream, events.write(body))])
 
+    def expect(self, kind: str, shards: Sequence[Shard]) -> None:
+        """Nothing: each shard is asked for by its identity."""
+
     def take(self, shard: Shard, folder: Path) -> Answer | None:
         """What the ledger has of a shard, every byte hashed on its way here."""
         for index, event in self._history.events(type=events.COLLECTION_SHARD, identity=shard.identity):

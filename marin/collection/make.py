@@ -47,6 +47,9 @@ Execute = Callable[[Start, bytes, Sequence[bytes]], Iterator[tuple[int, bytes]]]
 class Shelf(Protocol):
     """Where done work lies."""
 
+    def expect(self, kind: str, shards: Sequence[Shard]) -> None:
+        """What a phase consists of, before anything of it is taken or made."""
+
     def take(self, shard: Shard, folder: Path) -> Answer | None:
         """Bring what was made of a shard to ``folder``; None where it has to be made."""
 
@@ -184,6 +187,7 @@ class _Making:
     def _do(self, kind: str, shards: Sequence[Shard]) -> None:
         """Bring every shard to its place: from the shelf, or by executing its task."""
         waiting: list[Shard] = []
+        self.shelf.expect(kind, shards)
         with bar(f"{kind} documents", len(shards)) as progress:
             done = 0
             for shard in shards:

@@ -104,16 +104,14 @@ class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw
 
 
 class DocumentsDataset(Section, frozen=True, tag="documents", tag_field="kind", kw_only=True):
-    """A collection of documents that is in the store (:mod:`marin.collection`), by its digest. It says itself which are held
-    out."""
+    """A collection of documents that is in the store (:mod:`marin.collection`); it says which of them are held out."""
 
     name: Name = "documents"
     artifact: Digest | None = None
 
 
 class WebDataset(Section, frozen=True, tag="web", tag_field="kind", kw_only=True):
-    """A collection of documents that is made first: ``sources`` are globs, ``collection`` the name or file of its settings.
-    In what is recorded a :class:`DocumentsDataset` stands in its place."""
+    """A collection that is made first, by the settings ``collection`` names; a record has a ``DocumentsDataset`` instead."""
 
     name: Name = "web"
     sources: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -132,7 +130,8 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
     parts: Annotated[dict[Name, SingleDataset], Meta(min_length=1, max_length=64)]
 
 
-Dataset = GrammarDataset | UrlDataset | FilesDataset | ArtifactDataset | DocumentsDataset | WebDataset | MixtureDataset
+Dataset = SingleDataset | MixtureDataset
+DATASETS: dict[str, type[Struct]] = {kind.__struct_config__.tag: kind for kind in get_args(Dataset)}
 
 
 def parts(dataset: Dataset) -> dict[str, SingleDataset]:
@@ -489,15 +488,8 @@ def _explained(error: msgspec.ValidationError, data: Any, where: str) -> UsageEr
     )
 
 
-_WORDS = {
-    "integer": "an integer",
-    "number": "a number",
-    "string": "a text",
-    "boolean": "true or false",
-    "null": "null",
-    "array": "a list",
-    "object": "a mapping",
-}
+_WORDS = {"integer": "an integer", "number": "a number", "string": "a text"}
+_WORDS |= {"boolean": "true or false", "null": "null", "array": "a list", "object": "a mapping"}
 _BOUNDS = (
     ("minimum", ">= {}"),
     ("exclusiveMinimum", "> {}"),
@@ -515,7 +507,7 @@ def _allowed(path: str, data: Mapping[str, Any]) -> str:
     """Every value that the field at ``path`` takes, in words, from the type that is checked; "" where there is none."""
     parent, _, name = path.rpartition(".")
     if path == "dataset.kind":
-        return "one of grammar, url, files, artifact, documents, web, mixture"
+        return f"one of {', '.join(DATASETS)}"
     struct = _struct_at(parent, data)
     field = (
         next((item for item in msgspec.structs.fields(struct) if item.encode_name == name), None) if struct else None
@@ -535,8 +527,7 @@ def _allowed(path: str, data: Mapping[str, Any]) -> str:
 
 
 def _fields_at(path: str, data: Mapping[str, Any]) -> list[str]:
-    struct = _struct_at(path, data)
-    return [field.encode_name for field in msgspec.structs.fields(struct)] if struct is not None else []
+    return [field.encode_name for field in msgspec.structs.fields(found)] if (found := _struct_at(path, data)) else []
 
 
 def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
@@ -546,16 +537,7 @@ def _struct_at(path: str, data: Mapping[str, Any]) -> type[Struct] | None:
         node = node.get(part) if isinstance(node, Mapping) else None
         if part == "dataset":
             kind = node.get("kind") if isinstance(node, Mapping) else None
-            by_kind: dict[Any, type[Struct]] = {
-                "grammar": GrammarDataset,
-                "url": UrlDataset,
-                "files": FilesDataset,
-                "artifact": ArtifactDataset,
-                "documents": DocumentsDataset,
-                "web": WebDataset,
-                "mixture": MixtureDataset,
-            }
-            struct = by_kind.get(kind)
+            struct = DATASETS.get(str(kind))
         elif struct is not None:
             found = {field.name: field.type for field in msgspec.structs.fields(struct)}.get(part)
             kinds = (kind for kind in (found, *get_args(found)) if isinstance(kind, type) and issubclass(kind, Struct))
@@ -585,12 +567,8 @@ def check(recipe: Recipe, *, where: str) -> None:
     divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
     divides(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "model.num_heads")
     divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
-    divides(
-        arithmetic.microbatch_size,
-        trainer.batch_size // arithmetic.logical_shards,
-        "arithmetic.microbatch_size",
-        "trainer.batch_size / arithmetic.logical_shards",
-    )
+    share, of = trainer.batch_size // arithmetic.logical_shards, "trainer.batch_size / arithmetic.logical_shards"
+    divides(arithmetic.microbatch_size, share, "arithmetic.microbatch_size", of)
     if model.architecture == "llama" and (model.hidden_dim // model.num_heads) % 2:
         raise UsageError(
             "odd head size",

@@ -38,6 +38,7 @@ from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
+from marin.verify.judges.collection import with_collections
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.evaluation import judge_evaluation
 from marin.verify.judges.ledger import judge_events, judge_ledger
@@ -295,7 +296,8 @@ class Verification:
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)
-        return judge_data(case, [name for name in DATA_STEPS if name in pinned], self.options.experiment)
+        made = judge_data(case, [name for name in DATA_STEPS if name in pinned], self.options.experiment)
+        return with_collections(case, made, self.scope.sample, self.reader.checkpoint().root)
 
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:

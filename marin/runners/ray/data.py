@@ -6,13 +6,14 @@ waits for the slowest, and a result can be recorded as soon as it is there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ledger import LedgerError, Unavailable
 from marin.runners import Start
 from marin.runners.jobs import error_of, parts_of
-from marin.runners.ray.cluster import connected, import_ray
+from marin.runners.ray.cluster import connected
 from marin.runners.ray.software import software
 
 
@@ -24,7 +25,7 @@ def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers:
         Unavailable: there is no Ray, a worker has other software, or the work cannot go on.
     """
     with connected(None, cpus=max(workers, 2)) as ray:
-        ray_data = import_ray().data
+        ray_data = import_data()
         context = ray_data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
@@ -32,7 +33,7 @@ def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers:
         data = ray_data.from_items(rows, override_num_blocks=len(rows)).map(
             _Worker,
             fn_constructor_args=(start, setup, software()),
-            concurrency=max(1, min(workers, len(tasks))),
+            compute=ray_data.ActorPoolStrategy(size=max(1, min(workers, len(tasks)))),
             num_cpus=1,
         )
         try:
@@ -47,6 +48,15 @@ def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers:
                 found=" ".join(str(error).split())[:300],
                 cure="run the same command again: it goes on from what is done",
             ) from error
+
+
+def import_data() -> Any:
+    """The module ``ray.data``, which says only what is wrong."""
+    import ray.data
+
+    for name in ("ray.data", "ray.data._internal.execution.streaming_executor"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return ray.data
 
 
 class _Worker:

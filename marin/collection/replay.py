@@ -1,0 +1,321 @@
+"""A collection made again from its sources, and compared with what is recorded: shard by shard, document by document.
+
+Everything is made by the installed code with the recorded settings. Each shard that is executed must leave the recorded
+files; where only a sample is executed, the others are taken from the store, their bytes hashed, and their counts held
+against their files. The columns between the phases (exact duplicates, candidates, order, splits) are always computed anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ledger import LedgerError, Store, describe_tree
+from marin.collection.build import Asked, Prepared, prepare
+from marin.collection.columns import LISTING
+from marin.collection.execute import executing
+from marin.collection.make import Made, Shard, content, make
+from marin.collection.settings import settings_of
+from marin.collection.work import LISTED, PROBLEMS, Answer
+from marin.data.reach import EVERYTHING, Reach, reaching
+from marin.errors import MissingEvidence
+from marin.history.runs import History
+from marin.recipe.schema import unplain
+from marin.record import events
+from marin.record.events import CollectionCompleted, CollectionShard, CollectionStarted
+
+MOST_NAMED = 5
+"""Differences that are spelt out for each file."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of it. ``wrong``: lines, each with step, shard and document where it is known; none: all is as recorded.
+    ``executed``, ``taken``: shards. ``same_code``: the installed code and lock are the recorded ones."""
+
+    wrong: tuple[str, ...]
+    executed: int
+    taken: int
+    same_code: bool
+
+
+class Draw:
+    """Which of ``count`` shards of a kind are executed."""
+
+    def __call__(self, kind: str, count: int) -> Sequence[int]:
+        """Their numbers; here, all."""
+        return range(count)
+
+
+EVERY = Draw()
+
+
+def replay(
+    store: Store,
+    history: History,
+    artifact: str,
+    folder: Path,
+    *,
+    workers: int = 1,
+    reach: Reach = EVERYTHING,
+    draw: Draw = EVERY,
+) -> Replayed:
+    """Make the collection ``artifact`` again in the empty ``folder`` and compare.
+
+    Raises:
+        MissingEvidence: the log does not say how it was made.
+        DataMissing: its sources are not here, or may not be reached.
+    """
+    completed, started = _recorded(history, artifact)
+    with reaching(reach):
+        here = prepare(_asked(started))
+        wrong = _other_sources(store, started, here)
+        if wrong:
+            return Replayed(tuple(wrong), 0, 0, True)
+        recorded = replace(here, code=started.code, lock=started.lock)
+        if recorded.identity != completed.identity:
+            line = (
+                f"collection.started: expected identity {recorded.identity} by what it says, found {completed.identity}"
+            )
+            return Replayed((line,), 0, 0, True)
+        shelf = _Comparing(store, history, draw)
+        with executing(workers) as execute:
+            made = make(recorded.setup(folder), recorded.shard_code, execute, shelf)
+    wrong = [*shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
+    same = (here.code, here.lock) == (started.code, started.lock)
+    return Replayed(tuple(dict.fromkeys(wrong)), shelf.executed, shelf.taken, same)
+
+
+def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, CollectionStarted]:
+    completed = None
+    for index, event in history.events(type=events.COLLECTION_COMPLETED):
+        if event.body.get("artifact") == artifact:
+            completed = events.read(CollectionCompleted, event.body, where=f"event {index}")
+    if completed is not None:
+        for index, event in history.events(type=events.COLLECTION_STARTED, identity=completed.identity):
+            return completed, events.read(CollectionStarted, event.body, where=f"event {index}")
+    raise MissingEvidence(
+        "how a collection was made is not recorded in this log",
+        where=artifact,
+        expected=f"{events.COLLECTION_STARTED} and {events.COLLECTION_COMPLETED}",
+        found="none for this digest",
+        cure="build it in this root: marin data build",
+    )
+
+
+def _asked(started: CollectionStarted) -> Asked:
+    return Asked(
+        tuple(started.globs),
+        settings_of(unplain(started.settings), where="settings of the collection"),
+        tuple(started.evaluation_globs),
+        tuple(started.evaluation_fields),
+        started.strict,
+    )
+
+
+def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> list[str]:
+    wrong = []
+    for what, digest, items in (
+        ("source", started.sources, content([item.source for item in here.found])),
+        ("evaluation", started.evaluations, content([source for _, source in here.evaluations])),
+    ):
+        recorded = _by_name(store.read(digest))
+        found = {str(item["name"]): str(item["digest"]) for item in items}
+        wrong += [
+            f"read: {what} {name}: recorded {recorded.get(name, 'none')}, found {found.get(name, 'none')}"
+            for name in sorted(recorded.keys() | found.keys())
+            if recorded.get(name) != found.get(name)
+        ]
+    return wrong
+
+
+def _by_name(data: bytes) -> dict[str, str]:
+    try:
+        return {str(item["name"]): str(item["digest"]) for item in json.loads(data)}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
+    for name, recorded, found in (
+        ("documents read", completed.read, made.read),
+        ("documents kept", completed.kept, made.kept),
+        ("removed", dict(completed.removed), dict(made.removed)),
+        ("problems", dict(completed.problems), dict(made.problems)),
+    ):
+        if recorded != found:
+            yield f"collection.completed: recorded {name} {recorded}, found {found}"
+
+
+STEPS = {"documents": "write", "listing": "read", "decisions": "read", "problems": "read", "duplicates": "near"}
+"""Which step makes the files of a folder."""
+
+
+def _other_files(store: Store, artifact: str, folder: Path) -> Iterator[str]:
+    """What is wrong with the collection's files, by step, shard and document."""
+    recorded = {entry.path: entry.digest for entry in store.manifest(artifact)}
+    found = {entry.path: entry.digest for entry in describe_tree(folder)}
+    for path in sorted(recorded.keys() | found.keys()):
+        if recorded.get(path) == found.get(path):
+            continue
+        top, _, name = path.partition("/")
+        step = "exact" if path == "duplicates/exact.parquet" else STEPS.get(top, "collection")
+        at = f"{step}: shard {name.partition('.')[0] or top} ({path})"
+        if path not in found:
+            yield f"{at}: is recorded, and none follows from the sources"
+        elif path not in recorded:
+            yield f"{at}: follows from the sources, and none is recorded"
+        else:
+            with store.open_file(artifact, path) as file:
+                yield from _other_rows(at, file.read(), (folder / path).read_bytes(), path)
+
+
+def _other_rows(at: str, recorded: bytes, found: bytes, path: str) -> Iterator[str]:
+    if not path.endswith(".parquet"):
+        yield f"{at}: expected {_first_other_line(found, recorded)}, found {_first_other_line(recorded, found)}"
+        return
+    try:
+        theirs, ours = _rows(recorded), _rows(found)
+    except (pa.ArrowException, ValueError, KeyError, OSError) as error:
+        yield f"{at}: cannot be read: {' '.join(str(error).split())[:160]}"
+        return
+    told = 0
+    for key in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(key) == ours.get(key):
+            continue
+        told += 1
+        if told > MOST_NAMED:
+            yield f"{at}: and more documents"
+            return
+        if key not in ours:
+            yield f"{at}: document {key[0]} was added: it does not follow from the sources"
+        elif key not in theirs:
+            yield f"{at}: document {key[0]} was dropped: it follows from the sources"
+        else:
+            fields = [name for name in ours[key] if theirs[key].get(name) != ours[key][name]]
+            shown = "; ".join(
+                f"{name} expected {_short(ours[key][name])}, found {_short(theirs[key].get(name))}" for name in fields
+            )
+            yield f"{at}: document {key[0]} was altered: {shown or 'other columns'}"
+    if not told:
+        yield f"{at}: equal documents in another order or form"
+
+
+def _rows(data: bytes) -> dict[tuple[str, int], dict[str, Any]]:
+    table = pq.read_table(pa.BufferReader(data))
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    seen = Counter[str]()
+    for row in table.to_pylist():
+        rows[str(row["id"]), seen[str(row["id"])]] = row
+        seen[str(row["id"])] += 1
+    return rows
+
+
+def _first_other_line(ours: bytes, theirs: bytes) -> str:
+    mine = set(ours.split(b"\n"))
+    line = next((line for line in theirs.split(b"\n") if line not in mine), b"")
+    return _short(line.decode("utf-8", "replace"))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+@dataclass
+class _Comparing:
+    """:class:`marin.collection.make.Shelf` that holds what is made against what is recorded under the same identity."""
+
+    store: Store
+    history: History
+    draw: Draw
+    wrong: list[str] = field(default_factory=list)
+    executed: int = 0
+    taken: int = 0
+    _drawn: dict[str, set[str]] = field(default_factory=dict)
+    _taken: dict[str, str] = field(default_factory=dict)
+
+    def expect(self, kind: str, shards: Sequence[Shard]) -> None:
+        """Choose those that are executed."""
+        self._drawn[kind] = {shards[number].identity for number in self.draw(kind, len(shards))}
+
+    def take(self, shard: Shard, folder: Path) -> Answer | None:
+        """What is recorded of a shard that was not drawn; None: it is executed."""
+        recorded = self._recorded(shard)
+        if recorded is None or shard.identity in self._drawn[shard.task.kind]:
+            return None
+        try:
+            answer = msgspec.convert(recorded.answer, Answer)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            self.store.checkout(recorded.artifact, folder)
+        except (LedgerError, msgspec.ValidationError):
+            return None  # gone or damaged: it is made again
+        if shard.task.kind == "read" and (found := _counted(folder)) != _said(answer):
+            self.wrong.append(f"{_at(shard)}: recorded {_said(answer)}, its files have {found}")
+        self.taken += 1
+        self._taken[shard.identity] = recorded.artifact
+        return answer
+
+    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
+        """Compare, where it was executed."""
+        if shard.identity in self._taken:
+            return self._taken[shard.identity]
+        self.executed += 1
+        tree = describe_tree(folder).digest
+        recorded = self._recorded(shard)
+        if recorded is None:
+            return tree
+        if recorded.answer != msgspec.to_builtins(answer):
+            self.wrong.append(f"{_at(shard)}: recorded {recorded.answer}, found {msgspec.to_builtins(answer)}")
+        if recorded.artifact != tree:
+            self.wrong.append(f"{_at(shard)}: expected {tree}, found {recorded.artifact}")
+            self.wrong += self._documents(shard, recorded.artifact, folder)
+        return tree
+
+    def _documents(self, shard: Shard, artifact: str, folder: Path) -> list[str]:
+        try:
+            entries = {entry.path: entry.digest for entry in self.store.manifest(artifact)}
+            lines: list[str] = []
+            for path in sorted(entries):
+                ours = folder / path
+                if path.endswith((".parquet", ".jsonl")) and ours.is_file():
+                    with self.store.open_file(artifact, path) as file:
+                        data = file.read()
+                    if data != ours.read_bytes():
+                        lines += _other_rows(_at(shard), data, ours.read_bytes(), path)
+            return lines
+        except LedgerError as error:
+            return [f"{_at(shard)}: {error}"]
+
+    def _recorded(self, shard: Shard) -> CollectionShard | None:
+        found = None
+        for index, event in self.history.events(type=events.COLLECTION_SHARD, identity=shard.identity):
+            found = events.read(CollectionShard, event.body, where=f"event {index}")
+        return found
+
+
+def _at(shard: Shard) -> str:
+    return f"{shard.task.kind}: shard {shard.task.name}"
+
+
+def _said(answer: Answer) -> dict[str, Mapping[str, int]]:
+    """What an answer of a slice says that its files say too."""
+    return {"read": {"read": answer.counts.get("read", 0)}, "problems": answer.problems, "removed": answer.removed}
+
+
+def _counted(folder: Path) -> dict[str, Mapping[str, int]]:
+    try:
+        reasons = pq.read_table(folder / LISTED, columns=["reason"], schema=LISTING)["reason"].to_pylist()
+        problems = Counter(json.loads(line)["reason"] for line in (folder / PROBLEMS).read_bytes().splitlines())
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
+        return {}
+    removed = Counter(reason for reason in reasons if reason)
+    return {"read": {"read": len(reasons)}, "problems": dict(problems), "removed": dict(removed)}

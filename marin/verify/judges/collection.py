@@ -1,0 +1,65 @@
+"""Part of the verdict ``data``: the collections of documents that a run's recipe names, made again from their sources."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from marin.recipe.schema import DocumentsDataset, Recipe, parts
+from marin.verify.case import Case
+from marin.verify.segments.sampling import describe_bound, draw, seed
+from marin.verify.verdict import Verdict, judged
+
+
+def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes) -> Verdict:
+    """``made``, the verdict on the steps of the pipeline, and those on the collections that they begin with.
+
+    Args:
+        sample: how many shards of each phase are executed; None: all.
+        root: of the log, by which they are drawn.
+    """
+    found = artifacts(case.run.recipe)
+    if not found or made.outcome == "FAIL":
+        return made
+    verdicts = [judged(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
+    worst = next(
+        (one for word in ("FAIL", "UNSUPPORTED", "UNAVAILABLE") for one in verdicts if one.outcome == word), None
+    )
+    outcome = worst.outcome if worst is not None else made.outcome
+    lines = (*made.lines, *(line for verdict in verdicts for line in verdict.lines))
+    return Verdict(outcome, lines, made.executed or (worst is not None and worst.executed))
+
+
+def artifacts(recipe: Recipe) -> list[str]:
+    """The collections of a recipe."""
+    named = [part.artifact for part in parts(recipe.dataset).values() if isinstance(part, DocumentsDataset)]
+    return [artifact for artifact in dict.fromkeys(named) if artifact is not None]
+
+
+def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdict:
+    from marin.collection.replay import Draw, replay  # Arrow, where there is a collection
+
+    class Drawn(Draw):
+        """A sample of each phase that nobody could choose."""
+
+        def __call__(self, kind: str, count: int) -> Sequence[int]:
+            if sample is None or sample >= count:
+                return range(count)
+            return draw(count, sample, seed(root, f"{artifact} {kind}"))
+
+    with tempfile.TemporaryDirectory(prefix="collection-", dir=case.workshop) as folder:
+        found = replay(
+            case.store, case.history, artifact, Path(folder), workers=case.workers, reach=case.reach, draw=Drawn()
+        )
+    if found.wrong:
+        if not found.same_code:
+            said = "the installed code or packages are not those that made it, and give another result"
+            return Verdict("UNAVAILABLE", (f"collection {artifact}: {said}", *found.wrong))
+        return Verdict("FAIL", found.wrong, executed=True)
+    lines = [f"collection: {artifact}, made again from its sources in {found.executed} shards"]
+    if found.taken:
+        assert sample is not None
+        lines.append(f"of each phase {sample} shards were executed, {found.taken} in all were taken as recorded")
+        lines.append(describe_bound(sample))
+    return Verdict("PASS", tuple(lines))

@@ -27,7 +27,19 @@ from ledger import canonical_digest
 from marin.collection.columns import EXACT, ArrowRows, ParquetWriter, fixed, hex_column, long_rows
 from marin.collection.near import components
 from marin.collection.sources import Slice, Source
-from marin.collection.work import DECIDED, LISTED, PROBLEMS, READ_FILE, REMOVED, WRITTEN, Answer, Setup, Task, start
+from marin.collection.work import (
+    DECIDED,
+    LISTED,
+    PROBLEMS,
+    READ_FILE,
+    REMOVED,
+    WRITTEN,
+    Answer,
+    Setup,
+    Task,
+    start,
+    told,
+)
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar
@@ -206,17 +218,14 @@ class _Making:
                 shard = waiting[number]
                 answer = msgspec.json.decode(result, type=Answer)
                 if answer.stopped:
-                    raise DataError(
-                        "something in a source is no document",
-                        where=answer.stopped,
-                        expected="documents, as --strict demands",
-                        cure="correct it, or leave --strict out: then it is counted and named",
-                    )
+                    raise _strictly(answer.stopped)
                 self._keep(shard, self.folder / kind / shard.task.name, answer)
                 done += 1
                 progress(done, "")
 
     def _keep(self, shard: Shard, target: Path, answer: Answer) -> None:
+        if self.setup.strict and answer.problems:
+            raise _strictly(told(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
         name = f"{shard.task.kind}/{shard.task.name}"
         self.trees[name] = self.shelf.put(shard, target, answer)
         self.answers[name] = answer
@@ -399,6 +408,15 @@ class _Making:
         }
         text = json.dumps(description, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         (out / DESCRIPTION).write_text(text, encoding="utf-8")
+
+
+def _strictly(where: str) -> DataError:
+    return DataError(
+        "something in a source is no document",
+        where=where,
+        expected="documents, as --strict demands",
+        cure="correct it, or leave --strict out: then it is counted and named",
+    )
 
 
 def exact_duplicates(

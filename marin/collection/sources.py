@@ -60,21 +60,17 @@ def find(globs: Iterable[str]) -> list[Found]:
 def _found(path: Path, name: str) -> Found:
     hasher = hashlib.sha256()
     cut = name.lower().endswith(".jsonl")
-    starts, lines, size = [Slice(0, 0, 1)], 0, 0
+    starts, lines, size = [Slice()], 0, 0
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 hasher.update(block)
-                if cut and size + len(block) > starts[-1].start + SLICE and starts[-1].start + SLICE >= size:
-                    # The slice ends behind the line in which its last byte is.
-                    newline = block.find(b"\n", starts[-1].start + SLICE - size)
-                    while newline < 0 and (more := file.read(1 << 20)):
-                        hasher.update(more)
-                        at = len(block)
-                        block += more
-                        newline = block.find(b"\n", at)
-                    if newline >= 0 and newline + 1 <= len(block):
-                        starts.append(Slice(size + newline + 1, 0, lines + block.count(b"\n", 0, newline + 1) + 1))
+                # A slice ends behind the line in which its last byte is, in this block or in a later one.
+                while cut and (behind := starts[-1].start + SLICE - size) < len(block):
+                    newline = block.find(b"\n", max(behind, 0))
+                    if newline < 0:
+                        break
+                    starts.append(Slice(size + newline + 1, 0, lines + block.count(b"\n", 0, newline + 1) + 1))
                 lines += block.count(b"\n")
                 size += len(block)
     except OSError as error:

@@ -126,7 +126,7 @@ class Worker:
         known: dict[bytes, bytes] = {}
         rows, listed = ArrowWriter(out / READ_FILE, READ), ParquetWriter(out / LISTED, LISTING)
         decided = ParquetWriter(out / DECIDED, DECISIONS)
-        with (out / PROBLEMS).open("wb") as told:
+        with (out / PROBLEMS).open("wb") as named:
             for item in items:
                 if isinstance(item, Problem):
                     problems[item.reason] += 1
@@ -136,9 +136,9 @@ class Worker:
                         "reason": item.reason,
                         "found": item.found,
                     }
-                    told.write(json.dumps(line, sort_keys=True).encode() + b"\n")
+                    named.write(json.dumps(line, sort_keys=True).encode() + b"\n")
                     if self._setup.strict:
-                        return Answer({}, stopped=f"{item.source}:{item.position}: {item.reason} {item.found}".strip())
+                        return Answer({}, stopped=told(line))
                     continue
                 counts["read"] += 1
                 as_read = sha256(item.text.encode()).digest()
@@ -249,6 +249,11 @@ class Worker:
             writer.write(row | {"id": row["id"].hex(), "split": split})
         writer.close()
         return Answer({"documents": len(documents)})
+
+
+def told(problem: Mapping[str, Any]) -> str:
+    """A problem on one line: source, position, reason, what was found."""
+    return f"{problem['source']}:{problem['position']}: {problem['reason']} {problem['found']}".strip()
 
 
 def judge(document: Document, steps: list[tuple[str, Step]]) -> tuple[Document | None, list[Decision]]:

@@ -1,0 +1,132 @@
+"""A collection is made again from its sources: what was forged is found, by step, shard and document."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ledger import Draft
+from marin.collection.build import Asked, Built, build, stream_of_collection
+from marin.collection.replay import Draw, Replayed, replay
+from marin.errors import DataMissing
+from marin.record import events
+from marin.record.events import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
+from tests.marin.collection.labelled import labelled
+from tests.marin.collection.making import root_of
+
+
+@pytest.fixture
+def built(project: Path) -> Built:
+    labelled(3, size=12).write(project / "raw", files=2)
+    asked = Asked((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
+    return build(root_of(project), asked)
+
+
+def again(project: Path, artifact: str, draw: Draw | None = None) -> Replayed:
+    root = root_of(project)
+    folder = Path(tempfile.mkdtemp(dir=project))
+    return replay(root.store_to_read(), root.history(), artifact, folder, draw=draw or Draw())
+
+
+def forge(project: Path, built: Built, change: Callable[[Path], None], **body: Any) -> str:
+    """The artifact with a change, recorded as if it had been made."""
+    root = root_of(project)
+    folder = project / f"forged-{len(list(project.iterdir()))}"
+    root.store().checkout(built.artifact, folder, how="copy")
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    change(folder)
+    artifact = root.store().put_tree(folder).digest
+    said: dict[str, Any] = {
+        "identity": built.identity,
+        "artifact": artifact,
+        "read": built.read,
+        "kept": built.kept,
+        "removed": dict(built.removed),
+        "problems": dict(built.problems),
+    }
+    forged = CollectionCompleted(**(said | body))
+    stream = stream_of_collection(built.identity)
+    root.append([Draft(COLLECTION_COMPLETED, stream, events.write(forged))])
+    return artifact
+
+
+def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    table = pq.read_table(path)
+    pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), schema=table.schema), path)
+
+
+def test_what_was_made_is_made_again(project: Path, built: Built) -> None:
+    found = again(project, built.artifact)
+    assert found.wrong == () and found.executed >= 3 and found.taken == 0 and found.same_code
+
+
+def test_a_sample_takes_the_rest_from_the_store(project: Path, built: Built) -> None:
+    class First(Draw):
+        def __call__(self, kind: str, count: int) -> range:
+            return range(1 if kind == "read" else 0)
+
+    found = again(project, built.artifact, First())
+    assert found.wrong == () and found.executed == 1 and found.taken >= 3
+
+
+def alter(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows[3]["text"] += " more"
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (alter, "was altered: text"),
+        (lambda rows: [*rows[:3], *rows[4:]], "was dropped"),
+        (lambda rows: [*rows[:3], rows[3] | {"id": "0" * 32}, *rows[3:]], "was added"),
+        (lambda rows: [*rows[:3], rows[4] | {"text": rows[3]["text"]}, *rows[5:]], "was altered"),
+    ],
+    ids=["altered", "dropped", "added", "swapped"],
+)
+def test_another_document_is_named(project: Path, built: Built, change: Any, says: str) -> None:
+    artifact = forge(project, built, lambda folder: rewrite(folder / "documents/00000.parquet", change))
+    found = again(project, artifact)
+    assert any(line.startswith("write: shard 00000") and says in line for line in found.wrong), found.wrong
+
+
+def test_another_cluster_is_named(project: Path, built: Built) -> None:
+    def change(folder: Path) -> None:
+        rewrite(folder / "duplicates/near-000000.parquet", lambda rows: [rows[0] | {"cluster": "0" * 32}, *rows[1:]])
+
+    found = again(project, forge(project, built, change))
+    assert any(line.startswith("near: shard near-000000") and "cluster expected" in line for line in found.wrong)
+
+
+def test_a_forged_count_is_named(project: Path, built: Built) -> None:
+    artifact = forge(project, built, lambda folder: None, kept=built.kept - 1)
+    assert any(f"recorded documents kept {built.kept - 1}" in line for line in again(project, artifact).wrong)
+
+
+def test_another_threshold_is_named(project: Path, built: Built) -> None:
+    root = root_of(project)
+    (event,) = [event for _, event in root.history().events(type=COLLECTION_STARTED)]
+    settings = {**event.body["settings"], "near": {**event.body["settings"]["near"], "threshold": (0.5).hex()}}
+    identity = "sha256:" + "1" * 64
+    body = {**event.body, "settings": settings, "identity": identity}
+    root.append([Draft(COLLECTION_STARTED, "collection/forged", body)])
+    artifact = forge(project, built, lambda folder: (folder / "collection.json").write_text("{}"), identity=identity)
+    assert any("expected identity" in line for line in again(project, artifact).wrong)
+
+
+def test_other_sources_are_named_and_missing_ones_said(project: Path, built: Built) -> None:
+    path = project / "raw" / "part-1.jsonl"
+    path.write_text(path.read_text().replace("a", "b", 1))
+    (line,) = again(project, built.artifact).wrong
+    assert line.startswith("read: source part-1.jsonl: recorded sha256:")
+    shutil.rmtree(project / "raw")
+    with pytest.raises(DataMissing):
+        again(project, built.artifact)

@@ -1,7 +1,7 @@
 """Documents and decisions in columns: Arrow files while a collection is made, Parquet in what it leaves.
 
 Parquet is written by one set of settings: equal rows are equal bytes, with the writer that requirements.lock names
-(docs/decisions/parquet-documents.md).
+(docs/decisions/collections.md).
 """
 
 from __future__ import annotations

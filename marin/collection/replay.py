@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,13 @@ class Replayed:
     same_code: bool
 
 
-class Draw:
-    """Which of ``count`` shards of a kind are executed."""
-
-    def __call__(self, kind: str, count: int) -> Sequence[int]:
-        """Their numbers; here, all."""
-        return range(count)
+Draw = Callable[[str, int], Sequence[int]]
+"""Which of so many shards of a kind are executed: their numbers."""
 
 
-EVERY = Draw()
+def every(kind: str, count: int) -> Sequence[int]:
+    """All of them (:data:`Draw`)."""
+    return range(count)
 
 
 def replay(
@@ -66,7 +64,7 @@ def replay(
     *,
     workers: int = 1,
     reach: Reach = EVERYTHING,
-    draw: Draw = EVERY,
+    draw: Draw = every,
 ) -> Replayed:
     """Make the collection ``artifact`` again in the empty ``folder`` and compare.
 

@@ -37,6 +37,7 @@ from marin.collection.document import Decision, Document, Problem, Step
 from marin.collection.near import choose, signature
 from marin.collection.settings import CollectionSettings, reader_of, step_settings
 from marin.collection.sources import Found
+from marin.execution.workspace import explained
 
 READ_FILE, LISTED, DECIDED, PROBLEMS = "read.arrow", "listing.parquet", "decisions.parquet", "problems.jsonl"
 REMOVED, WRITTEN = "near.parquet", "documents.parquet"
@@ -93,9 +94,12 @@ class Worker:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         do = {"read": self._read, "near": self._near, "write": self._write}[asked.kind]
-        answer = do(asked, partial)
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
+        try:
+            answer = do(asked, partial)
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+        except (OSError, MemoryError) as error:
+            raise explained(f"collection, {asked.kind} {asked.name}", error) from error
         return msgspec.json.encode(answer)
 
     # Reading

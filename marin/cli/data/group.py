@@ -173,6 +173,66 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
         say(f"  also     {copy.id}  {copy.source}:{copy.position}  {'kept' if copy.kept else 'removed'}")
 
 
+@data.command("verify")
+@click.argument("name", metavar="RUN|ARTIFACT")
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="N", help="Make N shards of each phase, drawn by the log's root."
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, metavar="N", help="Processes.  [default: 1, this one]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify_collection(name: str, sample: int | None, workers: int, as_json: bool) -> None:
+    """Make a collection again from its sources, and compare every shard and document.
+
+    Exit status: 0 it is what follows from its sources, 1 it is not.
+
+    \b
+    Examples:
+      marin data verify sha256:DIGEST
+      marin data verify sha256:DIGEST --sample 4 --workers 2
+    """
+    import tempfile
+
+    from ledger import Tampered
+    from marin.collection.asking import named
+    from marin.record.root import open_root
+    from marin.verify.judges.collection import judge_collection
+    from marin.verify.segments.sampling import describe_bound
+
+    root = open_root()
+    artifact = named(root, name).artifact
+    (root.local / "work").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="verify-", dir=root.local / "work") as folder:
+        found = judge_collection(root, artifact, Path(folder), sample=sample, workers=workers)
+    if as_json:
+        print_json(
+            {
+                "artifact": artifact,
+                "same": not found.wrong,
+                "wrong": list(found.wrong),
+                "executed": found.executed,
+                "taken": found.taken,
+                "same_code": found.same_code,
+            }
+        )
+    else:
+        for line in found.wrong:
+            say(line)
+        if sample is not None and found.taken:
+            say(describe_bound(sample), err=True)
+    if found.wrong:
+        raise Tampered(
+            "the collection is not what follows from its sources",
+            where=artifact,
+            expected="equal shards",
+            found=f"{len(found.wrong)} differences{'' if found.same_code else ', with other code than made it'}",
+            cure="do not use it",
+        )
+    if not as_json:
+        say(f"{artifact}  made again in {found.executed} shards, {found.taken} taken as recorded")
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else None

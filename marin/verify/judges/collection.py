@@ -5,11 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marin.recipe.schema import DocumentsDataset, Recipe, parts
+from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, judged
+
+if TYPE_CHECKING:
+    from marin.collection.replay import Draw, Replayed
 
 
 def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes) -> Verdict:
@@ -38,19 +43,17 @@ def artifacts(recipe: Recipe) -> list[str]:
 
 
 def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdict:
-    from marin.collection.replay import Draw, replay  # Arrow, where there is a collection
-
-    class Drawn(Draw):
-        """A sample of each phase that nobody could choose."""
-
-        def __call__(self, kind: str, count: int) -> Sequence[int]:
-            if sample is None or sample >= count:
-                return range(count)
-            return draw(count, sample, seed(root, f"{artifact} {kind}"))
+    from marin.collection.replay import replay  # Arrow, where there is a collection
 
     with tempfile.TemporaryDirectory(prefix="collection-", dir=case.workshop) as folder:
         found = replay(
-            case.store, case.history, artifact, Path(folder), workers=case.workers, reach=case.reach, draw=Drawn()
+            case.store,
+            case.history,
+            artifact,
+            Path(folder),
+            workers=case.workers,
+            reach=case.reach,
+            draw=_drawn(artifact, sample, root),
         )
     if found.wrong:
         if not found.same_code:
@@ -63,3 +66,22 @@ def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdic
         lines.append(f"of each phase {sample} shards were executed, {found.taken} in all were taken as recorded")
         lines.append(describe_bound(sample))
     return Verdict("PASS", tuple(lines))
+
+
+def judge_collection(root: Root, artifact: str, folder: Path, *, sample: int | None, workers: int) -> Replayed:
+    """A collection of ``root`` made again in the empty ``folder``, without a run."""
+    from marin.collection.replay import replay
+
+    drawn = _drawn(artifact, sample, root.reader().checkpoint().root)
+    return replay(root.store_to_read(), root.history(), artifact, folder, workers=workers, draw=drawn)
+
+
+def _drawn(artifact: str, sample: int | None, root: bytes) -> Draw:
+    """A sample of the shards of each phase, that nobody could choose."""
+
+    def drawn(kind: str, count: int) -> Sequence[int]:
+        if sample is None or sample >= count:
+            return range(count)
+        return draw(count, sample, seed(root, f"{artifact} {kind}"))
+
+    return drawn

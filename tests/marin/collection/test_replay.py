@@ -14,7 +14,7 @@ import pytest
 
 from ledger import Draft
 from marin.collection.build import Asked, Built, build, stream_of_collection
-from marin.collection.replay import Draw, Replayed, replay
+from marin.collection.replay import Draw, Replayed, every, replay
 from marin.errors import DataMissing
 from marin.record import events
 from marin.record.events import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
@@ -29,10 +29,10 @@ def built(project: Path) -> Built:
     return build(root_of(project), asked)
 
 
-def again(project: Path, artifact: str, draw: Draw | None = None) -> Replayed:
+def again(project: Path, artifact: str, draw: Draw = every) -> Replayed:
     root = root_of(project)
     folder = Path(tempfile.mkdtemp(dir=project))
-    return replay(root.store_to_read(), root.history(), artifact, folder, draw=draw or Draw())
+    return replay(root.store_to_read(), root.history(), artifact, folder, draw=draw)
 
 
 def forge(project: Path, built: Built, change: Callable[[Path], None], **body: Any) -> str:
@@ -69,11 +69,7 @@ def test_what_was_made_is_made_again(project: Path, built: Built) -> None:
 
 
 def test_a_sample_takes_the_rest_from_the_store(project: Path, built: Built) -> None:
-    class First(Draw):
-        def __call__(self, kind: str, count: int) -> range:
-            return range(1 if kind == "read" else 0)
-
-    found = again(project, built.artifact, First())
+    found = again(project, built.artifact, lambda kind, count: range(1 if kind == "read" else 0))
     assert found.wrong == () and found.executed == 1 and found.taken >= 3
 
 

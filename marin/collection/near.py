@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marin.collection.settings import Near
-from marin.collection.words import grams, hashes, words
+from marin.collection.words import grams, hashes, rows, words
 
 type Shingles = frozenset[tuple[str, ...]]
 _BLOCK = 2048
@@ -46,13 +46,7 @@ def signature(text: str, near: Near) -> NDArray[np.uint64] | None:
     for start in range(0, len(numbers), _BLOCK):
         mixed = factors[:, None] * numbers[None, start : start + _BLOCK] + terms[:, None]
         np.minimum(least, (mixed >> np.uint64(32)).astype(np.uint32).min(axis=1), out=least)
-    rows = least.astype(np.uint64).reshape(near.bands, near.rows)
-    return grams_of_bands(rows)
-
-
-def grams_of_bands(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """uint64[bands, rows] -> uint64[bands]: one number for the minima of a band."""
-    return np.array([grams(row, len(row))[0] for row in rows], np.uint64)
+    return rows(least.astype(np.uint64).reshape(near.bands, near.rows))
 
 
 @cache

@@ -43,6 +43,17 @@ def grams(numbers: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
     for offset in range(length):
         factor = factor * _ODD % 2**64
         total += numbers[offset : offset + count] * np.uint64(factor)
+    return _mixed(total)
+
+
+def rows(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A number for each row of uint64[rows, columns], as :func:`grams` has it for all columns in a row."""
+    factors = np.array([pow(_ODD, column + 1, 2**64) for column in range(numbers.shape[1])], np.uint64)
+    total: NDArray[np.uint64] = (numbers * factors).sum(axis=1, dtype=np.uint64)
+    return _mixed(total)
+
+
+def _mixed(total: NDArray[np.uint64]) -> NDArray[np.uint64]:
     total ^= total >> np.uint64(33)
     total *= np.uint64(_MIX)
     total ^= total >> np.uint64(29)

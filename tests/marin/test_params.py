@@ -89,7 +89,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         (
             "kind: grammar",
             "kind: grammer",
-            r"params.yaml: dataset.kind.*one of grammar, url, files, artifact, mixture, found 'grammer'",
+            r"params.yaml: dataset.kind.*one of grammar, url, files, artifact, documents, web, mixture, found 'grammer'",
         ),
         ("batch_size: 8\n  steps", "batch_size: 12\n  steps", r"params.yaml: trainer.batch_size.*multiple of"),
         ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),

@@ -4,9 +4,10 @@
 
 The requests are sequences of 6 to 128 random tokens, the model is the default one with its initial weights. `ours` scores
 them one to a program (marin/evaluation/scoring.py), with so many on their way (`batch`), on so many virtual devices;
-`same` is the share whose every token has the bits of the first row. `levanter` is Levanter's own loss over whole
-batches, padded to the context, under the same flags (as an evaluation usually is): its `same` is against its own first
-row. `generated` are sampled continuations of 24 tokens, drawn in another order and beside others than in the first.
+`same` is the share whose every token has the bits of the first row, `cpu ms` the processor time of all threads for each (on
+a busy machine the number to look at). `levanter` is Levanter's own loss over whole batches, padded to the context, under the
+same flags (as an evaluation usually is): its `same` is against its own first row. `generated` are sampled continuations of
+24 tokens, drawn in another order and beside others than in the first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from marin.recipe.schema import Arithmetic, Execution, Recipe
 
 VOCABULARY = 2048
 DEVICES = (1, 2, 4, 8)
-ROW = "{what:>9} {batch:>6} {order:>9} {devices:>7} {same:>8} {rate:>12}"
+ROW = "{what:>9} {batch:>6} {order:>9} {devices:>7} {same:>8} {busy:>8} {rate:>12}"
 
 
 def measure(size: str, count: int) -> None:
@@ -48,18 +49,22 @@ def measure(size: str, count: int) -> None:
         Row(tuple(int(t) for t in draw.integers(1, VOCABULARY, n)), int(n) - 1) for n in draw.integers(6, 129, count)
     ]
     shuffled = [int(place) for place in draw.permutation(count)]
-    say(ROW.format(what="", batch="batch", order="order", devices="devices", same="same", rate="sequences/s"))
+    say(
+        ROW.format(
+            what="", batch="batch", order="order", devices="devices", same="same", busy="cpu ms", rate="sequences/s"
+        )
+    )
 
     first: list[tuple[float, ...]] = []
     for batch, order, devices in [(n, False, 1) for n in (1, 2, 7, 16, 64)] + [(16, True, n) for n in DEVICES]:
         ours = Scorer(model, recipe, devices=devices, ahead=batch)
         ours.score(rows)  # compiled
         asked = shuffled if order else list(range(count))
-        seconds, scored = timed(lambda ours=ours, asked=asked: ours.score([rows[place] for place in asked]))
+        seconds, busy, scored = timed(lambda ours=ours, asked=asked: ours.score([rows[place] for place in asked]))
         found = dict(zip(asked, (one.logprobs for one in scored), strict=True))
         first = first or [found[place] for place in range(count)]
         same = sum(found[place] == first[place] for place in range(count))
-        row("ours", batch, order, devices, same / count, count / seconds)
+        row("ours", batch, order, devices, same / count, busy / count, count / seconds)
 
     theirs = batched(model, recipe)
     theirs_first: list[float] = []
@@ -77,28 +82,40 @@ def measure(size: str, count: int) -> None:
             ]
 
         all_of_them()
-        seconds, values = timed(all_of_them)
+        seconds, busy, values = timed(all_of_them)
         theirs_first = theirs_first or values
         same = sum(a == b for a, b in zip(values, theirs_first, strict=True))
-        row("levanter", batch, False, 1, same / count, count / seconds)
+        row("levanter", batch, False, 1, same / count, busy / count, count / seconds)
 
     prompts = [Prompt(one.tokens[:9], 24, lambda new: False, 0.8, request_name(one.tokens[:9])) for one in rows[:24]]
     alone = [Scorer(model, recipe).generate([prompt], 7)[0] for prompt in prompts[:4]]
     for devices in DEVICES:
         ours = Scorer(model, recipe, devices=devices)
         ours.generate(prompts[:1], 7)
-        seconds, news = timed(lambda ours=ours: ours.generate(prompts[::-1], 7))
+        seconds, busy, news = timed(lambda ours=ours: ours.generate(prompts[::-1], 7))
         same = sum(a == b for a, b in zip(alone, news[::-1], strict=False))
-        row("generated", len(prompts), True, devices, same / len(alone), sum(map(len, news)) / seconds, "tokens/s")
+        row(
+            "generated",
+            len(prompts),
+            True,
+            devices,
+            same / len(alone),
+            busy / sum(map(len, news)),
+            sum(map(len, news)) / seconds,
+            "tokens/s",
+        )
 
 
-def timed(work: Callable[[], Sequence[object]]) -> tuple[float, list[object]]:
-    began = time.perf_counter()
+def timed(work: Callable[[], Sequence[object]]) -> tuple[float, float, list[object]]:
+    """Seconds, processor seconds of all threads, and what came of it."""
+    began, busy = time.perf_counter(), time.process_time()
     found = list(work())
-    return time.perf_counter() - began, found
+    return time.perf_counter() - began, time.process_time() - busy, found
 
 
-def row(what: str, batch: int, order: bool, devices: int, same: float, rate: float, unit: str = "") -> None:
+def row(
+    what: str, batch: int, order: bool, devices: int, same: float, busy: float, rate: float, unit: str = ""
+) -> None:
     shown = f"{rate:.0f} {unit}".strip()
     say(
         ROW.format(
@@ -107,6 +124,7 @@ def row(what: str, batch: int, order: bool, devices: int, same: float, rate: flo
             order="shuffled" if order else "given",
             devices=devices,
             same=f"{same:.1%}",
+            busy=f"{1000 * busy:.2f}",
             rate=shown,
         )
     )

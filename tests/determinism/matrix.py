@@ -10,9 +10,9 @@ A row's processes train all of its groups, one after the other, and what a cell 
 `--results FILE` holds it with the commit and a digest of the code that decides bits, and a cell that is there is not
 trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs
 that two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor,
-compile theirs themselves. `--write` puts the table of all that is known into the document, and says what was not run.
-`--product` adds every other combination of devices, processes, cores and stops; `--parallel N` executes N rows at a
-time.
+compile theirs themselves. `--write` puts the tables of all that is known into the document, one for `portable-cpu` and
+one for `exact` (`--groups exact` leaves the other as it is), and says what was not run. `--product` adds every other
+combination of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 DOCUMENT = PROJECT / "docs" / "determinism.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+EXACT_BEGIN, EXACT_END = "<!-- matrix of exact: begin -->", "<!-- matrix of exact: end -->"
 LIMIT = 3 * 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
 STEPS = 4
 PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "equinox", "optax", "marin-haliax", "marin-levanter")
@@ -68,6 +69,22 @@ GROUPS: dict[str, dict[str, Any]] = {
     f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
     for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
 }
+EXACT = tuple(name for name in GROUPS if name.endswith(" exact"))
+PORTABLE = tuple(name for name in GROUPS if name not in EXACT)
+PASSES = (
+    "algsimp",
+    "constant_folding",
+    "cse",
+    "fusion",
+    "reshape-mover",
+    "transpose-folding",
+    "tree_reduction_rewriter",
+    "simplify-while-loops",
+    "cpu-parallel-task-assigner",
+)
+"""Passes of the compiler that change a program of exact arithmetic (by `--xla_dump_hlo_pass_re=.*`) and that it can do
+without."""
+INSTRUCTIONS = ("SSE4_2", "AVX", "AVX512")
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
 """Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor
@@ -103,14 +120,14 @@ class Row:
 
     def compiles(self) -> str:
         """The name of the folder of compiled programs that the row shares with others."""
-        return re.sub(r"\W+", "-", " ".join(self.prefix)) or "here"
+        return re.sub(r"\W+", "-", " ".join([*self.prefix, *self.environment.values()])) or "here"
 
     def missing(self) -> str | None:
         """Why this machine cannot execute the row."""
         for prefix in (self.prefix, self.compiled_by):
             if prefix and shutil.which(prefix[0]) is None:
                 return f"{prefix[0]} is not installed"
-        if self.name.startswith("AVX-512") and "avx512f" not in cpu_flags():
+        if self.name.startswith(("AVX-512", "instructions up to AVX512")) and "avx512f" not in cpu_flags():
             return "this processor has no AVX-512"
         return None
 
@@ -169,6 +186,26 @@ APART = tuple(
 """Not in the table, for some of their cells differ and the contract refuses these processors; `--rows "compiled as"`
 shows it."""
 TINY_REFERENCE = Row("1 device, tiny", tiny=True)
+
+
+def freely(name: str, **variables: str) -> Row:
+    """A row of exact arithmetic that is executed under variables that the other profile refuses."""
+    return Row(name, environment=variables, tiny=True)
+
+
+EXACT_ROWS = (
+    *ROWS[: -len(EMULATED)],
+    *(freely(f"without the pass {name}", XLA_FLAGS=f"--xla_disable_hlo_passes={name}") for name in PASSES),
+    *(
+        freely(
+            f"instructions up to {isa}, mathematics by the processor",
+            XLA_FLAGS=f"--xla_cpu_max_isa={isa} --xla_cpu_enable_platform_dependent_math=true",
+        )
+        for isa in INSTRUCTIONS
+    ),
+    freely("split for one thread", NPROC="1"),
+)
+"""Of the groups of exact arithmetic. Emulated processors are in test_processors.py, where whole commands are executed."""
 
 
 def product_rows() -> list[Row]:
@@ -352,7 +389,7 @@ def code_under_test() -> str:
     seen, todo = {HERE / "worker.py"}, [HERE / "worker.py"]
     while todo:
         for name in re.findall(
-            r"^\s*(?:from|import) (marin\.training[.\w]*)(?: import (.*))?$",
+            r"^\s*(?:from|import) (marin\.(?:training|exact)[.\w]*)(?: import (.*))?$",
             todo.pop().read_text(encoding="utf-8"),
             re.MULTILINE,
         ):
@@ -502,12 +539,12 @@ def table_of(cells: Mapping[tuple[str, str], Cell], rows: Sequence[Row], groups:
     return "\n".join(lines)
 
 
-def write(table: str) -> None:
-    """Put the table between the document's two marks."""
+def write(table: str, begin: str = BEGIN, end: str = END) -> None:
+    """Put the table between two marks of the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    DOCUMENT.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
 
 
 def chosen(text: str, rows: Sequence[Row]) -> list[Row]:
@@ -533,20 +570,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only-table", action="store_true", help="execute nothing: the table of what is known")
     options = parser.parse_args(arguments)
     groups = [name for name in GROUPS if any(part in name for part in options.groups.split(","))]
-    rows = chosen(options.rows, (*ROWS, *(product_rows() if options.product else ()), *(APART if options.rows else ())))
     results = Results(options.results)
-    if not options.only_table:
-        with tempfile.TemporaryDirectory(prefix="matrix-compiled-") as compiled:
-            cache = None if options.fresh else Path(compiled)
-            for _ in measure(rows, groups, results, cache=cache, parallel=options.parallel):
-                pass
-    shown = [
-        row for row in (*ROWS, *product_rows()) if row in ROWS or any(row.name == name for name, _ in results.cells)
-    ]
-    table = table_of(results.cells, shown if options.write else rows, list(GROUPS) if options.write else groups)
-    sys.stdout.write(table + "\n")
-    if options.write:
-        write(table)
+    tables = (
+        (PORTABLE, (*ROWS, *(product_rows() if options.product else ()), *(APART if options.rows else ())), BEGIN, END),
+        (EXACT, EXACT_ROWS, EXACT_BEGIN, EXACT_END),
+    )
+    for own, ways, begin, end in tables:
+        wanted = [name for name in groups if name in own]
+        if not wanted:
+            continue
+        rows = chosen(options.rows, ways)
+        if not options.only_table:
+            with tempfile.TemporaryDirectory(prefix="matrix-compiled-") as compiled:
+                cache = None if options.fresh else Path(compiled)
+                for _ in measure(rows, wanted, results, cache=cache, parallel=options.parallel):
+                    pass
+        known = {name for name, group in results.cells if group in own}
+        shown = [*ways, *(row for row in product_rows() if row not in ways and row.name in known)]
+        table = table_of(results.cells, shown if options.write else rows, list(own) if options.write else wanted)
+        sys.stdout.write(table + "\n")
+        if options.write:
+            write(table, begin, end)
     return int(any(cell.outcome.startswith("DIFFERS") for cell in results.cells.values()))
 
 

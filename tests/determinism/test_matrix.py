@@ -10,8 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import pytest
 
+from marin.exact import known
+from marin.exact.guarded import MINUS_ZERO
 from marin.process.arithmetic import cpu_flags
 from marin.process.cache import compilation_cache
 from marin.training.runtime.canary import ANSWERS
@@ -122,7 +125,19 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
     monkeypatch.setattr(matrix, "settings", lambda arithmetic, execution: {"XLA_FLAGS": "others"})
     assert matrix.code_under_test() != before
     training = [f"marin/training/{name}.py" for name in ("step", "slices", "state", "model", "products", "fingerprint")]
-    assert {*training, "tests/determinism/worker.py"} <= set(listed)
+    exact = [f"marin/exact/{name}.py" for name in ("compiled", "functions", "guarded", "integers", "reading")]
+    assert {*training, *exact, "tests/determinism/worker.py"} <= set(listed)
+
+
+def test_each_profile_has_its_rows(matrix: ModuleType) -> None:
+    """What `portable-cpu` refuses is tried under exact, every row once; the reference is the first of both."""
+    names = [row.name for row in matrix.EXACT_ROWS]
+    assert len(set(names)) == len(names) and matrix.EXACT_ROWS[0] == matrix.ROWS[0]
+    assert set(matrix.PORTABLE) | set(matrix.EXACT) == set(matrix.GROUPS)
+    freely = [row for row in matrix.EXACT_ROWS if row.environment]
+    assert len(freely) == len(matrix.PASSES) + len(matrix.INSTRUCTIONS) + 1
+    assert len({row.compiles() for row in freely}) == len(freely), "no program of one is taken for another's"
+    assert not any(row.environment for row in matrix.ROWS)
 
 
 @pytest.mark.determinism
@@ -149,3 +164,20 @@ def test_under_exact_instructions_do_not_matter(matrix: ModuleType, isa: str) ->
     found = matrix.execute(own, names)
     expected = matrix.execute(matrix.TINY_REFERENCE, names)
     assert [matrix.differences(expected[name], found[name]) for name in names] == [[], []]
+
+
+@pytest.mark.determinism
+def test_under_exact_no_pass_of_the_compiler_matters(matrix: ModuleType) -> None:
+    """Each makes another program of a small train step, and each of these programs gives the known answer. Two passes of
+    the matrix leave so small a step as it is."""
+    case = known.cases()["step"]
+    with jax.enable_x64(True):
+        lowered = jax.jit(case.made().__call__).lower(MINUS_ZERO, *case.arguments)
+        texts: dict[str, str] = {}
+        for name in ("", *matrix.PASSES):
+            program = lowered.compile(compiler_options={"xla_disable_hlo_passes": name} if name else {})
+            texts[name] = program.as_text()
+            made = jax.tree.leaves(program(MINUS_ZERO, *case.arguments))
+            assert known.digest(made) == known.ANSWERS["step"], name
+    same = {name for name, text in texts.items() if name and text == texts[""]}
+    assert same <= {"tree_reduction_rewriter", "cpu-parallel-task-assigner"}

@@ -162,11 +162,18 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args(arguments)
+    names = {field.name for field in fields(Case)}
+    cases = []
+    for text in options.cases:
+        given = json.loads(text)
+        assert given.keys() <= names, given
+        cases.append(Case(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}))
     if not options.bare:
         from marin.process.arithmetic import apply
         from marin.recipe.schema import Arithmetic, Execution
 
-        apply(Arithmetic(), Execution(devices=options.devices))
+        alone = bool(cases) and all(case.profile == "exact" for case in cases) and not options.canary
+        apply(_arithmetic(cases[0]) if alone else Arithmetic(), Execution(devices=options.devices))
     import jax
 
     if options.processes > 1:
@@ -180,11 +187,7 @@ def main(arguments: list[str]) -> None:
         from marin.training.runtime import canary
 
         sys.stdout.write(json.dumps({"name": "canary", "answer": canary.answer()}) + "\n")
-    names = {field.name for field in fields(Case)}
-    for text in options.cases:
-        given = json.loads(text)
-        assert given.keys() <= names, given
-        case = Case(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+    for case in cases:
         result = train(case, options.kept)
         if result is not None:
             sys.stdout.write(json.dumps(result) + "\n")

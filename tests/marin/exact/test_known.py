@@ -22,7 +22,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from marin.exact import known
 case = known.cases()["step"]
 found = {}
-for name, spec in {"one": None, "data": (P(), P(), P("d"), P("d")), "fsdp": (P(None, "d"), P("d"), P("d"), P("d"))}.items():
+ways = {
+    "one": None,
+    "data": (P(), P(), P("d"), P("d")),
+    "fsdp": (P(None, "d"), P("d"), P("d"), P("d")),
+    "tensor": (P(None, None, "d"), P(None, "d"), P(), P()),
+}
+for name, spec in ways.items():
     mesh = Mesh(np.array(jax.devices()), ("d",))
     given = case.arguments if spec is None else [jax.device_put(x, NamedSharding(mesh, s)) for x, s in zip(case.arguments, spec)]
     found[name] = known.digest(jax.tree.leaves(case.made().jitted()(*given)))
@@ -52,7 +58,7 @@ def test_devices_and_shardings_give_the_pinned_answer() -> None:
     )
     devices, found = json.loads(done.stdout)
     assert devices == 4
-    assert found == dict.fromkeys(("one", "data", "fsdp"), known.ANSWERS["step"])
+    assert found == dict.fromkeys(("one", "data", "fsdp", "tensor"), known.ANSWERS["step"])
 
 
 def test_another_answer_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ CONFINED = {
     "click": ("marin/cli/",),
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/tracking/",),
+    "huggingface_hub": ("marin/export/",),
     "starlette": ("marin/serving/",),
     "uvicorn": ("marin/serving/", "marin/tracking/"),
 }

@@ -104,6 +104,7 @@ def eval(
             cure="install requirements-evaluation.lock into this environment",
         )
     from ledger import Draft, describe_tree
+    from marin.cli.generate import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.evaluation.tasks import read_groups, read_tasks
     from marin.history.runs import evaluation_stream, load, resolve
@@ -115,6 +116,7 @@ def eval(
 
     tasks, grouped = read_tasks(names, task_path), read_groups(names, task_path)
     root = view = None
+    run = local(run)
     if is_folder(run):
         if step is not None:
             raise UsageError("a folder holds one state", where="--step", expected="a run with it", found=run)

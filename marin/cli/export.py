@@ -25,6 +25,10 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("run", default="latest")
 @click.option("--hf", type=Folder, metavar="DEST", help="The model as a Hugging Face folder.")
+@click.option("--card", is_flag=True, help="With --hf: a model card and the chat template beside the export.")
+@click.option("--license", metavar="ID", help="For --card: as the Hub names licences, such as apache-2.0.")
+@click.option("--hub", metavar="OWNER/NAME", help="With --hf: push the folder to the Hub (HF_TOKEN, HF_ENDPOINT).")
+@click.option("--hub-branch", metavar="NAME", help="For --hub: the branch, made if it is not there.  [default: main]")
 @click.option("--dvc", type=Folder, metavar="DEST", help="All outputs: a DVC remote in DEST/remote, and .dvc files.")
 @click.option("--oci", type=Folder, metavar="DEST", help="The model as an OCI image layout.")
 @click.option(
@@ -88,6 +92,10 @@ File = click.Path(dir_okay=False, path_type=Path)
 def export(
     run: str,
     hf: Path | None,
+    card: bool,
+    license: str | None,
+    hub: str | None,
+    hub_branch: str | None,
     dvc: Path | None,
     oci: Path | None,
     signature: Path | None,
@@ -109,6 +117,7 @@ def export(
     \b
     Examples:
       marin export --hf model/
+      marin export --hf model/ --card --license apache-2.0 --hub OWNER/NAME
       marin export latest --dvc for-dvc/
       marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
@@ -125,6 +134,8 @@ def export(
             cure="say which",
             expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --eval-bundle, --babylm or --mlperf",
         )
+    if (card or hub) and hf is None:
+        raise UsageError("a card and a push are of a folder", where="--card, --hub", expected="--hf DEST", found="none")
     if signature is not None and signing_key is None:
         raise UsageError(
             "a signature needs a key",
@@ -141,6 +152,7 @@ def export(
     if hf is not None:
         outputs.checkout(store, view.output(MODEL), hf, kind="model", how="copy")
         _say("hf", hf, view.output(MODEL).digest, as_json)
+        _export_beside(view, hf, card, license, hub, hub_branch, as_json)
     if dvc is not None:
         _export_dvc(view, store, dvc, as_json)
     if oci is not None:
@@ -203,6 +215,21 @@ def _export_babylm(root: Root, view: Run, dest: Path, data: Path | None, track: 
     _say("babylm", dest, describe_tree(dest).digest, as_json)
     if not as_json:
         say(f"revisions: {', '.join(revisions)}", err=True)
+
+
+def _export_beside(
+    view: Run, folder: Path, card: bool, license: str | None, hub: str | None, branch: str | None, as_json: bool
+) -> None:
+    if card:
+        from marin.export.card import write_card
+
+        for path in write_card(view, folder, license=license):
+            _say("card", path, digest_bytes(path.read_bytes()), as_json)
+    if hub is not None:
+        from marin.export.hub import push
+
+        commit = push(folder, hub, branch=branch, message=f"run {view.run}, model {view.output(MODEL).digest}")
+        _say("hub", Path(f"hf:{hub}@{commit}"), describe_tree(folder).digest, as_json)
 
 
 def _export_mlperf(root: Root, view: Run, log: Path, submission: str | None, as_json: bool) -> None:

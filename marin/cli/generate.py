@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ledger import digest_bytes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
+    from marin.serving.files import Said, Wanted
 
 
 @click.command()
@@ -42,6 +45,24 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Generate an answer of `marin serve` again, and compare every token.",
 )
+@click.option(
+    "--prompts",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="Rows with an instruction or a prompt: JSON lines, or a JSON list.",
+)
+@click.option(
+    "--alpaca-eval",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="OUT.json",
+    help="For --prompts: write outputs as AlpacaEval reads them.",
+)
+@click.option(
+    "--helm",
+    type=(click.Path(dir_okay=False, exists=True, path_type=Path), click.Path(dir_okay=False, path_type=Path)),
+    metavar="STATE.json OUT.json",
+    help="Answer the requests of HELM's scenario_state.json (`helm-run --dry-run`).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 def generate(
     run: str,
@@ -51,12 +72,15 @@ def generate(
     seed: int,
     step: int | None,
     replay: Path | None,
+    prompts: Path | None,
+    alpaca_eval: Path | None,
+    helm: tuple[Path, Path] | None,
     as_json: bool,
 ) -> None:
     """Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.
 
-    RUN is an id, a unique beginning of one, or latest; or a Hugging Face FOLDER. The same state, prompt, temperature and
-    seed give the same tokens on every machine of the contract. Nothing is recorded.
+    RUN is an id, a unique beginning of one, or latest; a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT. The same state,
+    prompt, temperature and seed give the same tokens on every machine of the contract. Nothing is recorded.
 
     With --replay an answer that `marin serve` gave is generated again: it says equal, or names the first token that differs
     (exit status 1).
@@ -66,10 +90,24 @@ def generate(
       marin generate latest --prompt 'The dog'
       marin generate latest --prompt '' --temperature 0.8 --seed 7 --json
       marin generate latest --replay answer.json
+      marin generate latest --prompts alpaca_eval.json --alpaca-eval outputs.json --max-tokens 512
+      marin generate latest --helm scenario_state.json answered/scenario_state.json
     """
-    if (prompt is None) == (replay is None):
-        raise UsageError("what to say is named once", where="marin generate", expected="--prompt or --replay",
-                         found="both" if replay else "neither")  # fmt: skip
+    named = [name for name, value in (("--prompt", prompt), ("--replay", replay), ("--prompts", prompts), ("--helm", helm))
+             if value is not None]  # fmt: skip
+    if len(named) != 1 or (prompts is None) != (alpaca_eval is None):
+        raise UsageError(
+            "what to say is named once",
+            where="marin generate",
+            expected="--prompt, --replay, --helm, or --prompts with --alpaca-eval",
+            found=" and ".join(named) or "none",
+        )
+    if prompts is not None and alpaca_eval is not None:
+        _answer_instructions(run, step, prompts, alpaca_eval, max_tokens, temperature, seed, as_json)
+        return
+    if helm is not None:
+        _answer_scenario(run, step, *helm, seed, as_json)
+        return
     if replay is not None:
         _replay(run, step, replay, as_json)
         return
@@ -95,6 +133,16 @@ def generate(
     )
 
 
+def local(run: str) -> str:
+    """``run``, or the folder that a model of the Hub (``hf:OWNER/NAME@COMMIT``) was pulled into."""
+    if not run.startswith("hf:"):
+        return run
+    from marin.export.hub import pull
+    from marin.process.cache import own_folder
+
+    return str(pull(run, own_folder("hub")))
+
+
 def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Scorer]:
     """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract."""
     from marin.evaluation.folder import folder_recipe, is_folder
@@ -103,6 +151,7 @@ def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, S
     from marin.recipe.schema import Execution
     from marin.record.root import open_root
 
+    run = local(run)
     folder, root, view = is_folder(run), None, None
     if folder:
         if step is not None:
@@ -142,3 +191,53 @@ def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
         say(f"different: {told}")
     if found.difference is not None:
         raise SystemExit(1)
+
+
+def _answer_instructions(
+    run: str, step: int | None, file: Path, out: Path, limit: int, temperature: float, seed: int, as_json: bool
+) -> None:
+    subject, scorer = open_model(run, step)
+    from marin.serving import files
+    from marin.serving.chat import template_for
+
+    rows = files.read_instructions(file)
+    template = template_for(run if not subject.run else None, None)
+    stops = template.stops if template is not None else ()
+    try:
+        texts = [files.instruction_prompt(row["instruction"], template) for row in rows]
+    except ValueError as error:
+        raise UsageError("the chat template refuses an instruction", where=str(file), found=str(error)) from None
+    wanted = files.numbered([files.Wanted(text, limit, temperature, stops) for text in texts])
+    said = _said(subject, scorer, wanted, seed)
+    generator = f"marin:{subject.run or Path(run).resolve().name}:{subject.state[7:19]}"
+    out.write_text(files.alpaca_eval(rows, said, generator), encoding="utf-8")
+    _tell_file(out, subject, said, seed, as_json)
+
+
+def _answer_scenario(run: str, step: int | None, file: Path, out: Path, seed: int, as_json: bool) -> None:
+    subject, scorer = open_model(run, step)
+    from marin.serving import files
+
+    state, wanted = files.read_scenario(file)
+    said = _said(subject, scorer, wanted, seed)
+    out.write_text(files.helm(subject, state, said), encoding="utf-8")
+    _tell_file(out, subject, said, seed, as_json)
+
+
+def _said(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
+    from marin.process.progress import bar
+    from marin.serving.files import say_all
+
+    with bar("prompts", len(wanted)) as progress:
+        return say_all(subject, scorer, wanted, seed, lambda count: progress(count, ""))
+
+
+def _tell_file(out: Path, subject: Subject, said: Sequence[Said], seed: int, as_json: bool) -> None:
+    cut = sum(one.lost > 0 for one in said)
+    if as_json:
+        print_json(
+            {"path": str(out), "state": subject.state, "outputs": len(said), "truncated": cut, "seed": seed,
+             "digest": digest_bytes(out.read_bytes())}
+        )  # fmt: skip
+    else:
+        say(f"{out}: {len(said)} outputs of state {subject.state}, {cut} prompts longer than the context; seed {seed}")

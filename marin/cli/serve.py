@@ -55,24 +55,34 @@ PORT = 8000
     metavar="FILE",
     help="A jinja2 template for chats.  [default: the model's own]",
 )
+@click.option(
+    "--vllm",
+    is_flag=True,
+    help="Of a FOLDER: print the command and the configuration with which vLLM serves it, and serve nothing.",
+)
 def serve(
-    run: str, port: int, host: str, step: int | None, devices: int, queue: int, template_file: Path | None
+    run: str, port: int, host: str, step: int | None, devices: int, queue: int, template_file: Path | None, vllm: bool
 ) -> None:
     """Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.
 
-    RUN is an id, a unique beginning of one, or latest; or a Hugging Face FOLDER. An answer has the same bits whatever else
-    is asked at the same time. It names the digest of the state and the seed: `marin generate RUN --replay FILE` generates
+    RUN is an id, a unique beginning of one, or latest; a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT. An answer has the
+    same bits whatever else is asked at the same time. It names the digest of the state and the seed: `marin generate RUN --replay FILE` generates
     it again. The address is printed when it answers; SIGTERM and Ctrl-C finish what was asked.
 
     \b
     Examples:
       marin serve latest
       marin serve model/ --port 8080
+      marin serve model/ --vllm
       curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
         -d '{"prompt": "The dog", "max_tokens": 8, "seed": 7}'
     """
-    from marin.cli.generate import open_model
+    if vllm:
+        _say_vllm(run)
+        return
+    from marin.cli.generate import local, open_model
 
+    given, run = run, local(run)
     subject, scorer = open_model(run, step, devices)
     # jax, after the contract is in force; the server's own libraries.
     import time
@@ -97,7 +107,7 @@ def serve(
     name = subject.run or Path(run).resolve().name
     listener = bind(host, port)
     try:
-        served = Served(subject, engine, template, name, int(time.time()), (run, subject.state))
+        served = Served(subject, engine, template, name, int(time.time()), (given, subject.state))
 
         def announce() -> None:
             say(f"{address_of(listener)}/v1", f"model {name}, state {subject.state}")
@@ -105,3 +115,16 @@ def serve(
         serve_on(listener, served, announce=announce)
     finally:
         listener.close()
+
+
+def _say_vllm(run: str) -> None:
+    from marin.errors import UsageError
+    from marin.evaluation.folder import folder_recipe, is_folder
+    from marin.serving.vllm import as_yaml, command, configuration
+
+    if not is_folder(run):
+        raise UsageError("vLLM serves a folder", where="--vllm", expected="a Hugging Face folder", found=run,
+                         cure=f"marin export {run} --hf model/ --card, then marin serve model/ --vllm")  # fmt: skip
+    folder = Path(run).resolve()
+    found = configuration(folder, folder_recipe(folder), folder.name)
+    say(command(found), "", "# the same as a file: vllm serve --config FILE", *as_yaml(found))

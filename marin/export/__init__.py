@@ -2,5 +2,7 @@
 
 dvc             a DVC remote and .dvc files
 oci             an OCI image layout, as `oras` and `skopeo` copy it
+card            a model card and the chat template beside the exported folder
+hub             that folder pushed to the Hugging Face Hub; a pinned revision pulled from it
 model_signing   an OpenSSF model signature over the exported model
 """

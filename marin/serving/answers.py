@@ -52,14 +52,14 @@ class Question:
         """For the engine."""
         return [
             Asked(
-                Prompt(one.prompt, self.limit, self._stop, self.temperature, request_name(one.prompt, one.occurrence)),
+                Prompt(one.prompt, self.limit, self.stop, self.temperature, request_name(one.prompt, one.occurrence)),
                 self.seed,
                 -1 if self.alternatives is None else len(one.prompt) - 1 if self.echo else 0,
             )
             for one in self.sequences
         ]
 
-    def _stop(self, new: tuple[int, ...]) -> bool:
+    def stop(self, new: tuple[int, ...]) -> bool:
         text = self.subject.decode(new) if self.stops else ""
         return any(stop in text for stop in self.stops)
 

@@ -1,0 +1,85 @@
+"""A model card with the chat template, beside an exported model: what the ledger says of it, in Hugging Face's metadata.
+
+They stand beside the export, not in it: the export's own files, and so its digest, are those that the run recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import yaml
+
+from marin.errors import UsageError
+from marin.history.run import Run
+from marin.recipe import schema as recipes
+from marin.serving.chat import TEMPLATE
+
+CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
+
+
+def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[Path]:
+    """Write ``README.md`` and ``chat_template.jinja`` into the exported ``folder``.
+
+    Raises:
+        UsageError: one of them is there already.
+    """
+    written = [folder / CARD, folder / CHAT_TEMPLATE]
+    for path, text in zip(written, (card(view, license=license), TEMPLATE), strict=True):
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise UsageError("a file is there already", where=str(path), expected="none", found="another text",
+                             cure="export into another folder")  # fmt: skip
+        path.write_text(text, encoding="utf-8")
+    return written
+
+
+def card(view: Run, *, license: str | None = None) -> str:
+    """The card's text: metadata between lines of dashes, and what a reader needs to check the model."""
+    recipe, model = view.recipe, view.output("export")
+    trained = view.segments[-1].body.end_state if view.segments else ""
+    data = recipe.dataset.name
+    numbers = {name: value for name, value in sorted(view.measured.items()) if math.isfinite(value)}
+    metadata = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["marin", recipe.model.architecture, recipe.arithmetic.profile],
+        **({"license": license} if license is not None else {}),
+        **({"model-index": [_index(view.run, data, numbers)]} if numbers else {}),
+    }
+    head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    sizes = recipe.model
+    rows = [
+        ("run", view.run),
+        ("recipe", recipes.digest(recipe)),
+        ("model", model.digest),
+        ("trained state", trained),
+        (
+            "architecture",
+            f"{sizes.architecture}, {sizes.num_layers} layers of {sizes.hidden_dim}, context {sizes.seq_len}",
+        ),
+        ("data", data),
+        ("train steps", str(recipe.trainer.num_steps)),
+        ("arithmetic", recipe.arithmetic.profile),
+    ]
+    table = "\n".join(f"| {name} | `{value}` |" for name, value in rows if value)
+    return (
+        f"---\n{head}---\n\n# {view.run}\n\nTrained and recorded by Marin: whoever has the ledger can execute every train "
+        f"step again, bit for bit.\n\n| | |\n| --- | --- |\n{table}\n\n```\nmarin verify {view.run}\n```\n\n"
+        "The numbers are those that the run's own evaluation recorded. The text of a conversation is "
+        f"`<|role|>`, a line end, the content and a line end for each message ({CHAT_TEMPLATE}).\n\n"
+        f"```json\n{json.dumps(numbers, indent=2)}\n```\n"
+    )
+
+
+def _index(run: str, data: str, numbers: dict[str, float]) -> dict[str, object]:
+    return {
+        "name": run,
+        "results": [
+            {
+                "task": {"type": "text-generation"},
+                "dataset": {"name": data, "type": data},
+                "metrics": [{"type": name, "value": value} for name, value in numbers.items()],
+            }
+        ],
+    }

@@ -66,8 +66,9 @@ def serve(
     """Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.
 
     RUN is an id, a unique beginning of one, or latest; a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT. An answer has the
-    same bits whatever else is asked at the same time. It names the digest of the state and the seed: `marin generate RUN --replay FILE` generates
-    it again. The address is printed when it answers; SIGTERM and Ctrl-C finish what was asked.
+    same bits whatever else is asked at the same time. It names the digest of the state and the seed, and
+    `marin generate RUN --replay FILE` generates it again. The address is printed when it answers; SIGTERM and Ctrl-C
+    finish what was asked.
 
     \b
     Examples:

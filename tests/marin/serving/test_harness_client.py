@@ -1,0 +1,85 @@
+"""lm-evaluation-harness's own client against the server: the log-likelihoods of `marin eval`, to the bit."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+from tokenizers import Tokenizer
+
+from marin.evaluation.scoring import Scorer
+from marin.evaluation.subject import Subject
+
+pytestmark = pytest.mark.skipif(
+    find_spec("lm_eval") is None or find_spec("tenacity") is None, reason="the extra `evaluation` (make evaluation)"
+)
+
+TASK = {
+    "task": "pairs",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": {"test": "pairs.jsonl"}},
+    "output_type": "multiple_choice",
+    "test_split": "test",
+    "doc_to_text": "{{before}}",
+    "doc_to_target": 0,
+    "doc_to_choice": "{{[good, bad]}}",
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+}
+ROWS = [{"before": before, "good": good, "bad": bad} for before, good, bad in
+        (("the dog", "runs", "run"), ("", "she is here", "she are"), ("x" * 70, "a", "bb"), ("we", "sat", "é"))]  # fmt: skip
+
+
+def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(
+    address: str, subject: Subject, scorer: Scorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    from marin.evaluation.recording import evaluated
+    from marin.evaluation.records import Settings
+    from marin.evaluation.tasks import read_tasks
+
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "pairs.yaml").write_text(yaml.safe_dump(TASK))
+    ours = evaluated(subject, scorer, read_tasks(["pairs"], tmp_path), Settings(limit=None, num_fewshot=None, seed=1))
+
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    saved = Tokenizer.from_str(subject.tokenizer.to_str())
+    saved.add_special_tokens(["<|endoftext|>"])
+    saved.save(str(folder / "tokenizer.json"))
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>", "bos_token": "<|endoftext|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    theirs_folder = tmp_path / "theirs"
+    theirs_folder.mkdir()
+    (theirs_folder / "pairs.jsonl").write_bytes((tmp_path / "pairs.jsonl").read_bytes())
+    data = {"data_files": {"test": str(theirs_folder / "pairs.jsonl")}}
+    (theirs_folder / "pairs.yaml").write_text(yaml.safe_dump({**TASK, "dataset_kwargs": data}))
+    theirs = simple_evaluate(
+        model="local-completions",
+        model_args={
+            "base_url": f"{address}/v1/completions",
+            "model": "aaaa",
+            "tokenizer": str(folder),
+            "tokenizer_backend": "huggingface",
+            "max_length": subject.recipe.model.seq_len + 2,
+            "num_concurrent": 3,
+        },
+        batch_size=2,
+        tasks=["pairs"],
+        task_manager=TaskManager(include_path=str(theirs_folder)),
+        bootstrap_iters=100,
+    )
+    assert theirs is not None
+    found = {one["doc_id"]: [float(value) for value, _ in one["filtered_resps"]] for one in theirs["samples"]["pairs"]}
+    expected = {
+        sample.doc: [sum(float.fromhex(value) for value in request.rows[0].logprobs) for request in sample.requests]
+        for sample in ours.samples["pairs"]
+    }
+    assert found == expected
+    assert theirs["results"]["pairs"]["acc,none"] == ours.results["pairs"]["acc,none"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import jax
+import jax.random as jrandom
 import numpy as np
 import pytest
+from haliax import Axis
 from safetensors.numpy import load_file, save_file
 
 from marin.errors import UsageError
@@ -17,6 +20,7 @@ from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject, open_folder
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import hugging_face_config, write_model
+from marin.training.model import model_config
 
 
 @pytest.fixture
@@ -33,6 +37,31 @@ def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Su
     read = open_folder(exported, recipe)
     rows = [Row((0, *read.encode("the dog runs")), 8), Row((0, *read.encode("a")), 1)]
     assert Scorer(read.model, recipe).score(rows) == scorer.score(rows)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_both_layouts_come_back_tied_or_not(
+    tmp_path: Path,
+    subject: Subject,
+    architecture: Literal["llama", "gpt2"],
+    tied: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every tensor, bit for bit: one that is tied is stored once."""
+    monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
+    size = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=2, num_heads=2, num_kv_heads=2,
+                 seq_len=32, tie_word_embeddings=tied)  # fmt: skip
+    model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
+    write_model(tmp_path, model, Recipe(model=size), 257, 0)
+    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    once = tied or architecture == "gpt2"
+    assert ("lm_head.weight" in load_file(tmp_path / "model.safetensors")) is not once
+    recipe = folder_recipe(tmp_path)
+    read = open_folder(tmp_path, recipe).model
+    before, after = jax.tree.leaves(model), jax.tree.leaves(read)
+    assert len(before) == len(after) > 8
+    assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("model", [Model(), Model(num_kv_heads=2, tie_word_embeddings=True),

@@ -54,8 +54,18 @@ def test_an_answer_of_a_run_and_of_its_folder_on_a_hub(trained: Project, tmp_pat
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            done = trained.marin("export", "latest", "--hf", str(folder), "--card", "--license", "apache-2.0",
-                                 "--hub", "owner/model", "--json")  # fmt: skip
+            arguments = (
+                "export",
+                "latest",
+                "--hf",
+                str(folder),
+                "--card",
+                "--license",
+                "apache-2.0",
+                "--hub",
+                "owner/model",
+            )
+            done = trained.python(MARIN, *arguments, "--json", check=False)
         assert done.returncode == 0, done.stderr
         pushed = json.loads(done.stdout.splitlines()[-1])["path"]
         card = ModelCard.load(folder / "README.md")

@@ -50,7 +50,7 @@ def test_both_layouts_come_back_tied_or_not(
 ) -> None:
     """Every tensor, bit for bit: one that is tied is stored once."""
     monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
-    size = Model(architecture=architecture, hidden_dim=16, intermediate_dim=32, num_layers=2, num_heads=2, num_kv_heads=2,
+    size = Model(architecture=architecture, hidden_dim=16, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2,
                  seq_len=32, tie_word_embeddings=tied)  # fmt: skip
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257, 0)

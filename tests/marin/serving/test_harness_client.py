@@ -29,7 +29,7 @@ TASK = {
     "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
 }
 ROWS = [{"before": before, "good": good, "bad": bad} for before, good, bad in
-        (("the dog", "runs", "run"), ("", "she is here", "she are"), ("x" * 70, "a", "bb"), ("we", "sat", "é"))]  # fmt: skip
+        (("the dog", "runs", "run"), ("", "she is here", "she are"), ("x" * 40, "a", "bb"), ("we", "sat", "é"))]  # fmt: skip
 
 
 def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(
@@ -67,7 +67,7 @@ def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(
             "model": "aaaa",
             "tokenizer": str(folder),
             "tokenizer_backend": "huggingface",
-            "max_length": subject.recipe.model.seq_len + 2,
+            "max_length": subject.recipe.model.seq_len + 1,
             "num_concurrent": 3,
         },
         batch_size=2,

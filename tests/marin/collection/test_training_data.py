@@ -1,0 +1,88 @@
+"""A collection feeds the pipeline: ``dataset=web`` becomes its digest, and the corpus has its documents in their splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from marin.collection.asking import Collection
+from marin.collection.gathering import gathered
+from marin.data.documents import TRAIN, VALIDATION, read_documents
+from marin.data.reach import Reach
+from marin.errors import DataError, UsageError
+from marin.pipeline.corpus import CORPUS, config
+from marin.recipe.schema import DocumentsDataset, Execution, Recipe, WebDataset, from_plain, plain
+from marin.verify.judges.collection import with_collections
+from marin.verify.rehearsal import Rehearsal
+from marin.verify.verdict import Verdict
+from tests.marin.collection.labelled import labelled
+from tests.marin.collection.making import root_of, rows
+
+
+@pytest.fixture
+def recipe(project: Path) -> Recipe:
+    labelled(9, size=12).write(project / "raw")
+    dataset = WebDataset(
+        sources=(f"{project}/raw/*.jsonl",), collection="default", evaluations=(f"{project}/test.jsonl",)
+    )
+    return Recipe(dataset=dataset)
+
+
+def artifact_of(recipe: Recipe) -> str:
+    assert isinstance(recipe.dataset, DocumentsDataset) and recipe.dataset.artifact is not None
+    return recipe.dataset.artifact
+
+
+def rehearsed(project: Path, recipe: Recipe) -> Path:
+    folder = project / "rehearsal"
+    return Rehearsal(folder, "abc", recipe, root_of(project).store(), Execution()).execute(CORPUS, {})[0]
+
+
+def test_the_corpus_has_the_documents_of_the_collection_in_their_splits(project: Path, recipe: Recipe) -> None:
+    found = gathered(root_of(project), recipe)
+    assert gathered(root_of(project), recipe) == found and from_plain(plain(found), where="test") == found
+    out = rehearsed(project, found)
+    documents = rows(Collection(root_of(project).store(), artifact_of(found)), "documents")
+    for name, split in ((TRAIN, "train"), (VALIDATION, "validation")):
+        wanted = [(row["id"], row["text"]) for row in documents if row["split"] == split]
+        assert wanted and [(one.metadata["id"], one.text) for one in read_documents(out / name)] == wanted
+
+
+def test_a_collection_that_is_none_is_refused(project: Path, recipe: Recipe) -> None:
+    with pytest.raises(UsageError, match="not made yet"):
+        config(recipe)
+    artifact = root_of(project).store().put_tree(project / "raw").digest
+    with pytest.raises(DataError, match="no collection of documents"):
+        rehearsed(project, Recipe(dataset=DocumentsDataset(artifact=artifact)))
+
+
+def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: Recipe) -> None:
+    root = root_of(project)
+    found = gathered(root, recipe)
+    workshop = project / "workshop"
+    workshop.mkdir()
+    case: Any = SimpleNamespace(
+        run=SimpleNamespace(recipe=found),
+        store=root.store_to_read(),
+        history=root.history(),
+        workshop=workshop,
+        workers=1,
+        reach=Reach(),
+    )
+    passed = with_collections(case, Verdict("PASS", ("corpus",)), None, b"root")
+    assert passed.outcome == "PASS" and "made again from its sources" in passed.lines[1]
+    sampled = with_collections(case, Verdict("PASS"), 1, b"root")
+    assert sampled.outcome == "PASS"
+    case.reach = Reach(folders=(), hosts=())
+    assert with_collections(case, Verdict("PASS"), None, b"root").outcome == "UNAVAILABLE"
+    case.reach = Reach()
+    path = project / "raw" / "part-0.jsonl"
+    path.write_text(path.read_text().replace("e", "u", 1))
+    failed = with_collections(case, Verdict("PASS"), None, b"root")
+    assert failed.outcome == "FAIL" and "part-0.jsonl" in failed.lines[0]
+    unknown = SimpleNamespace(**vars(case))
+    unknown.run = SimpleNamespace(recipe=Recipe(dataset=DocumentsDataset(artifact="sha256:" + "0" * 64)))
+    assert with_collections(unknown, Verdict("PASS"), None, b"root").outcome == "UNAVAILABLE"  # type: ignore[arg-type]

@@ -72,6 +72,7 @@ from marin.record import events
 from marin.record.pins import Pin, read_pin
 from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.evidence import read_answer
+from marin.serving.files import read_instructions, read_scenario
 from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
@@ -401,6 +402,13 @@ def parsers() -> list[Parser]:
         P("an answer to replay", lambda data: read_answer(data, "fuzz"),
           given(ANSWER, b"data: " + ANSWER + b"\n\ndata: [DONE]\n\n", b'{"request":{},"response":' + ANSWER + b"}"),
           ("marin.serving.evidence.read_answer",)),
+        P("instructions", on_file(read_instructions, "rows.jsonl"),
+          given(b'{"instruction":"a","dataset":"x"}\n{"prompt":"b"}\n'),
+          ("marin.serving.files.read_instructions",)),
+        P("a scenario of HELM", on_file(read_scenario, "scenario_state.json"),
+          given(b'{"adapter_spec":{},"request_states":[{"request":{"prompt":"a","num_completions":2,"max_tokens":3,'
+                b'"temperature":0.5,"stop_sequences":["x"]}}]}'),
+          ("marin.serving.files.read_scenario",)),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],

@@ -34,7 +34,7 @@ from marin.errors import UsageError
 from marin.exact.compiled import exact
 from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
-from marin.training.model import END_OF_TEXT_ID, attention_mask
+from marin.training.model import END_OF_TEXT_ID, attention_mask, factors_of
 from marin.training.state import DATA, named_key
 from marin.training.step import mesh_of
 
@@ -162,7 +162,8 @@ class Scorer:
             with jax.enable_x64(True):
                 if shapes not in made:
                     one = [jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype) for x in given]
-                    made[shapes] = jax.jit(over(exact(function, arrays, *one), in_specs=(P(), *specs)))
+                    program = exact(function, arrays, *one, factors=factors_of(self.recipe))
+                    made[shapes] = jax.jit(over(program, in_specs=(P(), *specs)))
                 return made[shapes](MINUS_ZERO, arrays, *given)
 
         return exactly

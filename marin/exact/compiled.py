@@ -20,7 +20,7 @@ from jax.extend.random import threefry2x32_p
 from marin.exact import functions, integers, threefry
 from marin.exact.guarded import MINUS_ZERO, Guarded
 from marin.exact.integers import Products
-from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Operation, Program
+from marin.exact.program import BOOL, FLOAT, INT, LEAST, NEAREST, UINT, Factors, Operation, Program
 from marin.exact.reading import read
 
 F, W, U = jnp.float32, jnp.int32, jnp.uint32
@@ -37,10 +37,11 @@ class Exact:
     shape: Any
     products: Products = "float64"
 
-    def __call__(self, z: Array, *arguments: Any) -> Any:
-        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant."""
+    def __call__(self, z: Array, *arguments: Any, key: Array | None = None) -> Any:
+        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key``: as
+        :func:`run` has it."""
         with jax.enable_x64(True):
-            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products)
+            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products, key)
         return jax.tree.unflatten(jax.tree.structure(self.shape), outputs)
 
     def jitted(self, **options: Any) -> Callable[..., Any]:
@@ -55,24 +56,31 @@ class Exact:
         return call
 
 
-def exact(function: Callable[..., Any], *examples: Any, products: Products = "float64") -> Exact:
+def exact(
+    function: Callable[..., Any], *examples: Any, products: Products = "float64", factors: Factors = NEAREST
+) -> Exact:
     """``function`` with every rounding fixed, for arguments shaped like ``examples``.
 
     Raises:
         UsageError: an operation has no exact form; the error names it.
     """
-    program, shape = read(function, *examples)
+    program, shape = read(function, *examples, factors=factors)
     return Exact(program, shape, products)
 
 
-def run(program: Program, z: Array, inputs: Sequence[Array], products: Products = "float64") -> list[Array]:
-    """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits."""
+def run(
+    program: Program, z: Array, inputs: Sequence[Array], products: Products = "float64", key: Array | None = None
+) -> list[Array]:
+    """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits.
+
+    ``key``: uint32[2], seed and train step, of the random bits where factors are rounded stochastically.
+    """
     to = Guarded(z)
     given = [
         to.rule(jnp.asarray(x, F)) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.inputs), inputs, strict=True)
     ]
-    found = _body(_Tracing(to, products), program, given)
+    found = _body(_Tracing(to, products, key), program, given)
     return [
         jnp.where(x != x, NAN, x) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.outputs), found, strict=True)
@@ -83,6 +91,7 @@ def run(program: Program, z: Array, inputs: Sequence[Array], products: Products 
 class _Tracing:
     to: Guarded
     products: Products
+    key: Array | None
 
 
 def _body(tracing: _Tracing, program: Program, inputs: Sequence[Array]) -> list[Array]:
@@ -225,8 +234,18 @@ def _bitcast(tracing: _Tracing, program: Program, one: Operation, values: list[A
 def _dot(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
     summed: Any = one.settings["summed"]
     batch: Any = one.settings["batch"]
+    factors = Factors.of(one.settings)
     numbers = (tuple(map(tuple, summed)), tuple(map(tuple, batch)))
-    return integers.contraction(tracing.to, values[0], values[1], numbers, tracing.products)
+    words = [_noise(tracing, x, side) for side, x in enumerate(values)] if factors.stochastic else [None, None]
+    return integers.contraction(tracing.to, values[0], values[1], numbers, tracing.products, factors.bits, words)
+
+
+def _noise(tracing: _Tracing, x: Array, side: int) -> Array:
+    """One random word for each element: of the step's key, the element's position and side, and its bits."""
+    assert tracing.key is not None, "factors are rounded by random bits, and there is no key"
+    place = threefry.places(lax.iota(U, x.size).reshape(x.shape), side)
+    first, second = (jnp.broadcast_to(tracing.key[word], x.shape) for word in range(2))
+    return threefry2x32_p.bind(first, second, place, lax.bitcast_convert_type(x, U))[0]
 
 
 def _gather(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:

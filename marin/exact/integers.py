@@ -19,7 +19,7 @@ from marin.errors import UsageError
 from marin.exact.functions import power_of_two
 from marin.exact.guarded import Guarded
 
-F, W, D, L = jnp.float32, jnp.int32, jnp.float64, jnp.int64
+F, W, U, D, L = jnp.float32, jnp.int32, jnp.uint32, jnp.float64, jnp.int64
 Products = Literal["float64", "int8", "bfloat16"]
 
 BITS = 15
@@ -51,13 +51,24 @@ def _scaled(to: Guarded, x: jax.Array, exponent: jax.Array) -> jax.Array:
     return lax.round(x * power_of_two(to, exponent), lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-def factors(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """``x`` as whole numbers up to :data:`LARGEST` (float32), and the power of two that each row has to be multiplied
-    with."""
+def factors(
+    to: Guarded, x: jax.Array, axes: Sequence[int], width: int = BITS, words: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """``x`` as whole numbers up to 2**``width``, at most :data:`LARGEST` (float32), and the power of two that each row has
+    to be multiplied with. ``words``: random ones to round by, uint32 of the shape of ``x``."""
     bits, e, finite = _exponents(to, x, axes)
-    limit = W((LARGEST * 2**9) & 0x7FFFFF)  # the fraction of LARGEST / 2**15 as float32 has it
-    e = jnp.maximum(e + (bits & W(0x7FFFFF) > limit).astype(W), W(FACTOR_FLOOR))
-    return _scaled(to, x, W(BITS) - e), finite * power_of_two(to, e - W(BITS))
+    if width == BITS:
+        limit = W((LARGEST * 2**9) & 0x7FFFFF)  # the fraction of LARGEST / 2**15 as float32 has it
+        e = e + (bits & W(0x7FFFFF) > limit).astype(W)
+    e = jnp.maximum(e, W(FACTOR_FLOOR))
+    back = finite * power_of_two(to, e - W(width))
+    if words is None:
+        return _scaled(to, x, W(width) - e), back
+    size = jnp.abs(x * power_of_two(to, W(width) - e))
+    below = lax.floor(size)
+    up = (words >> U(8)).astype(F) < (size - below) * F(2**24)
+    whole = below + up.astype(F)
+    return jnp.where(x < F(0), -whole, whole), back
 
 
 def addends(to: Guarded, x: jax.Array, axes: Sequence[int], count: int) -> tuple[jax.Array, jax.Array]:
@@ -87,11 +98,20 @@ def scattered(
     return to.add(operand, to.mul(found, back.reshape(())))
 
 
-def contraction(to: Guarded, left: jax.Array, right: jax.Array, numbers: Any, products: Products) -> jax.Array:
-    """``numbers`` as ``lax.dot_general`` takes them: ((summed, summed), (batch, batch))."""
+def contraction(
+    to: Guarded,
+    left: jax.Array,
+    right: jax.Array,
+    numbers: Any,
+    products: Products,
+    width: int = BITS,
+    words: Sequence[jax.Array | None] = (None, None),
+) -> jax.Array:
+    """``numbers`` as ``lax.dot_general`` takes them: ((summed, summed), (batch, batch)). ``width`` and ``words``: of
+    both factors, as :func:`factors` takes them."""
     ((left_summed, right_summed), (left_batch, right_batch)) = numbers
-    a, a_back = factors(to, left, left_summed)
-    b, b_back = factors(to, right, right_summed)
+    a, a_back = factors(to, left, left_summed, width, words[0])
+    b, b_back = factors(to, right, right_summed, width, words[1])
     count = math.prod(left.shape[axis] for axis in left_summed)
     whole = _WAYS[products](a, b, numbers, count)
     a_free = [axis for axis in range(left.ndim) if axis not in (*left_summed, *left_batch)]

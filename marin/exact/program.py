@@ -27,6 +27,29 @@ differ in whether 2**-126 and less is kept, and in whether that is asked before 
 
 
 @dataclass(frozen=True)
+class Factors:
+    """How factors of contractions become whole numbers: up to 2**``bits`` in magnitude, rounded to nearest or, if
+    ``stochastic``, up or down by random bits. Fewer than 15 bits are another definition than the profile's."""
+
+    bits: int = 15
+    stochastic: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a ``dot`` has in its settings; nothing for 15 bits rounded to nearest, which is what it means without."""
+        bits: dict[str, Any] = {} if self == NEAREST else {"bits": self.bits}
+        return bits | ({"rounding": "stochastic"} if self.stochastic else {})
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Factors:
+        """From a ``dot``'s settings."""
+        return cls(int(settings.get("bits", 15)), settings.get("rounding") == "stochastic")
+
+
+NEAREST = Factors()
+
+
+@dataclass(frozen=True)
 class Form:
     """Dtype (one of :data:`DTYPES`) and shape of a value."""
 

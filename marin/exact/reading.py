@@ -17,7 +17,7 @@ from jax._src import source_info_util
 from jax.extend.core import Literal
 
 from marin.errors import UsageError
-from marin.exact.program import BOOL, DTYPES, FLOAT, INT, UINT, Form, Json, Operation, Program
+from marin.exact.program import BOOL, DTYPES, FLOAT, INT, NEAREST, UINT, Factors, Form, Json, Operation, Program
 
 FLOATS = {
     *(
@@ -60,7 +60,7 @@ CALLS = {
 CURE = "write it with operations that docs/exact.md lists, or train under another profile"
 
 
-def read(function: Callable[..., Any], *examples: Any) -> tuple[Program, Any]:
+def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEAREST) -> tuple[Program, Any]:
     """The program of ``function``, and its result as a tree of ``ShapeDtypeStruct``. Inputs and outputs are the leaves
     of the trees.
 
@@ -69,12 +69,12 @@ def read(function: Callable[..., Any], *examples: Any) -> tuple[Program, Any]:
     """
     with jax.enable_x64(False):
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
-    return program_of(closed), shape
+    return program_of(closed, factors), shape
 
 
-def program_of(closed: Any) -> Program:
+def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
     """The program of a closed jaxpr."""
-    reader = _Reader()
+    reader = _Reader(factors)
     inputs = [reader.value(_form(var.aval, "input")) for var in closed.jaxpr.invars]
     outputs = reader.inline(closed.jaxpr, closed.consts, inputs)
     return Program(
@@ -112,7 +112,8 @@ def _source(equation: Any) -> str:
 class _Reader:
     """One list of operations in the making. Bodies of loops are read by readers of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
         self.forms: list[Form] = []
         self.constants: list[tuple[int, np.ndarray]] = []
         self.operations: list[Operation] = []
@@ -200,7 +201,7 @@ class _Reader:
         )
 
     def body(self, closed: Any) -> Program:
-        return program_of(closed)
+        return program_of(closed, self.factors)
 
 
 type Rule = Callable[[_Reader, Any, list[int], list[Form]], list[int]]
@@ -379,7 +380,12 @@ def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -
     if math.prod(reader.forms[inputs[0]].shape[axis] for axis in left) > 2**23:
         raise refused("dot_general", "over more than 2**23 elements")
     return reader.put(
-        "dot", inputs, forms[0], summed=[_whole(left), _whole(right)], batch=[_whole(left_batch), _whole(right_batch)]
+        "dot",
+        inputs,
+        forms[0],
+        summed=[_whole(left), _whole(right)],
+        batch=[_whole(left_batch), _whole(right_batch)],
+        **reader.factors.settings,
     )
 
 

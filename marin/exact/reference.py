@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from marin.exact import functions, moving, threefry
-from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Operation, Program
+from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Factors, Operation, Program
 
 F, W = np.float32, np.int32
 type Values = list[np.ndarray]
@@ -66,7 +66,11 @@ class Rounding:
 TO = Rounding()
 
 
-def run(program: Program, inputs: Sequence[Any]) -> Values:
+type Key = tuple[int, int] | None
+"""Seed and train step: of the random bits where factors are rounded stochastically."""
+
+
+def run(program: Program, inputs: Sequence[Any], key: Key = None) -> Values:
     """The outputs of ``program`` for these inputs."""
     given = []
     for form, value in zip(program.of(program.inputs), inputs, strict=True):
@@ -74,17 +78,19 @@ def run(program: Program, inputs: Sequence[Any]) -> Values:
         assert array.shape == form.shape, f"an input of {array.shape}, where the program has {form.shape}"
         given.append(TO.rule(array) if form.dtype == FLOAT else array)
     with np.errstate(all="ignore"):
-        found = _body(program, given)
+        found = _body(program, given, key)
     return [np.where(np.isnan(x), F(np.nan), x).astype(F) if x.dtype == F else x for x in found]
 
 
-def _body(program: Program, inputs: Sequence[np.ndarray]) -> Values:
+def _body(program: Program, inputs: Sequence[np.ndarray], key: Key) -> Values:
     known = dict(zip(program.inputs, inputs, strict=True))
     known |= {number: TO.rule(value) if value.dtype == F else value for number, value in program.constants}
     for one in program.operations:
         values = [known[number] for number in one.inputs]
         if one.bodies:
-            outputs = _LOOPS[one.name](one, values)
+            outputs = _LOOPS[one.name](one, values, key)
+        elif one.name == "dot":
+            outputs = [_dot(one, values, key)]
         else:
             outputs = [_OPERATIONS[one.name](program, one, values)]
         for number, value in zip(one.outputs, outputs, strict=True):
@@ -97,33 +103,33 @@ def _body(program: Program, inputs: Sequence[np.ndarray]) -> Values:
     return [known[number] for number in program.outputs]
 
 
-def _scan(one: Operation, values: Values) -> Values:
+def _scan(one: Operation, values: Values, key: Key) -> Values:
     consts, carried, length = (int(one.settings[name]) for name in ("constants", "carried", "length"))  # type: ignore[arg-type]
     carry, rows = values[consts : consts + carried], values[consts + carried :]
     made: dict[int, Values] = {}
     numbers = range(length - 1, -1, -1) if one.settings["reverse"] else range(length)
     for number in numbers:
-        found = _body(one.bodies[0], [*values[:consts], *carry, *(row[number] for row in rows)])
+        found = _body(one.bodies[0], [*values[:consts], *carry, *(row[number] for row in rows)], key)
         carry, made[number] = found[:carried], found[carried:]
     stacked = [np.stack(column) for column in zip(*(made[number] for number in range(length)), strict=True)]
     return [*carry, *stacked]
 
 
-def _while(one: Operation, values: Values) -> Values:
+def _while(one: Operation, values: Values, key: Key) -> Values:
     asked, done = (int(one.settings[name]) for name in ("asked", "done"))  # type: ignore[arg-type]
     question, body = one.bodies
     carry = values[asked + done :]
-    while bool(_body(question, [*values[:asked], *carry])[0]):
-        carry = _body(body, [*values[asked : asked + done], *carry])
+    while bool(_body(question, [*values[:asked], *carry], key)[0]):
+        carry = _body(body, [*values[asked : asked + done], *carry], key)
     return carry
 
 
-def _cond(one: Operation, values: Values) -> Values:
+def _cond(one: Operation, values: Values, key: Key) -> Values:
     chosen = min(max(int(values[0]), 0), len(one.bodies) - 1)
-    return _body(one.bodies[chosen], values[1:])
+    return _body(one.bodies[chosen], values[1:], key)
 
 
-_LOOPS: dict[str, Callable[[Operation, Values], Values]] = {"scan": _scan, "while": _while, "cond": _cond}
+_LOOPS: dict[str, Callable[[Operation, Values, Key], Values]] = {"scan": _scan, "while": _while, "cond": _cond}
 
 
 def _row_exponent(largest: float, floor: int) -> int:
@@ -135,8 +141,9 @@ FACTOR_BITS, FACTOR_LARGEST, FACTOR_FLOOR = 15, 32639, -45
 ADDEND_BITS, ADDEND_ROOM, ADDEND_FLOOR = 30, 52, -90
 
 
-def factors(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row (last axis) as whole numbers up to 32639, and what it is to be multiplied with afterwards."""
+def factors(rows: np.ndarray, bits: int, words: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Each row (last axis) as whole numbers up to 2**bits, of 15 bits up to 32639, and what it is to be multiplied with
+    afterwards; rounded to nearest, or by random words."""
     whole, back = np.zeros(rows.shape, np.int64), np.zeros(rows.shape[:-1], F)
     for place in np.ndindex(*rows.shape[:-1]):
         row = rows[place].astype(np.float64)
@@ -145,9 +152,15 @@ def factors(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             continue
         largest = float(np.max(np.abs(row)))
         e = _row_exponent(largest, FACTOR_FLOOR)
-        e += math.ldexp(largest, FACTOR_BITS - e) > FACTOR_LARGEST
-        whole[place] = np.rint(np.ldexp(row, FACTOR_BITS - e)).astype(np.int64)
-        back[place] = math.ldexp(1.0, e - FACTOR_BITS)
+        e += bits == FACTOR_BITS and math.ldexp(largest, FACTOR_BITS - e) > FACTOR_LARGEST
+        scaled = np.ldexp(row, bits - e)
+        if words is None:
+            whole[place] = np.rint(scaled).astype(np.int64)
+        else:
+            below = np.floor(np.abs(scaled))
+            up = (words[place] >> np.uint32(8)).astype(np.float64) < (np.abs(scaled) - below) * 2.0**24
+            whole[place] = (np.sign(scaled) * (below + up)).astype(np.int64)
+        back[place] = math.ldexp(1.0, e - bits)
     return whole, back
 
 
@@ -174,16 +187,29 @@ def _summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     return result
 
 
-def _dot(program: Program, one: Operation, values: Values) -> np.ndarray:
+def _noise(x: np.ndarray, side: int, key: Key) -> np.ndarray:
+    """One random word for each element: of the step's key, the element's position and side, and its bits."""
+    assert key is not None, "factors are rounded by random bits, and there is no key"
+    place = threefry.places(np.arange(x.size, dtype=np.uint32).reshape(x.shape), side)
+    first, second = (np.full(x.shape, word % 2**32, np.uint32) for word in key)
+    return np.asarray(threefry.block(first, second, place, x.view(np.uint32))[0], np.uint32)
+
+
+def _dot(one: Operation, values: Values, key: Key) -> np.ndarray:
     settings: Any = one.settings
+    made = Factors.of(settings)
     arranged: list[Any] = []
-    for x, summed, batch in zip(values, settings["summed"], settings["batch"], strict=True):
+    for side, (x, summed, batch) in enumerate(zip(values, settings["summed"], settings["batch"], strict=True)):
         free = [axis for axis in range(x.ndim) if axis not in (*summed, *batch)]
         shapes = [[x.shape[axis] for axis in axes] for axes in (batch, free)]
-        rows = np.transpose(x, (*batch, *free, *summed)).reshape(math.prod(shapes[0]), math.prod(shapes[1]), -1)
-        arranged.append((rows, *shapes))
-    (left, batch, left_free), (right, _, right_free) = arranged
-    (a, a_back), (b, b_back) = factors(left), factors(right)
+        size = math.prod(shapes[0]), math.prod(shapes[1]), -1
+        rows, words = (
+            np.transpose(each, (*batch, *free, *summed)).reshape(size) if each is not None else None
+            for each in (x, _noise(x, side, key) if made.stochastic else None)
+        )
+        assert rows is not None
+        arranged.append((*factors(rows, made.bits, words), *shapes))
+    (a, a_back, batch, left_free), (b, b_back, _, right_free) = arranged
     whole = np.matmul(a, np.swapaxes(b, 1, 2)).astype(np.float64).astype(F)  # int64, below 2**53
     found = TO.mul(TO.mul(whole, a_back[:, :, None]), b_back[:, None, :])
     return found.reshape(*batch, *left_free, *right_free)
@@ -383,7 +409,6 @@ _OPERATIONS: Mapping[str, Rule] = {
     "minimum": lambda program, one, values: np.min(values[0], axis=_axes(one)),
     "all": lambda program, one, values: np.all(values[0], axis=_axes(one)),
     "any": lambda program, one, values: np.any(values[0], axis=_axes(one)),
-    "dot": _dot,
     "gather": _gathered,
     "scatter": lambda program, one, values: moving.scatter(values[0], values[1], values[2], one.settings, add=False),
     "scatter_add": _scatter_add,

@@ -48,6 +48,12 @@ def drawn(key: Any, shape: tuple[int, ...], block: Block = block) -> tuple[Any, 
     return block(first + zero, second + zero, high + zero, low + zero)
 
 
+def places(index: Any, side: int) -> Any:
+    """High word of the counter for an element of a factor: its number ``index`` (uint32) in C order, and which factor of
+    the product it is in."""
+    return index * np.uint32(2) + np.uint32(side)
+
+
 def folded(key: Any, number: Any, block: Block = block) -> tuple[Any, Any]:
     """Both words of the key that ``number`` (uint32, the shape of the batch of keys, or scalar) is folded into."""
     zero = (number ^ number) + (key[..., 0] ^ key[..., 0])

@@ -26,7 +26,9 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact"})
+ADDED_LATER = frozenset(
+    {"mixture", "phase", "packing", "device_kind", "chat", "artifact", "factor_bits", "factor_rounding"}
+)
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -257,7 +259,8 @@ class Arithmetic(Section, frozen=True):
 
     ``exact`` promises them on any processor (docs/exact.md): its sums have no order, so there is nothing to cut into
     logical shards (there is one), no flags are needed, and ``isa`` is ``any``. Gradients of microbatches are added one
-    after the other, so ``microbatch_size`` decides bits there too.
+    after the other, so ``microbatch_size`` decides bits there too. ``factor_bits``: of the factors of contractions,
+    where they are not the 15 of the definition; ``factor_rounding``: these rounded up or down by random bits.
     """
 
     profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu", "exact"] = "portable-cpu"
@@ -276,6 +279,8 @@ class Arithmetic(Section, frozen=True):
         "--xla_cpu_max_isa=AVX2",
         "--xla_disable_hlo_passes=transpose-folding",
     )
+    factor_bits: Annotated[int, Meta(ge=2, le=14)] | None = None
+    factor_rounding: Literal["stochastic"] | None = None
 
 
 class Evaluation(Section, frozen=True):
@@ -635,7 +640,8 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
             found=arithmetic.isa,
             cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
         )
-    if arithmetic.profile == "exact" or arithmetic.reduction == "integer":
+    factors = (arithmetic.factor_bits, arithmetic.factor_rounding) != (None, None)
+    if factors or arithmetic.profile == "exact" or arithmetic.reduction == "integer":
         _check_exact(arithmetic, where)
     if (arithmetic.profile in ("portable-cpu", "exact")) != (arithmetic.device_kind is None):
         what, expected, cure = {
@@ -681,6 +687,14 @@ def _check_exact(arithmetic: Arithmetic, where: str) -> None:
                 found=str(getattr(arithmetic, name)),
                 cure="compose the section from conf/profile/exact.yaml",
             )
+    if arithmetic.factor_rounding is not None and arithmetic.factor_bits is None:
+        raise UsageError(
+            "settings that do not go together",
+            where=f"{where}: arithmetic.factor_rounding",
+            expected="null: the 15 bits of the definition are rounded to nearest",
+            found=arithmetic.factor_rounding,
+            cure="give arithmetic.factor_bits, or leave it out",
+        )
 
 
 def _check_mixture(recipe: Recipe, where: str) -> None:

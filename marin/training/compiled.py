@@ -10,6 +10,7 @@ import jax
 
 from marin.exact.compiled import exact
 from marin.recipe.schema import Recipe
+from marin.training.model import factors_of
 
 
 def compiled(recipe: Recipe, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +29,9 @@ def compiled(recipe: Recipe, function: Callable[..., Any]) -> Callable[..., Any]
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
         kind = str(jax.tree.structure(shapes)), tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(shapes))
         if kind not in made:
-            made[kind] = exact(lambda *given: function(*eqx.combine(given, static)), *shapes).jitted()
+            made[kind] = exact(
+                lambda *given: function(*eqx.combine(given, static)), *shapes, factors=factors_of(recipe)
+            ).jitted()
         return made[kind](*arrays)
 
     return exactly

@@ -12,13 +12,14 @@ device and no compiler enters.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -27,7 +28,7 @@ from marin.exact.compiled import Exact, exact
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
-from marin.training.model import optimizer
+from marin.training.model import factors_of, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import DATA, TrainState
@@ -61,9 +62,9 @@ class ExactStep(Step):
         whole = NamedSharding(self.mesh, P())
         update = update_of(recipe, layout)
 
-        def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array) -> Any:
+        def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
             gathered = [jax.lax.with_sharding_constraint(x, whole) for x in rows]
-            grads, *scalars = self._gradient(z, layout.whole_params(gathered), tokens, weights)
+            grads, *scalars = self._gradient(z, layout.whole_params(gathered), tokens, weights, **_named(key))
             return tuple(layout.rows(grad) for grad in grads), *scalars
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
@@ -94,7 +95,8 @@ class ExactStep(Step):
         )
         with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
             out = (tuple(self.by_batch for _ in params), whole, whole, whole)
-            first = jax.jit(gradient, out_shardings=out).lower(z, params, *batch)
+            keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
+            first = jax.jit(gradient, out_shardings=out).lower(z, params, *batch, *keys)
             coming = compilers.submit(first.compile)
             second = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
             programs = coming.result(), second.compile()
@@ -104,9 +106,15 @@ class ExactStep(Step):
     def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
         """As :meth:`Step.run`."""
         (params,), (moments,) = state.params, state.moments
-        grads, *sums = self._compiled_gradient(MINUS_ZERO, params, tokens, weights)
+        key = self._key(int(state.step))
+        grads, *sums = self._compiled_gradient(MINUS_ZERO, params, tokens, weights, *key)
         params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
         return self.after(state, (params,), (moments,), (loss, norm), prints)
+
+    def _key(self, step: int) -> tuple[np.ndarray, ...]:
+        """Seed and number of the train step, where random bits round: uint32[2]."""
+        words = np.asarray([(self.recipe.seed or 0) % 2**32, step], np.uint32)
+        return (words,) if factors_of(self.recipe, step=True).stochastic else ()
 
     def program(self) -> Mapping[str, str]:
         """Digests of the exact programs over whole tensors (``Program.digest``), the same on every platform; and, as
@@ -117,7 +125,7 @@ class ExactStep(Step):
         slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
         return {
             "gradient": self._gradient.program.digest,
-            "gradient here": _lowered(self._gradient, layout.named, *_batch(self.recipe)),
+            "gradient here": _lowered(self._gradient, layout.named, *_batch(self.recipe), **_named(self._key(0))),
             "update": update.program.digest,
             "update here": _lowered(update, *slices, scalar, scalar, scalar),
         }
@@ -126,6 +134,10 @@ class ExactStep(Step):
         """Products that the processor could contract with a sum (:mod:`marin.exact.unguarded`): none, or the compiler
         took a guard away. Products of whole numbers are the same everywhere."""
         return [line for one in (self._compiled_gradient, self._compiled_update) for line in unguarded(one.as_text())]
+
+
+def _named(key: Sequence[Any]) -> dict[str, Any]:
+    return {"key": key[0]} if key else {}
 
 
 def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
@@ -141,7 +153,7 @@ def gradient_of(recipe: Recipe, layout: Layout) -> Exact:
         leaves = tuple(jax.tree.leaves(unnamed(grads)))
         return leaves, slice_square(leaves), loss, weight
 
-    return exact(gradient, layout.named, *_batch(recipe))
+    return exact(gradient, layout.named, *_batch(recipe), factors=factors_of(recipe, step=True))
 
 
 def update_of(recipe: Recipe, layout: Layout) -> Exact:
@@ -157,7 +169,7 @@ def _slices(layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
 
 
-def _lowered(function: Exact, *examples: Any) -> str:
+def _lowered(function: Exact, *examples: Any, **key: Any) -> str:
     with jax.enable_x64(True):
-        text = jax.jit(function.__call__).lower(MINUS_ZERO, *examples).as_text()
+        text = jax.jit(function.__call__).lower(MINUS_ZERO, *examples, **key).as_text()
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

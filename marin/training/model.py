@@ -21,6 +21,7 @@ from levanter.models.llama import LlamaConfig
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
+from marin.exact.program import NEAREST, Factors
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
@@ -174,6 +175,13 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
                 epsilon=config.epsilon,
                 max_grad_norm=None,
             )
+
+
+def factors_of(recipe: Recipe, *, step: bool = False) -> Factors:
+    """How profile ``exact`` rounds the factors of contractions. ``step``: in a train step; elsewhere there are no random
+    bits to round by, and they are rounded to nearest with as many bits."""
+    bits, rounding = recipe.arithmetic.factor_bits, recipe.arithmetic.factor_rounding
+    return NEAREST if bits is None else Factors(bits, step and rounding == "stochastic")
 
 
 def compute_dtype(recipe: Recipe) -> jnp.dtype:

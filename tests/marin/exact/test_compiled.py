@@ -17,6 +17,8 @@ from jax import lax
 from marin.errors import UsageError
 from marin.exact import compiled, functions, known, reference
 from marin.exact.compiled import exact
+from marin.exact.guarded import MINUS_ZERO
+from marin.exact.program import Factors
 
 EDGES = (
     0.0,
@@ -206,6 +208,31 @@ def test_three_ways_to_multiply_give_the_same(products: Any) -> None:
         exact(case.function, *case.arguments, products=way).jitted()(*case.arguments) for way in ("float64", products)
     ]
     assert same(*map(jax.tree.leaves, ways))
+
+
+@pytest.mark.parametrize("stochastic", [False, True], ids=["nearest", "random"])
+@pytest.mark.parametrize("bits", [2, 8, 14])
+def test_factors_of_fewer_bits_are_those_of_the_reference(bits: int, stochastic: bool) -> None:
+    case = known.cases()["contractions"]
+    arguments = [np.where(np.isfinite(x), x, 0) for x in case.arguments]
+    arguments[0][3], arguments[0][5, 2] = 0, 1e-40
+    key = np.asarray([77, 5], np.uint32)
+    made = exact(case.function, *arguments, factors=Factors(bits, stochastic))
+    with jax.enable_x64(True):
+        found = jax.jit(made.__call__)(MINUS_ZERO, *arguments, key=key)
+    assert same(jax.tree.leaves(found), reference.run(made.program, arguments, (77, 5)))
+    plain = exact(case.function, *arguments)
+    assert plain.program.digest != made.program.digest
+    assert exact(case.function, *arguments, factors=Factors()).program.digest == plain.program.digest
+
+
+def test_random_rounding_has_no_bias_and_differs_from_step_to_step() -> None:
+    x, one = np.full((400, 16), 1.0, np.float32), np.ones((16, 1), np.float32)
+    x[:, 1:] = 1 / 2048  # a sixteenth of the way to the next whole number
+    made = exact(lambda x, one: x @ one, x, one, factors=Factors(8, True))
+    first, second = (np.asarray(reference.run(made.program, [x, one], (1, step))[0]) for step in (0, 1))
+    assert not np.array_equal(first, second)
+    assert abs(first.mean() - (1 + 15 / 2048)) < 0.0012
 
 
 def test_the_order_of_what_is_summed_cannot_matter() -> None:

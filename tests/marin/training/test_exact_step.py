@@ -35,7 +35,14 @@ def bits(values: Any) -> list[bytes]:
     return [np.asarray(value).tobytes() for value in values]
 
 
-def test_the_initial_state_and_two_steps_are_those_of_the_reference(recipe: Recipe, worker: ModuleType) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"factor_bits": 8, "factor_rounding": "stochastic"}], ids=["15 bits", "8 bits stochastic"]
+)
+def test_the_initial_state_and_two_steps_are_those_of_the_reference(
+    recipe: Recipe, worker: ModuleType, changes: dict[str, Any]
+) -> None:
+    recipe = msgspec.structs.replace(recipe, arithmetic=msgspec.structs.replace(EXACT, **changes))
+    check(recipe, where="recipe")
     first = initial_state(recipe, worker.VOCABULARY)
     program = exact_initializer(recipe, worker.VOCABULARY).program
     assert bits(reference.run(program, [])) == bits(list(arrays_of(first).values()))
@@ -51,7 +58,9 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(recipe: Reci
         tokens = generator.integers(0, worker.VOCABULARY, (4, 16), dtype=np.int32)
         weights = (generator.random((4, 16)) < 0.7).astype(np.float32)
         state, outcome = step.run(state, step.batch(tokens), step.batch(weights))
-        *grads, square, loss, weight = reference.run(gradient, [*own[:params], tokens, weights])
+        *grads, square, loss, weight = reference.run(
+            gradient, [*own[:params], tokens, weights], (recipe.seed or 0, number)
+        )
         flat = [x.reshape(-1) if x.ndim else x for x in own]
         given = [*flat[:params], *flat[params:], *(x.reshape(-1) for x in grads), square, loss, weight]
         *after, mean, norm = reference.run(update, given)
@@ -115,7 +124,9 @@ def test_lion_is_that_of_the_reference_and_computing_again_changes_no_bit(recipe
         ({"reduction": "binary-tree"}, "arithmetic.reduction"),
         ({"isa": "x86-64-v3"}, "arithmetic.isa"),
         ({"device_kind": "cpu"}, "arithmetic.device_kind"),
+        ({"factor_rounding": "stochastic"}, "arithmetic.factor_rounding"),
         ({"profile": "portable-cpu", "isa": "x86-64-v3"}, "arithmetic"),
+        ({"profile": "portable-cpu", "isa": "x86-64-v3", "reduction": "binary-tree", "factor_bits": 8}, "arithmetic"),
     ],
 )
 def test_what_has_no_meaning_under_the_profile_is_refused_by_name(

@@ -141,7 +141,9 @@ FACTOR_BITS, FACTOR_LARGEST, FACTOR_FLOOR = 15, 32639, -45
 ADDEND_BITS, ADDEND_ROOM, ADDEND_FLOOR = 30, 52, -90
 
 
-def factors(rows: np.ndarray, bits: int, words: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def factors(
+    rows: np.ndarray, bits: int = FACTOR_BITS, words: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Each row (last axis) as whole numbers up to 2**bits, of 15 bits up to 32639, and what it is to be multiplied with
     afterwards; rounded to nearest, or by random words."""
     whole, back = np.zeros(rows.shape, np.int64), np.zeros(rows.shape[:-1], F)

@@ -35,7 +35,7 @@ class Exact:
 
     program: Program
     shape: Any
-    products: Products = "float64"
+    products: Products = "chosen"
 
     def __call__(self, z: Array, *arguments: Any, key: Array | None = None) -> Any:
         """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key``: as
@@ -57,7 +57,7 @@ class Exact:
 
 
 def exact(
-    function: Callable[..., Any], *examples: Any, products: Products = "float64", factors: Factors = NEAREST
+    function: Callable[..., Any], *examples: Any, products: Products = "chosen", factors: Factors = NEAREST
 ) -> Exact:
     """``function`` with every rounding fixed, for arguments shaped like ``examples``.
 
@@ -69,7 +69,7 @@ def exact(
 
 
 def run(
-    program: Program, z: Array, inputs: Sequence[Array], products: Products = "float64", key: Array | None = None
+    program: Program, z: Array, inputs: Sequence[Array], products: Products = "chosen", key: Array | None = None
 ) -> list[Array]:
     """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits.
 

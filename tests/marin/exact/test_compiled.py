@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from jax import lax
 
 from marin.errors import UsageError
-from marin.exact import compiled, functions, known, reference
+from marin.exact import compiled, functions, integers, known, reference
 from marin.exact.compiled import exact
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.program import Factors
@@ -233,6 +233,23 @@ def test_random_rounding_has_no_bias_and_differs_from_step_to_step() -> None:
     first, second = (np.asarray(reference.run(made.program, [x, one], (1, step))[0]) for step in (0, 1))
     assert not np.array_equal(first, second)
     assert abs(first.mean() - (1 + 15 / 2048)) < 0.0012
+
+
+@pytest.mark.parametrize("sizes", [(3, 8), (8, 3)], ids=["wide", "tall"])
+def test_long_contractions_go_by_bytes_and_are_those_of_the_reference(sizes: tuple[int, int]) -> None:
+    count = 2 * integers.WORTH_BYTES
+    a, b = known.numbers(3, count, sizes[0]), known.numbers(4, count, sizes[1])
+    a[7, 1], b[5, 2], b[6] = 1.0, -1.0, 32639 / 32768
+
+    def products(a: jax.Array, b: jax.Array) -> list[jax.Array]:
+        halves = (2, count // 2, -1)
+        batched = jnp.einsum("hki,hkj->hij", a.reshape(halves), b.reshape(halves))
+        two_axes = lax.dot_general(a.reshape(halves), b.reshape(halves), (((0, 1), (0, 1)), ((), ())))
+        return [a.T @ b, b.T @ a, batched, two_axes, jnp.einsum("ki,kj->ij", a, b)]
+
+    text = jax.jit(lambda z: exact(products, a, b)(z, a, b)).lower(MINUS_ZERO).as_text()
+    assert "xi8>" in text
+    both(products, a, b)
 
 
 def test_the_order_of_what_is_summed_cannot_matter() -> None:

@@ -26,9 +26,7 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset(
-    {"mixture", "phase", "packing", "device_kind", "chat", "artifact", "factor_bits", "factor_rounding"}
-)
+ADDED_LATER = frozenset("mixture phase packing device_kind chat artifact factor_bits factor_rounding".split())
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -677,24 +675,16 @@ def _check_exact(arithmetic: Arithmetic, where: str) -> None:
         "reduction": "integer",
         "compute_dtype": "float32",
         "xla_flags": (),
-    }
+    } | ({} if arithmetic.factor_bits else {"factor_rounding": None})
     for name, value in wanted.items():
         if getattr(arithmetic, name) != value:
             raise UsageError(
                 "settings that do not go together",
                 where=f"{where}: arithmetic.{name}",
-                expected="none" if value == () else str(value),
+                expected=str(value or "none"),
                 found=str(getattr(arithmetic, name)),
                 cure="compose the section from conf/profile/exact.yaml",
             )
-    if arithmetic.factor_rounding is not None and arithmetic.factor_bits is None:
-        raise UsageError(
-            "settings that do not go together",
-            where=f"{where}: arithmetic.factor_rounding",
-            expected="null: the 15 bits of the definition are rounded to nearest",
-            found=arithmetic.factor_rounding,
-            cure="give arithmetic.factor_bits, or leave it out",
-        )
 
 
 def _check_mixture(recipe: Recipe, where: str) -> None:

@@ -26,7 +26,8 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 
 RECIPE_VERSION = 1
-ADDED_LATER = frozenset("mixture phase packing device_kind chat artifact factor_bits factor_rounding".split())
+FACTORS = ("factor_bits", "factor_rounding")
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact", *FACTORS})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -638,7 +639,7 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
             found=arithmetic.isa,
             cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
         )
-    factors = (arithmetic.factor_bits, arithmetic.factor_rounding) != (None, None)
+    factors = arithmetic.factor_bits or arithmetic.factor_rounding
     if factors or arithmetic.profile == "exact" or arithmetic.reduction == "integer":
         _check_exact(arithmetic, where)
     if (arithmetic.profile in ("portable-cpu", "exact")) != (arithmetic.device_kind is None):
@@ -669,13 +670,8 @@ def _check_contract(arithmetic: Arithmetic, where: str) -> None:
 
 def _check_exact(arithmetic: Arithmetic, where: str) -> None:
     """Raises UsageError where a setting has no meaning under profile exact, or is meant for it alone."""
-    wanted: dict[str, object] = {
-        "profile": "exact",
-        "logical_shards": 1,
-        "reduction": "integer",
-        "compute_dtype": "float32",
-        "xla_flags": (),
-    } | ({} if arithmetic.factor_bits else {"factor_rounding": None})
+    wanted: dict[str, object] = {"profile": "exact", "reduction": "integer", "compute_dtype": "float32"}
+    wanted |= {"logical_shards": 1, "xla_flags": ()} | ({} if arithmetic.factor_bits else {"factor_rounding": None})
     for name, value in wanted.items():
         if getattr(arithmetic, name) != value:
             raise UsageError(

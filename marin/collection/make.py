@@ -174,16 +174,14 @@ class _Making:
 
     def _read_shards(self) -> list[Shard]:
         settings = self.setup.settings
+        evaluations = [[name, _file_digest(path)] for path, name in self.setup.evaluations]
         shards: list[Shard] = []
         for number, found in enumerate(self.setup.sources):
             for place, part in enumerate(found.slices):
                 identity = self._identity(
                     "read",
                     {
-                        "evaluations": [
-                            [name, Path(path).stat().st_size, _file_digest(path)]
-                            for path, name in self.setup.evaluations
-                        ],
+                        "evaluations": evaluations,
                         "fields": self.setup.evaluation_fields,
                         "settings": plain(settings),
                         "slice": _plain_slice(part),

@@ -19,9 +19,25 @@ from marin.collection.document import Reader, Settings
 from marin.errors import UsageError
 
 DEFAULT = "default"
-KINDS: Mapping[str, str] = {}
+KINDS: Mapping[str, str] = {
+    "c4": "marin.collection.web.rules:C4",
+    "encoding": "marin.collection.web.rewriting:Repair",
+    "fineweb": "marin.collection.web.rules:FineWeb",
+    "gopher_quality": "marin.collection.web.rules:GopherQuality",
+    "gopher_repetition": "marin.collection.web.rules:GopherRepetition",
+    "html": "marin.collection.web.extraction:Html",
+    "language": "marin.collection.web.language:Language",
+    "pii": "marin.collection.web.rewriting:Mask",
+}
 """Settings of steps of one document, by the kind that a configuration names: ``module:Class``."""
-READERS: Mapping[str, str] = {}
+READERS: Mapping[str, str] = {
+    ".htm": "marin.collection.web.page:read_html",
+    ".html": "marin.collection.web.page:read_html",
+    ".warc": "marin.collection.web.warc:read_warc",
+    ".warc.gz": "marin.collection.web.warc:read_warc",
+    ".wet": "marin.collection.web.warc:read_warc",
+    ".wet.gz": "marin.collection.web.warc:read_warc",
+}
 """Readers beside those of :mod:`marin.collection.reading`, by the end of a file's name: ``module:function``."""
 
 Share = Annotated[float, Meta(gt=0.0, lt=1.0)]

@@ -15,10 +15,8 @@ from marin.collection.document import Document, Judgement
 from marin.collection.web.deciding import changed, removed
 
 TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
-FLAT = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
-    + ("p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option")
-)
+VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
+FLAT = VOID | {"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option"}
 """Elements that have no content, or that the next of their kind ends: they do not nest by themselves."""
 
 

@@ -62,7 +62,7 @@ class _Stream:
     def head(self) -> bytes | None:
         """The lines up to an empty one; None at the end of the file."""
         while True:
-            while self._ready[:1] in (b"\r", b"\n"):
+            while self._ready.startswith((b"\r", b"\n")):
                 del self._ready[: len(self._ready) - len(self._ready.lstrip(b"\r\n"))]
             end = self._ready.find(b"\r\n\r\n")
             if end >= 0:
@@ -78,7 +78,8 @@ class _Stream:
 
     def body(self, size: int, most: int) -> bytes:
         """``size`` bytes, of which the first ``most`` are given."""
-        parts, given, left = [], 0, size
+        parts: list[bytes] = []
+        given, left = 0, size
         while left:
             if not self._ready and not self._more():
                 raise _Damaged(f"the file ends {left} bytes before the end of a record")
@@ -190,7 +191,8 @@ def _unpacked(body: bytes, bits: int) -> bytes:
 
 def _unchunked(body: bytes) -> bytes:
     """The chunks of RFC 9112, 7.1. A body that a crawler has put together already is given as it is."""
-    parts, place = [], 0
+    parts: list[bytes] = []
+    place = 0
     while (end := body.find(b"\r\n", place, place + 1024)) >= 0:
         size = re.fullmatch(rb"([0-9A-Fa-f]{1,8})(;.*)?", body[place:end].strip())
         if size is None:

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
-MOST = 1_400_000
-"""Bytes of the file."""
+MOST, MOST_PAGE = 1_400_000, 32_000
+"""Bytes of the file, and of a page: many that are small say more than a few that are long."""
 FOLDERS = ("tutorial", "howto", "faq", "reference", "whatsnew", "library")
 HERE = Path(__file__).parent
 LINK = "<https://docs.python.org/3.11/license.html>; rel=license"
@@ -50,7 +50,7 @@ def main(unpacked: Path) -> None:
             changed = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
             url = "https://docs.python.org/3.11/" + path.relative_to(html).as_posix()
             member = gzip.compress(record(path.read_bytes(), url, changed), 9, mtime=0)
-            if size + len(member) <= MOST:
+            if path.stat().st_size <= MOST_PAGE and size + len(member) <= MOST:
                 size += out.write(member)
     shutil.copyfile(documents / "python3.11-doc" / "copyright", HERE / "pages.LICENCE")
 

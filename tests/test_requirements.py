@@ -24,8 +24,7 @@ OURS = ("ledger", "marin", "experiments")
 NOT_IMPORTED = {
     "dvc": "the program: dvc.yaml",
     "dvc-gs": "gs:// as a remote of DVC",
-    "fastwarc": "marin/collection/web reads with it",
-    "ftfy": "marin/collection/web repairs with it",
+    "fastwarc": "tests hold the reader of WARC to it",
     "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
     "jaxlib": "the compiler of jax, part of a run's identity",
     "marin-finelog": "Levanter's own family",
@@ -36,9 +35,7 @@ NOT_IMPORTED = {
     "marin-rigging": "Levanter's own family",
     "marin-zephyr": "Levanter's own family",
     "mpld3": "carries d3, which the data browser inlines: a file of the package is read",
-    "py3langid": "marin/collection/web names languages with it",
     "pyopenssl": "model-signing imports it without saying so",
-    "resiliparse": "marin/collection/web extracts with it",
     "uv": "the program: .ci/environment",
 }
 NOT_REQUIRED = {

@@ -7,6 +7,7 @@ to 2^-16 once, each count's ln(1+n) to 2^-16, and the products are summed exactl
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import Annotated, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Identify:
 
         self._settings = settings
         self._model: Any = LanguageIdentifier.from_model_file(MODEL_FILE)
+        self._rows = [row << 8 for row in self._model.tk_row]
         self._weights = np.rint(np.asarray(self._model.nb_ptc, np.float64) * SCALE).astype(np.int64)
         self._prior = np.rint(np.asarray(self._model.nb_pc, np.float64) * SCALE).astype(np.int64) * SCALE
 
@@ -52,7 +54,8 @@ class Identify:
         from py3langid.langid import visit_counts
 
         model = self._model
-        visits = visit_counts(model.tk_nextmove, model._rowbase, model.tk_output, model._encode(text))
+        encoded = unicodedata.normalize("NFC", text.lower() if text.isupper() else text).encode()
+        visits = visit_counts(model.tk_nextmove, self._rows, model.tk_output, encoded)
         if not visits:
             return "und"
         rows = np.fromiter(visits.keys(), np.intp, len(visits))

@@ -80,11 +80,6 @@ def _decoded(data: bytes, charset: str) -> str | None:
     for name in filter(None, names):
         # As browsers do (WHATWG Encoding): who says Latin-1 means Windows-1252.
         name = "cp1252" if name.lower() in ("iso-8859-1", "latin1", "latin-1", "ascii", "us-ascii") else name
-        try:
-            if not codecs.lookup(name)._is_text_encoding:
-                continue
-        except (LookupError, ValueError):
-            continue
         if (text := _as(data, name)) is not None:
             return text
     return _as(data, "utf-8")
@@ -94,7 +89,7 @@ def _as(data: bytes, name: str) -> str | None:
     try:
         text = data.decode(name)
         text.encode("utf-8")
-    except (UnicodeError, ValueError):
+    except (LookupError, ValueError):  # no such encoding, or one of bytes; bytes that do not fit
         return None
     return text
 

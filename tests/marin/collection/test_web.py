@@ -1,4 +1,4 @@
-"""Web pages: files read as fastwarc reads them, damage named by place, rules at their thresholds, steps that say what they did."""
+"""Web pages: files read as fastwarc reads them, damage named by place, rules at their thresholds, steps that say why."""
 
 from __future__ import annotations
 
@@ -169,6 +169,7 @@ def test_language_by_integers_agrees_with_the_library() -> None:
 
 
 SENTENCE = "the cat and a dog of that house have come here to be with some people "
+ENDLESS = [f"another {number} line that ends nowhere at all" for number in range(7)]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +183,8 @@ SENTENCE = "the cat and a dog of that house have come here to be with some peopl
         (gopher_quality, SENTENCE * 4 + "#" * 6, set()),
         (gopher_quality, SENTENCE * 4 + "#" * 7, {"gopher_hashes"}),
         (gopher_quality, "\n".join("- " + SENTENCE for _ in range(10)), {"gopher_bullets"}),
-        (fineweb, "\n".join(["A line that is long enough to be no short one."] + [f"another {n} line that ends nowhere at all" for n in range(7)]), set()),
-        (fineweb, "\n".join(f"another {n} line that ends nowhere at all" for n in range(7)), {"fineweb_line_ends"}),
+        (fineweb, "\n".join(["A line that is long enough to be no short one.", *ENDLESS]), set()),
+        (fineweb, "\n".join(ENDLESS), {"fineweb_line_ends"}),
         (fineweb, "a.\nb.\nc.", {"fineweb_short_lines"}),
     ],
 )  # fmt: skip

@@ -419,5 +419,5 @@ _OPERATIONS: Mapping[str, Rule] = {
     "draw_keys": lambda program, one, values: _words(*threefry.drawn(values[0], _axes(one, "shape"))),
     "draw": _draw,
 }
-OPERATIONS = frozenset(_OPERATIONS) | frozenset(_LOOPS)
+OPERATIONS = frozenset(_OPERATIONS) | frozenset(_LOOPS) | {"dot"}
 """Every operation that a program may have."""

@@ -55,7 +55,8 @@ def build(
 ) -> None:
     """Make a collection of documents: read, deduplicated, decontaminated, under one digest.
 
-    Reads .jsonl (.gz, .zst), .parquet and .txt. The result is the same for any number of workers; what is done is recorded,
+    Reads .jsonl (.gz, .zst), .parquet, .txt, .html, .warc and .wet (.gz). The result is the same for any
+    number of workers; what is done is recorded,
     and the same command goes on after an interruption. Every removed document keeps the reason and its evidence.
 
     \b

@@ -25,7 +25,7 @@ from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing
 
 _TEXT = (".txt", ".train", ".dev", ".test")
-_KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
+KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
 MOST_LINE, MOST_RATIO = 64 << 20, 256
 """Of a compressed file: bytes of a line, and how many times its own bytes (beside one line) it may unpack to."""
 
@@ -55,7 +55,7 @@ class SourceFile:
             ) from error
 
 
-def matched(globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[str, ...] = _KINDS) -> list[SourceFile]:
+def matched(globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[str, ...] = KINDS) -> list[SourceFile]:
     """The files that the globs name, in order, each once; where two globs would give the same name to two files, the
     later one has the number of its glob before it.
 

@@ -199,7 +199,7 @@ def evaluate(task: Task) -> StepResult:
     model, digest = restore(task)
     score = scorer(model, task.recipe)
     loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
-    metrics = {"loss": loss, "perplexity": _exponential(min(loss, 700.0)), "tokens": float(tokens)}
+    metrics = {"loss": loss, "perplexity": exponential(min(loss, 700.0)), "tokens": float(tokens)}
     tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))
     pairs = read_pairs(task.inputs["corpus"] / "minimal_pairs.jsonl", recipe.evaluation.minimal_pairs)
     scores = list(score_pairs(pairs, tokenizer, recipe, score))
@@ -218,7 +218,7 @@ def evaluate(task: Task) -> StepResult:
     return StepResult(kind="evaluation", metrics=metrics, tables={"pairs": phenomena_table(scores)})
 
 
-def _exponential(x: float) -> float:
+def exponential(x: float) -> float:
     """e**x, the float64 nearest to it: a C library's last bit depends on the processor."""
     return float(Decimal(x).exp(Context(prec=40)))
 

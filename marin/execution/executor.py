@@ -23,7 +23,7 @@ import sys
 import time
 from base64 import b32encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -37,11 +37,11 @@ from marin.execution.pointer import encode_json, metrics_path, pointer_path, rec
 from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
-from marin.execution.step import PREVIOUS, StepDefinition, Task
+from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
 from marin.history.fold import step_view
 from marin.history.run import Fact, Run, StepView
-from marin.history.runs import History, completions, facts_of, load, started_runs, stream_of
+from marin.history.runs import History, completions, evaluation_stream, facts_of, load, started_runs, stream_of
 from marin.preregistration.registration import citation
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -82,10 +82,13 @@ class LedgerJournal:
 
     def __init__(self, root: Root, run: str, step: str) -> None:
         self._root, self._stream, self._step = root, stream_of(run), step
+        self._beside = evaluation_stream(run)
 
     def record(self, kind: str, body: Body) -> int:
-        """Append one event and return its index; it is durable then."""
-        (receipt,) = self._root.append([Draft(kind, self._stream, events.write(body))])
+        """Append one event and return its index; it is durable then. What was evaluated of the run's states stands in a
+        stream of its own."""
+        stream = self._beside if kind in events.EVALUATIONS else self._stream
+        (receipt,) = self._root.append([Draft(kind, stream, events.write(body))])
         return receipt.index
 
     def history(self, kind: str) -> Sequence[Body]:
@@ -150,6 +153,9 @@ def run_stage(
         outcome = stage.bring()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     for run in [*ended, *complete_open_runs(root, [stage.results(root.history(), None)], take_over=False)]:
+        for one in plan.steps:
+            if one.beside is not None:
+                one.beside.completed(root, run, LedgerJournal(root, run, one.name))
         tracker.completed(root, run)
     return outcome
 
@@ -375,7 +381,8 @@ class _Stage:
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
         with (
             running(situation.run_id, self.step.name),
-            tracker.following(journal, self.root, situation.run_id, self.step.name) as followed,
+            tracker.following(journal, self.root, situation.run_id, self.step.name) as told,
+            self._beside(told, situation.run_id) as followed,
         ):
             return execute(
                 self.step,
@@ -393,6 +400,10 @@ class _Stage:
                     artifacts=artifacts,
                 ),
             )
+
+    def _beside(self, journal: Journal, run: str) -> AbstractContextManager[Journal]:
+        beside = self.step.beside
+        return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
     def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:
         """Record the result, everything that follows from it, and write the files."""

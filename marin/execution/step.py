@@ -8,13 +8,17 @@ the same call with a journal that compares instead of one that writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ledger import Store
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import Body
+
+if TYPE_CHECKING:
+    from marin.record.root import Root
 
 PREVIOUS = "previous"
 """The input under which a train step finds the state that it continues from: a folder with ``checkpoint/`` in it."""
@@ -70,6 +74,16 @@ class StepResult:
     tables: Mapping[str, str] = field(default_factory=dict)
 
 
+class Companion(Protocol):
+    """What goes along with the executions of a step, reads what they record, and decides none of their bits."""
+
+    def following(self, journal: Journal, root: Root, run: str) -> AbstractContextManager[Journal]:
+        """A journal for one execution in ``run``, which looks at what became durable in ``journal``."""
+
+    def completed(self, root: Root, run: str, journal: Journal) -> None:
+        """The run has all its outputs, by whatever way."""
+
+
 @dataclass(frozen=True)
 class StepDefinition:
     """A node that a plan can hold. ``config`` picks the part of the recipe that decides this step's bits (its digest is
@@ -83,5 +97,7 @@ class StepDefinition:
     run: Callable[[Task], StepResult]
     continues: bool = False
     """In a phase, the step is also given the state that the phase begins with, as the input ``previous``."""
+    beside: Companion | None = None
+    """In no identity: its code is not the step's."""
     devices: Literal["none", "one", "all"] = "none"
     """What it computes with: no device, one whatever the command line says, or as many as the command line says."""

@@ -318,6 +318,12 @@ CORPUS = StepDefinition(
     name="corpus",
     inputs=(),
     config=config,
-    code=("marin/pipeline/corpus.py", "marin/data", "marin/recipe/schema.py"),
+    code=(
+        "marin/pipeline/corpus.py",
+        "marin/data",
+        "marin/recipe/evaluation.py",
+        "marin/recipe/schema.py",
+        "marin/recipe/section.py",
+    ),
     run=run,
 )

@@ -10,9 +10,14 @@ from marin.recipe.schema import Execution, Recipe
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the measured numbers."""
-    parts = ("model", "evaluation", "arithmetic")
+    parts = ("model", "arithmetic")
+    measured = {name: getattr(recipe.evaluation, name) for name in ("batch_size", "max_sequences", "minimal_pairs")}
     packing = {"packing": recipe.trainer.packing} if recipe.trainer.packing is not None else {}
-    return {"seed": str(recipe.seed)} | {name: recipes.plain(getattr(recipe, name)) for name in parts} | packing
+    return (
+        {"seed": str(recipe.seed), "evaluation": recipes.plain(measured)}
+        | {name: recipes.plain(getattr(recipe, name)) for name in parts}
+        | packing
+    )
 
 
 def run(task: Task) -> StepResult:
@@ -38,7 +43,9 @@ EVALUATE = StepDefinition(
         "marin/exact/threefry.py",
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
+        "marin/recipe/evaluation.py",
         "marin/recipe/schema.py",
+        "marin/recipe/section.py",
         "marin/pipeline/evaluate.py",
         "marin/training/runtime/compilation.py",
         "marin/tensors/reading.py",

@@ -5,6 +5,9 @@ Importing this is cheap: each step's module keeps its heavy imports inside the f
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from marin.evaluation.during import DURING
 from marin.execution.plan import Plan
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE
@@ -14,4 +17,4 @@ from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
 from marin.record.events import DEFAULT_PIPELINE
 
-PIPELINE = Plan(DEFAULT_PIPELINE, (CORPUS, TOKENIZER, TOKENS, TRAIN, EVALUATE, EXPORT))
+PIPELINE = Plan(DEFAULT_PIPELINE, (CORPUS, TOKENIZER, TOKENS, replace(TRAIN, beside=DURING), EVALUATE, EXPORT))

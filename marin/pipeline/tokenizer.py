@@ -118,6 +118,12 @@ TOKENIZER = StepDefinition(
     name="tokenizer",
     inputs=("corpus",),
     config=config,
-    code=("marin/pipeline/tokenizer.py", "marin/data", "marin/recipe/schema.py"),
+    code=(
+        "marin/pipeline/tokenizer.py",
+        "marin/data",
+        "marin/recipe/evaluation.py",
+        "marin/recipe/schema.py",
+        "marin/recipe/section.py",
+    ),
     run=run,
 )

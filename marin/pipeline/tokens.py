@@ -33,7 +33,9 @@ TOKENS = StepDefinition(
         "marin/data",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
+        "marin/recipe/evaluation.py",
         "marin/recipe/schema.py",
+        "marin/recipe/section.py",
     ),
     run=run,
 )

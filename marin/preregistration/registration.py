@@ -25,7 +25,8 @@ from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History
 from marin.preregistration.resolution import pairs_needed
-from marin.recipe.schema import ArtifactDataset, Name, Recipe, Section, Seed, check, digest, plain
+from marin.recipe.schema import ArtifactDataset, Recipe, check, digest, plain
+from marin.recipe.section import Name, Section, Seed
 from marin.record import events
 from marin.record.events import ExperimentRegistered
 

@@ -24,24 +24,15 @@ from msgspec import Meta, Struct
 
 from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
+from marin.recipe.evaluation import Evaluation as Evaluation
+from marin.recipe.evaluation import check_evaluation
+from marin.recipe.section import Count, Digest, Name, Positive, Rate, Section, Seed, Sha256, Weight
 
 RECIPE_VERSION = 1
+DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact", *FACTORS})
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact", *FACTORS, *DURING})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
-
-Positive = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
-Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
-Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
-Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
-Weight = Annotated[float, Meta(ge=0.0, le=1e6)]
-
-
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every part of a recipe: immutable, keyword-only, no unknown keys."""
 
 
 class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
@@ -194,7 +185,7 @@ class Phase(Section, frozen=True):
 
     first_step: Count = 0
     first_sequence: Count = 0
-    consumed: dict[Name, Count] = {}
+    consumed: dict[Name, Count] = msgspec.field(default_factory=dict)
     schedule: Literal["restart", "continue"] = "restart"
     state: Digest | None = None
     tokenizer: Digest | None = None
@@ -280,14 +271,6 @@ class Arithmetic(Section, frozen=True):
     )
     factor_bits: Annotated[int, Meta(ge=2, le=14)] | None = None
     factor_rounding: Literal["stochastic"] | None = None
-
-
-class Evaluation(Section, frozen=True):
-    """What is measured on the held-out split."""
-
-    batch_size: Positive = 16
-    max_sequences: Annotated[int, Meta(ge=1)] = 256
-    minimal_pairs: Annotated[int, Meta(ge=0)] = 300
 
 
 class Export(Section, frozen=True):
@@ -583,6 +566,8 @@ def check(recipe: Recipe, *, where: str) -> None:
         )
     _check_mixture(recipe, where)
     _check_contract(arithmetic, where)
+    parts = recipe.dataset.parts if isinstance(recipe.dataset, MixtureDataset) else ()
+    check_evaluation(recipe.evaluation, trainer.steps_per_segment, parts, where)
 
 
 CPU_PROFILES = ("portable-cpu", "arm-cpu", "exact")

@@ -34,6 +34,7 @@ TRAIN_SEGMENT = "train.segment/v1"
 CHECKPOINT_SAVED = "checkpoint.saved/v1"
 EVAL_COMPLETED = "eval.completed/v1"
 EVALUATION_RECORDED = "evaluation.recorded/v1"
+EVALUATION_MEASURED = "evaluation.measured/v1"
 MODEL_EXPORTED = "model.exported/v1"
 REPLAY_COMPLETED = "replay.completed/v1"
 METRICS_RECORDED = "metrics.recorded/v1"
@@ -48,6 +49,8 @@ LEASE_TAKEN = "lease.taken/v1"
 LEASE_RENEWED = "lease.renewed/v1"
 LEASE_RELEASED = "lease.released/v1"
 LOOP_SEGMENT = "loop.segment/v1"
+EVALUATIONS = (EVALUATION_RECORDED, EVALUATION_MEASURED)
+"""What was evaluated of a run's recorded states, in a stream of its own."""
 LEASES = "leases"
 """The stream of all lease events."""
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
@@ -307,6 +310,31 @@ class EvaluationRecorded(Body, frozen=True):
     truncated: int
 
 
+class MeasuredSet(Struct, frozen=True, kw_only=True):
+    """One held-out set: ``data`` is the stored JSON lines, ``scores`` the stored float32 of every token's log-likelihood
+    (little-endian, document after document). ``numbers``: loss in nats a token, perplexity, bits per byte."""
+
+    data: Digest
+    scores: Digest
+    documents: int
+    bytes: int
+    tokens: int
+    numbers: dict[str, HexFloat]
+
+
+class EvaluationMeasured(Body, frozen=True):
+    """What held-out sets measured of the ``state`` that a run recorded before train step ``step``, while it trained.
+    ``code`` and ``lock`` are what measured it."""
+
+    run: str
+    step: int
+    state: Digest
+    tokenizer: Digest
+    code: Digest
+    lock: str
+    sets: dict[str, MeasuredSet]
+
+
 class ModelExported(Body, frozen=True):
     """A model left in a public format. ``model`` is the state it was made from."""
 
@@ -559,6 +587,7 @@ BODIES: dict[str, type[Body]] = {
     CHECKPOINT_SAVED: CheckpointSaved,
     EVAL_COMPLETED: EvalCompleted,
     EVALUATION_RECORDED: EvaluationRecorded,
+    EVALUATION_MEASURED: EvaluationMeasured,
     MODEL_EXPORTED: ModelExported,
     REPLAY_COMPLETED: ReplayCompleted,
     METRICS_RECORDED: MetricsRecorded,

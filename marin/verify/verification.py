@@ -147,7 +147,7 @@ class Verification:
         """Judge. Verdicts that were not asked for are NOT_RUN. Without ``only``: the five on the run, and what was
         evaluated of it if something was."""
         if only is None:
-            only = SHOWN if self.record_of_run.evaluations else NAMES
+            only = SHOWN if self.record_of_run.evaluated else NAMES
             if self.run.is_loop and self.options.by:
                 only = asked_of_a_loop(self.run)
         with TemporaryDirectory(prefix="marin-verify-") as folder:
@@ -223,7 +223,7 @@ class Verification:
         verdicts = {
             name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in self._judges(case).items()
         } | {EVALUATION: NOT_RUN}
-        if EVALUATION in only or not case.record.evaluations:
+        if EVALUATION in only or not case.record.evaluated:
             verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]))
         trained = self.trained or not_trained(case, verdicts["training"])
         if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":

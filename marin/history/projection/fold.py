@@ -24,6 +24,7 @@ from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered, verified
+from marin.history.runs import evaluation_stream
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_this_log
@@ -47,6 +48,7 @@ SHOWN = {
     name: body
     for name, body in types.BODIES.items()
     if body in CHANGES
+    or body in (types.EvaluationMeasured, types.EvaluationRecorded)
     or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
     or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged)
 }
@@ -157,6 +159,9 @@ class Fold:
                 yield from verdicts.replayed(told, projected, body)
                 yield self._note(projected)
                 yield from self._verified_models.after(projected)
+        elif isinstance(body, types.EvaluationMeasured | types.EvaluationRecorded):
+            if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
+                yield from training.measured(told, projected, body)
         else:
             projected.fold.apply(told.index, told.event, body)
             yield from self._changed(told, projected, body)

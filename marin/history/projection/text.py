@@ -12,6 +12,7 @@ from marin.record.events import Output
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
+EVALUATION = "evaluation"
 LONGEST_FACT = 100
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
@@ -61,6 +62,11 @@ def single_key(*parts: str) -> str:
     """The name of a metric with one value. MLflow's run page makes a section of what stands before a slash, in front of
     all others; only the curves have one, so that they are what is seen first."""
     return key_of(".".join(parts)).replace("/", ".")
+
+
+def curve_key(section: str, *parts: str) -> str:
+    """The name of a curve: one section, and no slash behind it."""
+    return f"{section}/{single_key(*parts)}"
 
 
 def model_name(name: str) -> str:

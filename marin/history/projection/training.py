@@ -6,8 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from marin.history.projection.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import LOSS, TOKENS, model_name, output_tags, single_key
-from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
+from marin.history.projection.text import EVALUATION, LOSS, TOKENS, curve_key, model_name, output_tags, single_key
+from marin.record.events import (
+    CheckpointSaved,
+    EvalCompleted,
+    EvaluationMeasured,
+    EvaluationRecorded,
+    LoopSegment,
+    ModelExported,
+    StepCompleted,
+    TrainSegment,
+)
 
 EXPORTED = (
     "Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "
@@ -58,6 +67,20 @@ def evaluated(told: Told, projected: ProjectedRun, body: EvalCompleted) -> Itera
     """What the evaluation measured stands on the run."""
     projected.evaluation = {name: float.fromhex(value) for name, value in body.metrics.items()}
     yield from _evaluation(told, projected)
+
+
+def measured(told: Told, projected: ProjectedRun, body: EvaluationMeasured | EvaluationRecorded) -> Iterator[Intent]:
+    """A point of each curve that was measured of a recorded state, at the number of the train step after it."""
+    if isinstance(body, EvaluationMeasured):
+        found = {name: one.numbers for name, one in body.sets.items()}
+    else:
+        found = {task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
+                 for task, numbers in body.results.items()}  # fmt: skip
+    for name, numbers in found.items():
+        for key, value in numbers.items():
+            yield Points(
+                projected.id(), curve_key(EVALUATION, name, key), told.time, [(body.step, float.fromhex(value))]
+            )
 
 
 def exported(told: Told, projected: ProjectedRun, body: ModelExported) -> Iterator[Intent]:

@@ -7,17 +7,29 @@ runs of this run already, written while it trained, only what they lack is added
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import wandb
 
 from marin.errors import MarinError
 from marin.history.run import Run
-from marin.history.runs import load_named, stream_of
+from marin.history.runs import evaluation_stream, load_named, stream_of
 from marin.record import events
+from marin.record.events import EvaluationMeasured, EvaluationRecorded
 from marin.record.root import Root
-from marin.tracking.wandb.file import STEP, told
-from marin.tracking.wandb.run import checkpoint_of, measured_in, offline, opened, reference, rows_of, training_of, word
+from marin.tracking.wandb.file import EVALUATED, STEP, told
+from marin.tracking.wandb.run import (
+    checkpoint_of,
+    evaluations_of,
+    measured_in,
+    offline,
+    opened,
+    reference,
+    rows_of,
+    training_of,
+    word,
+)
 
 
 def export_wandb(root: Root, name: str, folder: Path) -> Path:
@@ -31,12 +43,17 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
     known = told(folder, recorded.run, training_of(recorded))
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
     rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
+    evaluated = sorted(_evaluated(root, recorded.run), key=lambda body: body.step)
     with offline():
         run = opened(recorded, root, folder)
         try:
             for number, values in sorted(rows.items()):
                 if number > known.step:
                     run.log({STEP: number, **values}, step=number)
+            for body in evaluated:
+                points = evaluations_of(body).items()
+                if new := {key: value for key, value in points if (key, body.step) not in known.evaluated}:
+                    run.log({EVALUATED: body.step, **new}, step=max(body.step, run.step))
             run.summary.update(_summary(recorded))
             for saved in recorded.checkpoints:
                 if (f"{recorded.run}-checkpoint", saved.body.artifact) not in known.artifacts:
@@ -58,6 +75,15 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
             cure=f"see {written / 'logs'}",
         )
     return written
+
+
+def _evaluated(root: Root, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
+    """What was evaluated of the run's states."""
+    for index, event in root.history().events(stream=evaluation_stream(run)):
+        if event.type == events.EVALUATION_MEASURED:
+            yield events.read(EvaluationMeasured, event.body, where=f"event {index}")
+        elif event.type == events.EVALUATION_RECORDED:
+            yield events.read(EvaluationRecorded, event.body, where=f"event {index}")
 
 
 def _summary(run: Run) -> dict[str, object]:

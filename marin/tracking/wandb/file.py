@@ -20,14 +20,18 @@ BLOCK = 32768
 RECORD = struct.Struct("<IHB")
 WHOLE, LAST = 1, 4
 STEP, TRAINING = "train_step", "marin.training"
+EVALUATED = "evaluated_step"
+"""The axis of what was evaluated: the train step before which the state was."""
 
 
 @dataclass
 class Told:
-    """What W&B was told of a run: the last train step (-1: none) and the names of artifacts with their aliases."""
+    """What W&B was told of a run: the last train step (-1: none), the keys of what was evaluated with the steps, and the
+    names of artifacts with their aliases."""
 
     folders: int = 0
     step: int = -1
+    evaluated: set[tuple[str, int]] = field(default_factory=set)
     artifacts: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -37,7 +41,12 @@ def told(folder: Path, run: str, training: str) -> Told:
     found = Told()
     for path in sorted((folder / "wandb").glob(f"offline-run-*-{run}/run-{run}.wandb")):
         one = _told(path, training)
-        found = Told(found.folders + 1, max(found.step, one.step), found.artifacts | one.artifacts)
+        found = Told(
+            found.folders + 1,
+            max(found.step, one.step),
+            found.evaluated | one.evaluated,
+            found.artifacts | one.artifacts,
+        )
     return found
 
 
@@ -50,9 +59,9 @@ def _told(path: Path, training: str) -> Told:
             if json.loads(config.get(TRAINING, '""')) != training:
                 return Told()
         elif kind == "history":
-            found.step = max([found.step, *steps_in(record.history.item)])
+            _points(found, record.history.item)
         elif kind == "request" and record.request.WhichOneof("request_type") == "partial_history":
-            found.step = max([found.step, *steps_in(record.request.partial_history.item)])
+            _points(found, record.request.partial_history.item)
         elif (artifact := artifact_in(record)) is not None:
             found.artifacts.add((artifact.name, json.loads(artifact.metadata or "{}").get("marin.artifact", "")))
     return found
@@ -84,9 +93,16 @@ def records(path: Path) -> Iterator[Any]:
             yield found
 
 
-def steps_in(items: Any) -> list[int]:
+def _points(found: Told, items: Any) -> None:
+    """Take in a row of history."""
+    found.step = max([found.step, *steps_in(items)])
+    keys = {item.key or "/".join(item.nested_key) for item in items}
+    found.evaluated |= {(key, step) for step in steps_in(items, EVALUATED) for key in keys}
+
+
+def steps_in(items: Any, axis: str = STEP) -> list[int]:
     """The train steps that a row of history speaks of."""
-    return [int(json.loads(item.value_json)) for item in items if (item.key or "/".join(item.nested_key)) == STEP]
+    return [int(json.loads(item.value_json)) for item in items if (item.key or "/".join(item.nested_key)) == axis]
 
 
 def artifact_in(record: Any) -> Any:

@@ -20,12 +20,14 @@ from marin.record.events import (
     TRAIN_STARTED,
     Body,
     CheckpointSaved,
+    EvaluationMeasured,
+    EvaluationRecorded,
     MetricsRecorded,
     TrainSegment,
 )
 from marin.record.root import Root
-from marin.tracking.wandb.file import STEP, told
-from marin.tracking.wandb.run import checkpoint_of, offline, opened, rows_of, training_of
+from marin.tracking.wandb.file import EVALUATED, STEP, told
+from marin.tracking.wandb.run import checkpoint_of, evaluations_of, offline, opened, rows_of, training_of
 
 if TYPE_CHECKING:
     from marin.training.runtime.tracker import Tracker
@@ -75,6 +77,8 @@ class LiveJournal:
             return
         elif kind == CHECKPOINT_SAVED and isinstance(body, CheckpointSaved):
             self._following.checkpoint(body)
+        elif isinstance(body, EvaluationMeasured | EvaluationRecorded):
+            self._following.evaluated(body)
         elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
             self._segments.append(body)
         elif kind == METRICS_RECORDED and isinstance(body, MetricsRecorded):
@@ -107,6 +111,15 @@ class _Following:
             if step > self._told.step:
                 self._tracker.log({STEP: step, **values}, step=step)
                 self._told.step = step
+
+    def evaluated(self, body: EvaluationMeasured | EvaluationRecorded) -> None:
+        """What was evaluated of a recorded state, each point once."""
+        values = {
+            key: value for key, value in evaluations_of(body).items() if (key, body.step) not in self._told.evaluated
+        }
+        if values:
+            self._told.evaluated |= {(key, body.step) for key in values}
+            self._tracker.log({EVALUATED: body.step, **values}, step=body.step)
 
     def checkpoint(self, saved: CheckpointSaved) -> None:
         """A training checkpoint, by reference."""

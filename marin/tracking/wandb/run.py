@@ -21,12 +21,12 @@ from typing import Any
 import wandb
 
 from marin.errors import MarinError
-from marin.history.projection.text import LOSS, TOKENS, flatten
+from marin.history.projection.text import EVALUATION, LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run
 from marin.record import events
-from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
+from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
 from marin.record.root import Root
-from marin.tracking.wandb.file import STEP, TRAINING
+from marin.tracking.wandb.file import EVALUATED, STEP, TRAINING
 
 OFFLINE = {
     "WANDB_MODE": "offline",
@@ -82,6 +82,8 @@ def opened(ledger_run: Run, root: Root, folder: Path) -> Any:
     run.define_metric(STEP)
     run.define_metric("train/*", step_metric=STEP)
     run.define_metric("system/*", step_metric=STEP)
+    run.define_metric(EVALUATED)
+    run.define_metric(f"{EVALUATION}/*", step_metric=EVALUATED)
     return run
 
 
@@ -117,6 +119,18 @@ def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measure
             for step, value in zip(series.steps, series.values, strict=False):
                 found.setdefault(step, {})[series.key] = float.fromhex(value)
     return found
+
+
+def evaluations_of(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, float]:
+    """The numbers of one evaluation of a recorded state, as points of their curves; W&B has an axis of their own for them."""
+    if isinstance(body, EvaluationMeasured):
+        found = {name: dict(one.numbers) for name, one in body.sets.items()}
+    else:
+        found = {task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
+                 for task, numbers in body.results.items()}  # fmt: skip
+    values = {curve_key(EVALUATION, name, key): float.fromhex(value) for name, numbers in found.items()
+              for key, value in numbers.items()}  # fmt: skip
+    return {EVALUATED: body.step, **values}
 
 
 def measured_in(bodies: Iterable[object]) -> Iterator[MetricsRecorded]:

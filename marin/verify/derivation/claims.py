@@ -84,7 +84,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_artifacts(record),
         *_of_training(record),
         *_of_the_model(record),
-        *(_of_evaluations(record) if until is None else ()),
+        *((*_of_evaluations(record), *_of_measured(record)) if until is None else ()),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
         *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
         *_of_circumstances(record),
@@ -273,6 +273,19 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
                 f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
                 f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
                 f"lm-evaluation-harness {body.harness}",
+                "execution",
+                "evaluation",
+                fact.index,
+            )
+
+
+def _of_measured(record: RunRecord) -> Iterator[Claim]:
+    for fact in record.measured:
+        for name, one in fact.body.sets.items():
+            told = ", ".join(f"{key}={_decimal(value)}" for key, value in sorted(one.numbers.items()))
+            yield Claim(
+                f"{name} on the state before train step {fact.body.step} ({told}) follows from that state and the text "
+                f"{one.data}",
                 "execution",
                 "evaluation",
                 fact.index,

@@ -6,7 +6,7 @@ there, so those events belong to the record too, up to the one that completed th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from marin.errors import MarinError, MissingEvidence
@@ -14,7 +14,7 @@ from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, load, read_fact, started_runs, stream_of
 from marin.history.runs import facts as facts_of_kind
 from marin.record import events as kinds
-from marin.record.events import EvaluationRecorded, ExperimentRegistered, RunStarted
+from marin.record.events import Body, EvaluationMeasured, EvaluationRecorded, ExperimentRegistered, RunStarted
 from marin.verify.derivation.fields import unknown_fields
 
 OF_STEP = {
@@ -54,7 +54,14 @@ class RunRecord:
     outside: tuple[Indexed, ...] = ()
     """Events that speak in the run's name in streams that are not its own."""
     evaluations: tuple[Fact[EvaluationRecorded], ...] = ()
-    """What was evaluated of its states."""
+    """What a harness evaluated of its states."""
+    measured: tuple[Fact[EvaluationMeasured], ...] = ()
+    """What held-out sets measured of them while it trained."""
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether anything is recorded that the verdict ``evaluation`` is about."""
+        return bool(self.evaluations or self.measured)
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -134,27 +141,32 @@ def read_record(history: History, run: str) -> RunRecord:
         for item in history.events(run=run)
         if item[1].stream != own.events[0][1].stream and item[1].type not in VERDICTS
     ]
-    evaluations = {item[0]: fact for item in outside if (fact := _evaluation(item, run)) is not None}
+    evaluations = _evaluations(EvaluationRecorded, outside, run)
+    measured = _evaluations(EvaluationMeasured, outside, run)
     return RunRecord(
         view,
         own,
         taken,
         tuple(registered) if cited else (),
-        tuple(item for item in outside if item[0] not in evaluations),
+        tuple(item for item in outside if item[0] not in evaluations and item[0] not in measured),
         tuple(evaluations.values()),
+        tuple(measured.values()),
     )
 
 
-def _evaluation(item: Indexed, run: str) -> Fact[EvaluationRecorded] | None:
-    """An event whose every word the verdict ``evaluation`` judges: of its type, in its own stream."""
-    event = item[1]
-    if event.type != kinds.EVALUATION_RECORDED or event.stream != evaluation_stream(run):
-        return None
-    try:
-        fact = read_fact(EvaluationRecorded, item)
-    except MarinError:
-        return None
-    return None if any(unknown_fields(EvaluationRecorded, event.body)) else fact
+def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -> dict[int, Fact[T]]:
+    """Events whose every word the verdict ``evaluation`` judges, by index: of this type, in their own stream."""
+    found = {}
+    for item in outside:
+        if kinds.BODIES.get(item[1].type) is not kind or item[1].stream != evaluation_stream(run):
+            continue
+        try:
+            fact = read_fact(kind, item)
+        except MarinError:
+            continue
+        if not any(unknown_fields(kind, item[1].body)):
+            found[item[0]] = fact
+    return found
 
 
 def pinned_steps(view: Run) -> set[str]:

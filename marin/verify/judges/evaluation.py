@@ -30,6 +30,7 @@ from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
+from marin.verify.judges.heldout import judge_measured
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
@@ -57,11 +58,13 @@ def judge_evaluation(case: Case, model: Verdict, sample: int | None, root: bytes
         sample: how many requests of each evaluation are answered again; None: all. ``root``: the log's, which draws them.
     """
     recorded = case.record.evaluations
-    if not recorded:
+    during = judge_measured(case, sample, root)
+    if not recorded and not during:
         own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
         follows = model.outcome == "PASS" and "evaluate" in case.run.steps
         return Verdict("PASS" if follows else "NOT_RUN", (own,)), EvaluationSummary(0, 0, 0)
-    verdicts, total, answered = [], 0, 0
+    verdicts = [verdict for verdict, _, _ in during]
+    total, answered = sum(count for _, count, _ in during), sum(count for _, _, count in during)
     for fact in recorded:
         verdict, again = _judge(case, fact, sample, seed(root, fact.body.identity))
         verdicts.append(verdict)
@@ -72,7 +75,9 @@ def judge_evaluation(case: Case, model: Verdict, sample: int | None, root: bytes
     first = next((line for verdict in found for line in verdict.lines), None) if outcome == "FAIL" else None
     lines = tuple(line for verdict in (found if outcome != "PASS" else verdicts) for line in verdict.lines)
     executed = any(verdict.executed for verdict in found)
-    return Verdict(outcome, lines, executed), EvaluationSummary(len(recorded), total, answered, first)
+    return Verdict(outcome, lines, executed), EvaluationSummary(
+        len(recorded) + len(case.record.measured), total, answered, first
+    )
 
 
 def _judge(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, drawn: bytes) -> tuple[Verdict, int]:

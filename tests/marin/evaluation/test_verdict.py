@@ -28,7 +28,7 @@ from marin.evaluation.subject import Subject
 from marin.evaluation.tasks import EvaluationTask, read_tasks
 from marin.history.run import Fact
 from marin.recipe.schema import Execution
-from marin.record.events import EvaluationRecorded
+from marin.record.events import Continues, EvaluationRecorded
 from marin.verify.judges import evaluation
 from marin.verify.verdict import EvaluationSummary, Verdict
 
@@ -81,7 +81,8 @@ class Court:
         facts = tuple(Fact(index, "", body) for index, body in enumerate(bodies, start=7))
         case = SimpleNamespace(
             run=run,
-            record=SimpleNamespace(evaluations=facts),
+            record=SimpleNamespace(evaluations=facts, measured=()),
+            until=Continues(run="", step=0, state="", checkpoint=""),
             store=self.store,
             execution=Execution(devices=1),
             workshop=self.folder / f"workshop{self.count}",

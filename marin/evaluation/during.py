@@ -1,0 +1,234 @@
+"""Evaluation while a run trains: every recorded state that its recipe wants measured, as soon as the ledger has it.
+
+A journal stands between training and ledger anyway. This one looks at what became durable, takes the state back from the
+store, proven to be the recorded one, measures it, and records what came out in the stream ``evaluation/RUN``. So nothing is
+measured that was not recorded, the training's code knows nothing of it, and no bit of a state can depend on it.
+
+What is missing is found from the ledger alone, so a killed training goes on without a gap and without a point twice. Where
+no process of this machine trains (Ray), and where a training was taken over, all points are measured at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from marin.errors import MissingEvidence
+from marin.evaluation.sets import read_sets
+from marin.execution.step import Journal
+from marin.history.run import Run
+from marin.history.runs import evaluation_stream, load
+from marin.process.arithmetic import apply
+from marin.process.progress import bar
+from marin.recipe.schema import Execution, Recipe
+from marin.record.events import (
+    EVALUATION_MEASURED,
+    EVALUATION_RECORDED,
+    METRICS_RECORDED,
+    TRAIN_SEGMENT,
+    TRAIN_STARTED,
+    Body,
+    CheckpointSaved,
+    EvaluationMeasured,
+    EvaluationRecorded,
+    TrainSegment,
+    TrainStarted,
+    read,
+)
+from marin.record.root import Root
+
+if TYPE_CHECKING:
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import Subject
+    from marin.evaluation.tasks import EvaluationTask
+
+log = logging.getLogger(__name__)
+
+CODE = (
+    "marin/evaluation/evaluate.py",
+    "marin/evaluation/heldout.py",
+    "marin/evaluation/scoring.py",
+    "marin/evaluation/subject.py",
+    "marin/exact/compiled.py",
+    "marin/exact/functions.py",
+    "marin/exact/guarded.py",
+    "marin/exact/integers.py",
+    "marin/exact/program.py",
+    "marin/exact/reading.py",
+    "marin/exact/threefry.py",
+    "marin/process/arithmetic.py",
+    "marin/recipe/evaluation.py",
+    "marin/recipe/schema.py",
+    "marin/recipe/section.py",
+    "marin/training/model.py",
+    "marin/training/products.py",
+    "marin/training/state.py",
+)
+"""The files that decide what a held-out set measures."""
+
+
+def due(recipe: Recipe, step: int) -> bool:
+    """Whether the state before train step ``step`` is to be measured: after every so many steps, and the last one."""
+    every = recipe.evaluation.every
+    done = step - recipe.first_step
+    return every is not None and done > 0 and (done % every == 0 or step == recipe.last_step)
+
+
+class During:
+    """What stands beside the step ``train`` (:class:`marin.execution.step.Companion`)."""
+
+    @contextmanager
+    def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
+        """See there. What is to be measured is read before the training begins: a mistake in it costs no training."""
+        view = load(root.history(), run)
+        if view.recipe.evaluation.every is None:
+            yield journal
+            return
+        measuring = Measuring.begun(journal, root, view)
+        yield _Watched(journal, measuring)
+        measuring.catch_up(view.recipe.last_step)
+
+    def completed(self, root: Root, run: str, journal: Journal) -> None:
+        """See there: what nobody measured, of a training that was taken over."""
+        view = load(root.history(), run)
+        if view.recipe.evaluation.every is not None and _missing(root, view, view.recipe.last_step):
+            Measuring.begun(journal, root, view).catch_up(view.recipe.last_step)
+
+
+class _Watched:
+    """The journal of a training, measured as it goes on."""
+
+    def __init__(self, journal: Journal, measuring: Measuring) -> None:
+        self._journal, self._measuring, self._reached = journal, measuring, -1
+
+    def record(self, kind: str, body: Body) -> int:
+        """Record; after what closes a segment, measure its last state if that is due."""
+        index = self._journal.record(kind, body)
+        if kind == TRAIN_STARTED and isinstance(body, TrainStarted):
+            self._measuring.catch_up(body.first_step)
+        elif kind == TRAIN_SEGMENT and isinstance(body, TrainSegment):
+            self._reached = body.end
+        elif kind == METRICS_RECORDED and due(self._measuring.recipe, self._reached):
+            self._measuring.catch_up(self._reached)
+        return index
+
+    def history(self, kind: str) -> Sequence[Body]:
+        """As the ledger has it."""
+        return self._journal.history(kind)
+
+
+@dataclass
+class Measuring:
+    """One run, and what its states are measured on."""
+
+    journal: Journal
+    root: Root
+    run: str
+    recipe: Recipe
+    sets: dict[str, bytes]
+    tasks: list[EvaluationTask] = field(default_factory=list)
+    _scorer: Scorer | None = None
+
+    @classmethod
+    def begun(cls, journal: Journal, root: Root, view: Run) -> Measuring:
+        """Read everything that will be needed.
+
+        Raises:
+            LedgerError: a set, a task or the harness is not there.
+        """
+        measured = [body for body in _recorded(root, view.run) if isinstance(body, EvaluationMeasured)]
+        kept = {name: one.data for name, one in measured[-1].sets.items()} if measured else {}
+        asked, tasks = view.recipe.evaluation.tasks, []
+        if asked is not None:
+            if find_spec("lm_eval") is None:
+                raise MissingEvidence(
+                    "lm-evaluation-harness is not installed",
+                    where="evaluation.tasks",
+                    expected="lm-eval, without torch",
+                    found="none",
+                    cure="install requirements-evaluation.lock into this environment",
+                )
+            from marin.evaluation.tasks import read_tasks
+
+            tasks = read_tasks(asked.names, Path(asked.path))
+        return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), tasks)
+
+    def catch_up(self, until: int) -> None:
+        """Measure every recorded state up to the one before train step ``until`` that is due and was not measured."""
+        view = load(self.root.history(), self.run)
+        missing = _missing(self.root, view, until)
+        if not missing:
+            return
+        apply(self.recipe.arithmetic, Execution(devices=1))
+        from marin.evaluation.scoring import Scorer
+        from marin.evaluation.subject import open_subject
+
+        for saved, kinds in missing:
+            if not self.root.store().has(saved.artifact):
+                log.warning("the state before train step %d is not in the store: not measured", saved.step)
+                continue
+            subject = open_subject(view, self.root.store(), saved.step)
+            self._scorer = self._scorer.holding(subject.model) if self._scorer else Scorer(subject.model, self.recipe)
+            if EVALUATION_MEASURED in kinds:
+                self._measure(subject, self._scorer)
+            if EVALUATION_RECORDED in kinds:
+                self._evaluate(subject, self._scorer)
+
+    def _measure(self, subject: Subject, scorer: Scorer) -> None:
+        from marin.evaluation.heldout import measured
+
+        with bar(f"evaluate {subject.step}", sum(data.count(b"\n") for data in self.sets.values())) as progress:
+            body = measured(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
+        self.journal.record(EVALUATION_MEASURED, body)
+        for name, one in body.sets.items():
+            told = ", ".join(f"{key} {float.fromhex(value):.4f}" for key, value in one.numbers.items())
+            log.info("before train step %d, %s: %s", subject.step, name, told)
+
+    def _evaluate(self, subject: Subject, scorer: Scorer) -> None:
+        from marin.evaluation.harness import numbers
+        from marin.evaluation.recording import evaluated
+        from marin.evaluation.records import Settings, group_of, write_tree
+        from marin.evaluation.tasks import read_groups
+
+        asked = self.recipe.evaluation.tasks
+        assert asked is not None, "tasks are evaluated where the recipe has some"
+        grouped = read_groups(asked.names, Path(asked.path))
+        groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
+        settings = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit, seed=1234, groups=groups)
+        found = evaluated(subject, scorer, self.tasks, settings)
+        with TemporaryDirectory(prefix="marin-eval-") as base:
+            write_tree(Path(base), self.tasks, found.samples, numbers(found.results))
+            artifact = self.root.store().put_tree(Path(base)).digest
+        self.journal.record(EVALUATION_RECORDED, found.body(subject, artifact))
+
+
+def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
+    """Recorded states that are due, with the kinds of evaluation that none of them has."""
+    wanted = {EVALUATION_MEASURED} | ({EVALUATION_RECORDED} if view.recipe.evaluation.tasks is not None else set())
+    had: dict[tuple[int, str], set[str]] = {}
+    for body in _recorded(root, view.run):
+        kind = EVALUATION_MEASURED if isinstance(body, EvaluationMeasured) else EVALUATION_RECORDED
+        had.setdefault((body.step, body.state), set()).add(kind)
+    saved = [fact.body for fact in view.checkpoints if fact.body.step <= until and due(view.recipe, fact.body.step)]
+    lacking = [(body, wanted - had.get((body.step, body.state), set())) for body in saved]
+    return [(body, kinds) for body, kinds in lacking if kinds]
+
+
+def _recorded(root: Root, run: str) -> list[EvaluationMeasured | EvaluationRecorded]:
+    """What was evaluated of a run so far."""
+    found: list[EvaluationMeasured | EvaluationRecorded] = []
+    for index, event in root.history().events(stream=evaluation_stream(run)):
+        if event.type == EVALUATION_MEASURED:
+            found.append(read(EvaluationMeasured, event.body, where=f"event {index}"))
+        elif event.type == EVALUATION_RECORDED:
+            found.append(read(EvaluationRecorded, event.body, where=f"event {index}"))
+    return found
+
+
+DURING = During()

@@ -1,7 +1,7 @@
 """Text from HTML by resiliparse (Bevendorff et al. 2018): paragraphs and lists of the main content, a line each.
 
-Resiliparse and not trafilatura: it parses as browsers do (lexbor), in C, needs no second extractor to fall back on, and
-takes a fraction of the time; its result follows from the page and its version, which the lock pins.
+Resiliparse parses as browsers do (lexbor), in C, and needs no second extractor to fall back on; its result follows from the
+page and its version, which the lock pins.
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ FLOORS = (
 ON_DEMAND = {
     "marin/collection/execute.py": "Ray, where several workers are wanted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
+    "marin/evaluation/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",
@@ -189,6 +190,7 @@ ON_DEMAND = {
     "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
+    "marin/verify/judges/heldout.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",

@@ -50,28 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CODE = (
-    "marin/evaluation/evaluate.py",
-    "marin/evaluation/heldout.py",
-    "marin/evaluation/scoring.py",
-    "marin/evaluation/subject.py",
-    "marin/exact/compiled.py",
-    "marin/exact/functions.py",
-    "marin/exact/guarded.py",
-    "marin/exact/integers.py",
-    "marin/exact/program.py",
-    "marin/exact/reading.py",
-    "marin/exact/threefry.py",
-    "marin/process/arithmetic.py",
-    "marin/recipe/evaluation.py",
-    "marin/recipe/schema.py",
-    "marin/recipe/section.py",
-    "marin/training/model.py",
-    "marin/training/products.py",
-    "marin/training/state.py",
-)
-"""The files that decide what a held-out set measures."""
-
 
 def due(recipe: Recipe, step: int) -> bool:
     """Whether the state before train step ``step`` is to be measured: after every so many steps, and the last one."""

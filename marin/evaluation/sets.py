@@ -16,6 +16,28 @@ from marin.history.run import Run
 from marin.recipe.evaluation import CorpusSet, FilesSet, FolderSet, HeldOut
 from marin.recipe.schema import MixtureDataset, Recipe
 
+CODE = (
+    "marin/evaluation/evaluate.py",
+    "marin/evaluation/heldout.py",
+    "marin/evaluation/scoring.py",
+    "marin/evaluation/subject.py",
+    "marin/exact/compiled.py",
+    "marin/exact/functions.py",
+    "marin/exact/guarded.py",
+    "marin/exact/integers.py",
+    "marin/exact/program.py",
+    "marin/exact/reading.py",
+    "marin/exact/threefry.py",
+    "marin/process/arithmetic.py",
+    "marin/recipe/evaluation.py",
+    "marin/recipe/schema.py",
+    "marin/recipe/section.py",
+    "marin/training/model.py",
+    "marin/training/products.py",
+    "marin/training/state.py",
+)
+"""The files that decide what a held-out set measures."""
+
 DEFAULT: Mapping[str, HeldOut] = {"validation": CorpusSet()}
 """What is measured where a recipe names no set."""
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledger import LedgerError, digest_bytes
-from marin.evaluation.during import CODE, due
+from marin.evaluation.during import due
+from marin.evaluation.sets import CODE
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar

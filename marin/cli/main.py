@@ -215,6 +215,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(arguments))
 
 
+NO_MEMORY = "not enough memory for what was read; give the command more, or the limit of --memory"
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. A failure is one line on stderr, or raised with MARIN_DEBUG=1."""
     debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
@@ -237,13 +240,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return EXIT_BROKEN_PIPE
         if debug:
             raise
+        if error.errno == errno.ENOMEM:
+            complain(NO_MEMORY)
+            return EXIT_MISSING
         complain(explain_os_error(error))
         return 1
     except Exception as error:
         if debug:
             raise
         if _lacks_memory(error):
-            complain("not enough memory for what was read; give the command more, or the limit of --memory")
+            complain(NO_MEMORY)
             return EXIT_MISSING
         return report(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shlex
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from marin.record.root import Root, open_root
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
+PYTHON = shlex.quote(sys.executable)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 PROGRAM = """
 import sys, time, numpy as np, marin
@@ -87,7 +89,7 @@ def test_the_command_executed_again_gives_the_record(folder: Path) -> None:
     root = execute(folder)
     alone = judged(root, "")
     assert words(alone)["training"] == words(alone)["data"] == "NOT_RUN" and alone.exit_code() == 3
-    report = judged(root, f"{sys.executable} train.py")
+    report = judged(root, f"{PYTHON} train.py")
     assert {words(report)[name] for name in ("ledger", "artifacts", "training", "model")} == {"PASS"}
     assert report.exit_code() == 0 and report.losses == dict(marin.open().run().losses)
 
@@ -105,7 +107,7 @@ def test_another_bit_is_found_by_step_and_tensor(
 ) -> None:
     root = execute(folder)
     (folder / "train.py").write_text(PROGRAM.format(change=change))
-    report = judged(root, f"{sys.executable} train.py")
+    report = judged(root, f"{PYTHON} train.py")
     assert words(report)["training"] == "FAIL" and report.exit_code() == 1
     assert report.divergence is not None
     assert (report.divergence.step, report.divergence.explanation) == (step, what)
@@ -115,12 +117,12 @@ def test_another_bit_is_found_by_step_and_tensor(
 
 def test_a_program_that_differs_from_itself_is_told_apart(folder: Path) -> None:
     root = execute(folder, "other[0] = time.time_ns()")
-    report = judged(root, f"{sys.executable} train.py")
+    report = judged(root, f"{PYTHON} train.py")
     assert words(report)["training"] == "FAIL"
     assert "other bits each time" in report.verdicts["training"].lines[1]
 
 
-@pytest.mark.parametrize("command", ["false", "no-such-program", f"{sys.executable} -c pass"])
+@pytest.mark.parametrize("command", ["false", "no-such-program", f"{PYTHON} -c pass"])
 def test_a_command_that_makes_no_run_is_no_verdict_on_the_run(folder: Path, command: str) -> None:
     report = judged(execute(folder), command)
     assert words(report)["training"] == "UNSUPPORTED" and words(report)["ledger"] == "PASS"
@@ -132,7 +134,7 @@ def test_losses_alone_are_no_proof_of_a_state(folder: Path) -> None:
         "import marin\nwith marin.start_run() as run:\n    for step in range(3):\n        run.log(step, loss=1 / (step + 1))\n"
     )
     runpy.run_path("train.py")
-    report = judged(open_root(), f"{sys.executable} train.py")
+    report = judged(open_root(), f"{PYTHON} train.py")
     assert words(report)["training"] == "PARTIAL" and words(report)["model"] == "NOT_RUN"
     assert report.exit_code() == 4
 
@@ -261,5 +263,5 @@ def test_the_page_of_docs_is_executed(folder: Path) -> None:
     program = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
     (folder / "page.py").write_text(program)
     runpy.run_path("page.py")
-    report = judged(open_root(), f"{sys.executable} page.py")
+    report = judged(open_root(), f"{PYTHON} page.py")
     assert words(report)["training"] == words(report)["model"] == "PASS"

@@ -102,7 +102,7 @@ trained = {
         tokens,
         model=MODEL,
         seed=seed,
-        trainer=Trainer(num_steps=STEPS, batch_size=BATCH, steps_per_segment=500),
+        trainer=Trainer(num_steps=STEPS, batch_size=BATCH, steps_per_segment=250),
         optimizer=Optimizer(learning_rate=6e-3, warmup_steps=100),
         arithmetic=arithmetic,
         resources=Resources(cpus=1),

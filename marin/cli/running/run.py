@@ -12,7 +12,7 @@ from marin.cli.output import print_json, print_table, say
 from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
-    from marin.graph.execution.loop import Outcome
+    from marin.graph.execution.loop import Options, Outcome
     from marin.graph.graph import Graph
     from marin.recipe.schema import Execution
     from marin.record.root import Root
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     "--check", is_flag=True, help="Execute every step twice and compare what it makes: which are not deterministic?"
 )
 @click.option(
+    "--sanity", is_flag=True, help="First every arm at a hundredth of its train steps; the rest only if that runs."
+)
+@click.option("--sanity-only", is_flag=True, help="Every arm at a hundredth of its train steps, and nothing else.")
+@click.option(
     "--dry-run", is_flag=True, help="Say for every step whether it is a hit, or why not and what it would cost."
 )
 @click.option(
@@ -48,6 +52,8 @@ def run(
     force_failed: bool,
     max_concurrent: int | None,
     check: bool,
+    sanity: bool,
+    sanity_only: bool,
     dry_run: bool,
     device: str,
     as_json: bool,
@@ -63,28 +69,45 @@ def run(
     \b
     Examples:
       marin run experiments/exp001_grammar_scaling.py --dry-run
-      marin run experiments/exp001_grammar_scaling.py
+      marin run experiments/exp001_grammar_scaling.py --sanity
       marin run experiments/exp001_grammar_scaling.py --only 'train/nano-.*'
     """
     from marin.cli.running.tracker import choose
-    from marin.errors import Diverged, StepFailed
-    from marin.graph.execution.loop import Options, execute_graph
+    from marin.graph.execution.loop import Options
     from marin.graph.files import load_graph
+    from marin.graph.sanity import sanity as shrunk
     from marin.record.root import open_root
 
     choose()
     graph = load_graph(file)
     if only:
         graph = graph.only(only)
+    small = shrunk(graph) if sanity or sanity_only else None
     if dry_run:
-        _dry_run(graph, open_root(), device, force=force, as_json=as_json)
+        _dry_run(small if small and sanity_only else graph, open_root(), device, force=force, as_json=as_json)
         return
     options = Options(
         check=check, force=force, force_failed=force_failed, max_concurrent=max_concurrent or 0, execution=execution
     )
-    outcome = execute_graph(graph, open_root(), file=file.resolve(), options=options)
-    _print_outcome(outcome, graph.ends, as_json=as_json)
-    if check and outcome.nondeterministic:
+    for each in (small, None if sanity_only else graph):
+        if each is not None:
+            _execute(each, open_root(), file, options, quiet=each is small and not sanity_only, as_json=as_json)
+
+
+def _execute(graph: Graph, root: Root, file: Path, options: Options, *, quiet: bool, as_json: bool) -> None:
+    """Bring ``graph`` to its results, and print them unless ``quiet``.
+
+    Raises:
+        Diverged: a second execution made other bits.
+        StepFailed: a step has no output.
+    """
+    from marin.errors import Diverged, StepFailed
+    from marin.graph.execution.loop import execute_graph
+
+    outcome = execute_graph(graph, root, file=file.resolve(), options=options)
+    if not quiet:
+        _print_outcome(outcome, graph.ends, as_json=as_json)
+    if options.check and outcome.nondeterministic:
         raise Diverged(
             "a step made other bits the second time",
             where=f"graph {graph.name}",

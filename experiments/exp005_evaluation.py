@@ -6,27 +6,23 @@ state, and has the exported folder, read back, the last state's numbers to the b
 Hypothesis. Loss on held-out text of the grammar is lower after 120 train steps than after 40. BLiMP, HellaSwag, GSM8K and
 TruthfulQA stay near chance: the model has seen no English but the grammar's. The folder's numbers are those of the state.
 
-Definition of done. Both trainings are reported; `python -m experiments.exp005_evaluation SOURCES` then evaluates the state
+Regime. A Llama of 0.2 million numbers, 40 and 120 train steps, one seed, text from a grammar.
+
+Metrics. Held-out loss (nats a token), lower is better; accuracies of the benchmarks, which are beside it.
+
+Definition of done. Both trainings are reported; `python -m experiments.benchmark_table SOURCES` then evaluates the state
 before train step 40, the last one, and the folder by `marin eval` on files that experiments/benchmarks.py names, and prints
 one table; `marin verify RUN --only evaluation` computes every recorded number again. On two cores it takes minutes.
 
     marin run experiments/exp005_evaluation.py
-    python -m experiments.exp005_evaluation SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
+    python -m experiments.benchmark_table SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
+
+Issue. docs/evaluation.md
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
-
-from experiments.benchmarks import prepare
 from experiments.defaults import default_corpus, default_eval, default_export, default_tokenize, default_train
-from marin.errors import DataError, DataMissing, MissingEvidence, StepFailed
 from marin.graph import Context, Result, Step
 from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.schema import Evaluation, GrammarDataset, Model, Optimizer, Trainer
@@ -69,12 +65,13 @@ shorter, longer = (
     for count in STEPS
 )
 measure = Evaluation(batch_size=8, max_sequences=32, minimal_pairs=40)
+numbers = {"shorter": default_eval(shorter, measure), "longer": default_eval(longer, measure)}
 experiment = Registration(
     name="exp005_evaluation",
     question="Is held-out loss lower after 120 train steps than after 40?",
     hypothesis="Yes; and benchmarks on English stay near chance.",
     primary=Metric(name="evaluate.loss", direction="lower"),
-    arms={"longer": longer.config, "shorter": shorter.config},
+    arms={name: step.config for name, step in numbers.items()},
     baseline="shorter",
     seeds=(5,),
     cost_cap=CostCap(seconds=3600.0),
@@ -84,74 +81,6 @@ steps = [
         "report/evaluation",
         report,
         {"steps": {"shorter": STEPS[0], "longer": STEPS[1]}},
-        {
-            "shorter": default_eval(shorter, measure),
-            "longer": default_eval(longer, measure),
-            "model": default_export(longer),
-        },
+        {**numbers, "model": default_export(longer)},
     )
 ]
-
-
-def evaluate(sources: Path, out: Path, *, run: str, folder: Path | None, limit: int, pinned: bool = True) -> list[Any]:
-    """What `marin eval` says of each subject, as it prints it; files of results lie below ``out``."""
-    tasks = ",".join(prepare(sources, out / "tasks", pinned=pinned))
-    if folder is None:
-        folder = out / "model"
-        _marin("export", run, "--hf", str(folder))
-    subjects = {"first": (run, "--step", str(STEPS[0])), "last": (run,), "folder": (str(folder),)}
-    asked = ("--tasks", tasks, "--task-path", str(out / "tasks"), "--limit", str(limit), "--json")
-    return [
-        json.loads(_marin("eval", *subject, *asked, "--output_path", str(out / name)))
-        for name, subject in subjects.items()
-    ]
-
-
-def _marin(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", "from marin.cli.main import main; main()", *arguments], stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        raise StepFailed(
-            "a command failed", where=f"marin {' '.join(arguments)}", found=f"exit status {done.returncode}"
-        )
-    return done.stdout
-
-
-def table(answers: list[Any]) -> str:
-    """A line for each number, a column for each subject; paradigms of BLiMP only as their mean."""
-    lines = [f"{'task':16} {'metric':32} {'first':>9} {'last':>9} {'folder':>9}"]
-    last = answers[1]["results"]
-    for task, metrics in last.items():
-        for metric in metrics:
-            if "," not in metric or task.startswith("blimp_"):
-                continue
-            values = [answer["results"][task][metric] for answer in answers]
-            shown = " ".join(f"{v:9.4f}" if isinstance(v, float) else f"{v!s:>9}" for v in values)
-            lines.append(f"{task:16} {metric:32} {shown}")
-    lines.append(
-        f"{'':16} {'requests, truncated':32} " + " ".join(f"{a['requests']}/{a['truncated']}" for a in answers)
-    )
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """One table, from the command line."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("sources", type=Path, help="a folder with the files that experiments/benchmarks.py names")
-    asked.add_argument("--run", default="latest", help="the longer training's run (the report names it)")
-    asked.add_argument("--folder", type=Path, help="another Hugging Face folder [default: the run's, exported]")
-    asked.add_argument("--limit", type=int, default=20)
-    asked.add_argument("--out", type=Path, help="keep tasks, results and samples here")
-    given = asked.parse_args()
-    try:
-        with tempfile.TemporaryDirectory(prefix="exp005-") as base:
-            out = given.out or Path(base)
-            answers = evaluate(given.sources, out, run=given.run, folder=given.folder, limit=given.limit)
-    except (DataError, DataMissing, MissingEvidence, StepFailed) as error:
-        sys.exit(f"exp005: {error}")
-    sys.stdout.write(table(answers))
-
-
-if __name__ == "__main__":
-    main()

@@ -54,6 +54,7 @@ WITHOUT_DATA = {
     "marin store unpin": "prints nothing",
     "marin trust add": "prints nothing",
     "marin trust rm": "prints nothing",
+    "marin experiment new": "prints the path of the file it made",
     "marin serve": "prints its address",
     "marin ui": "prints its address",
     "marin completion": "prints a script",

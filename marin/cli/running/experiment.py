@@ -1,4 +1,4 @@
-"""`marin experiment`: preregister an experiment, and say what its runs bear out."""
+"""`marin experiment`: begin an experiment, preregister it, and say what its runs bear out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
     from marin.preregistration.analysis import Findings
+    from marin.preregistration.conventions import Lack
     from marin.preregistration.registration import Registration
 
 NAME = "experiment"
@@ -24,7 +25,93 @@ NAME = "experiment"
 
 @click.group()
 def experiment() -> None:
-    """Preregister experiments, and hold their runs against what was registered."""
+    """Begin and preregister experiments, and hold their runs against what was registered."""
+
+
+@experiment.command()
+@click.argument("issue", metavar="ISSUE-URL")
+@click.argument("title")
+@click.option(
+    "--folder",
+    default="experiments",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Where the file is made.  [default: experiments]",
+)
+def new(issue: str, title: str, folder: Path) -> None:
+    """Make an experiment file for the question of an issue: numbered, runnable, with a place for each field.
+
+    What it holds is a small experiment that works; each TODO is what `marin experiment check` asks for. Prints the
+    file's path.
+
+    \b
+    Examples:
+      marin experiment new https://github.com/OWNER/NAME/issues/12 "Does a slower rate help?"
+    """
+    from marin.preregistration.conventions import new as make
+
+    say(str(make(folder, issue, title)))
+
+
+@experiment.command()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--static", is_flag=True, help="Do not ask the ledger whether the file was run from start to end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
+    """Say what experiment files lack: a field, a registration, a run from start to end, or values of their own.
+
+    A file states question, hypothesis, regime, metrics, definition of done and issue in its docstring, and its
+    registration; it takes no arguments; its graph measures every registered arm with every seed; and the ledger has a
+    result of every step, of the whole or at its sanity size (`marin run FILE --sanity-only`), as the code is now. Without
+    FILE: all of experiments/.
+
+    Exit status: 0 nothing is lacking, 1 something is.
+
+    \b
+    Examples:
+      marin experiment check experiments/exp001_grammar_scaling.py
+      marin experiment check --static
+    """
+    from marin.preregistration.conventions import check as examine
+
+    chosen = files or tuple(sorted(Path("experiments").glob("exp*.py")))
+    root = None if static else open_root()
+    lacks = {}
+    for file in chosen:
+        lacks[str(file)] = examine(file) + ([] if root is None else _not_run(root, file))
+    if as_json:
+        print_json(
+            {
+                name: [{"line": one.line, "what": one.what, "cure": one.cure} for one in found]
+                for name, found in lacks.items()
+            }
+        )
+    else:
+        for name, found in lacks.items():
+            for one in found:
+                say(f"{name}:{one.line}: {one.what}; {one.cure}")
+        say(f"{len(chosen)} files, {sum(map(bool, lacks.values()))} of them lack something", err=True)
+    if any(lacks.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _not_run(root: Root, file: Path) -> list[Lack]:
+    """Whether the ledger has a result of every step of the file, or of its sanity size."""
+    from marin.graph.files import load_graph
+    from marin.graph.planning import Planner
+    from marin.graph.sanity import sanity
+    from marin.graph.why import explain
+    from marin.history.measured import measurements
+    from marin.preregistration.conventions import Lack
+    from marin.recipe.composition import PRICES, conf_folder
+    from marin.recipe.cost import load_prices
+
+    graph, prices = load_graph(file), load_prices(conf_folder() / PRICES)
+    measured = measurements(root.history())
+    for each in (sanity(graph), graph):
+        answers = explain(Planner(each, root), prices, measured, device="here", force=False)
+        if all(answer.action != "run" for answer in answers):
+            return []
+    return [Lack(0, "as it is now it was not run from start to end", f"marin run {file} --sanity-only")]
 
 
 @experiment.command()
@@ -92,14 +179,21 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the self-contained page to this file as well.",
 )
+@click.option(
+    "--markdown",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write report.md, its plot and its table into this folder, for the issue.",
+)
 @click.option("--no-record", is_flag=True, help="Do not put the report into the store and the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> None:
+def report(name: str, target: Path | None, folder: Path | None, no_record: bool, as_json: bool) -> None:
     """Analyse the runs of the experiment NAME, and say whether what they show is confirmatory.
 
     Confirmatory means that the registration precedes every result, and that arms and seeds are those registered; what
-    deviates is listed. All arms are shown, whatever came out. The report (text, page, table, plot) becomes an artifact
-    of the store. NAME is a registered experiment, a beginning of its name, or its file.
+    deviates is listed. All arms are shown, whatever came out. The report (text, page, table, plot) becomes an
+    artifact of the store; while arms or seeds are missing it is the running summary. NAME is a registered experiment, a
+    beginning of its name, or its file.
 
     Exit status: 0 when every arm has every seed, 3 when the experiment is incomplete.
 
@@ -107,6 +201,7 @@ def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> No
     Examples:
       marin experiment report exp001
       marin experiment report exp001 --html report.html
+      marin experiment report exp001 --markdown so-far/
       marin experiment report exp001 --json
     """
     from marin.preregistration.analysis import examine
@@ -116,10 +211,14 @@ def report(name: str, target: Path | None, no_record: bool, as_json: bool) -> No
     root = open_root()
     history = root.history()
     findings = examine(history, find(history, Path(name).stem if name.endswith(".py") else name))
-    made = dict(reports.files(findings)) if target is not None or not no_record else {}
+    made = dict(reports.files(findings)) if target or folder or not no_record else {}
     artifact = None if no_record else _record(root, history, findings, made)
     if target is not None:
         write_whole(target, made["report.html"])
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for kept in ("report.md", "plot.svg", "table.csv"):
+            write_whole(folder / kept, made[kept])
     if as_json:
         print_json(reports.as_json(findings) | {"artifact": artifact})
     else:

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)")
 
+from experiments.benchmark_table import table
 from experiments.benchmarks import BENCHMARKS, prepare
-from experiments.exp005_evaluation import table
 from marin.errors import DataError, DataMissing
 from marin.evaluation.recording import evaluated
 from marin.evaluation.records import Settings, group_of

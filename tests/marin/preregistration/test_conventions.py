@@ -1,0 +1,121 @@
+"""What an experiment file must hold: a new one runs and says what is left to write; each lack is found at its line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from marin.cli.running.experiment import experiment as command
+from marin.errors import UsageError
+from marin.graph.files import load_graph
+from marin.graph.sanity import sanity
+from marin.preregistration.conventions import FIELDS, check, fields, new
+
+PROJECT = Path(__file__).resolve().parents[3]
+ISSUE = "https://git.example/lab/marin/issues/12"
+WHOLE = PROJECT / "experiments" / "exp001_grammar_scaling.py"
+
+
+def altered(folder: Path, old: str, new: str) -> Path:
+    """exp001 under its own name, with one place changed."""
+    text = WHOLE.read_text()
+    assert text.count(old) >= 1
+    page = folder / "docs" / "experiments.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("# Experiments\n")
+    file = folder / "experiments" / WHOLE.name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text.replace(old, new))
+    return file
+
+
+@pytest.mark.parametrize("file", sorted((PROJECT / "experiments").glob("exp*.py")), ids=lambda file: file.stem)
+def test_every_experiment_here_lacks_nothing(file: Path) -> None:
+    assert check(file) == []
+
+
+def test_a_new_file_is_a_graph_and_says_what_is_left_to_write(tmp_path: Path) -> None:
+    (tmp_path / "exp041_before.py").write_text("")
+    file = new(tmp_path, ISSUE, "Does a slower rate help?")
+    assert file.name == "exp042_does_a_slower_rate_help.py"
+    said = check(file)
+    assert len(said) == 7 and all("TODO" in lack.what for lack in said)
+    assert fields(file.read_text())["Issue"].startswith(ISSUE)
+    assert len(sanity(load_graph(file)).nodes) == 16
+    file.write_text(file.read_text().replace("TODO: ", "").replace("TODO", "Does it end lower?"))
+    again = tmp_path / "written"
+    again.mkdir()
+    written = shutil.copy(file, again)
+    assert [lack.what for lack in check(Path(written))] == ["Question asks nothing"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("Hypothesis. Yes:", "We think:", "its docstring does not say: Hypothesis"),
+        ("Definition of done. Nine", "Definition of done. TODO Nine", "Definition of done is not written yet: TODO"),
+        ("Issue. docs/experiments.md", "Issue. docs/nothing.md", "Issue leads nowhere: docs/nothing.md"),
+        ("Issue. docs/experiments.md", "Issue. ../../../etc/hostname", "Issue leads nowhere: ../../../etc/hostname"),
+        (
+            "from itertools import pairwise",
+            "import argparse\nfrom itertools import pairwise",
+            "it takes arguments: imports argparse",
+        ),
+        (
+            "SEEDS = (1, 2, 3)",
+            'import os\nSEEDS = (1, 2, int(os.environ.get("THIRD", "3")))',
+            "it takes arguments: os.environ",
+        ),
+        ("SEEDS = (1, 2, 3)", "import sys\nSEEDS = (1, 2, len(sys.argv) + 100)", "it takes arguments: sys.argv"),
+        ('name="exp001_grammar_scaling"', 'name="another"', "it registers another, and is exp001_grammar_scaling"),
+        ("    seeds=SEEDS,\n", "    seeds=(*SEEDS, 9),\n", "with seed 9"),
+        ("experiment = Registration(", "registered = Registration(", "it states no registration"),
+    ],
+)
+def test_each_lack_is_found(tmp_path: Path, old: str, new: str, what: str) -> None:
+    found = check(altered(tmp_path, old, new))
+    assert any(what in lack.what and lack.cure for lack in found), found
+    if "arguments" in what:
+        line = altered(tmp_path, old, new).read_text().splitlines()[found[0].line - 1]
+        assert what.rpartition(" ")[2] in line
+
+
+def test_a_file_without_a_docstring_lacks_every_field(tmp_path: Path) -> None:
+    file = tmp_path / "exp001_silent.py"
+    file.write_text("steps = []\n")
+    what = [lack.what for lack in check(file)]
+    assert what == ["it states no registration", "it has no docstring"]
+    assert set(fields("\n\n".join(f"{field}. said" for field in FIELDS))) == set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("issue", "title"),
+    [
+        ("not an address", "A title"),
+        ("https://host", "A title"),
+        (ISSUE, 'Ends """ the docstring'),
+        (ISSUE, "a\nb c"),
+        (ISSUE, "{{ 7 * 7 }} templates"),
+        (ISSUE, "\\x22 escapes"),
+        (ISSUE, "ab"),
+    ],
+)
+def test_what_cannot_stand_in_a_file_makes_none(tmp_path: Path, issue: str, title: str) -> None:
+    with pytest.raises(UsageError):
+        new(tmp_path, issue, title)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    runner = CliRunner()
+    made = runner.invoke(command, ["new", ISSUE, "Is it so?", "--folder", str(tmp_path)])
+    file = made.stdout.strip()
+    assert made.exit_code == 0 and Path(file).name == "exp001_is_it_so.py"
+    asked = runner.invoke(command, ["check", file, "--static", "--json"])
+    assert asked.exit_code == 1 and len(json.loads(asked.stdout)[file]) == 7
+    whole = runner.invoke(command, ["check", str(WHOLE), "--static"])
+    assert whole.exit_code == 0 and whole.stdout == ""

@@ -80,7 +80,8 @@ COMMANDS: dict[str, Lazy] = {
         "Show what something was made of, back to the raw data: a tree of steps and digests.",
     ),
     "experiment": Lazy(
-        "marin.cli.running.experiment", "Begin and preregister experiments, and hold their runs against what was registered."
+        "marin.cli.running.experiment",
+        "Begin and preregister experiments, and hold their runs against what was registered.",
     ),
     "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),

@@ -16,8 +16,8 @@ from marin.record import events
 from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
+    from marin.graph.experiment.conventions import Lack
     from marin.preregistration.analysis import Findings
-    from marin.preregistration.conventions import Lack
     from marin.preregistration.registration import Registration
 
 NAME = "experiment"
@@ -47,7 +47,7 @@ def new(issue: str, title: str, folder: Path) -> None:
     Examples:
       marin experiment new https://github.com/OWNER/NAME/issues/12 "Does a slower rate help?"
     """
-    from marin.preregistration.conventions import new as make
+    from marin.graph.experiment.conventions import new as make
 
     say(str(make(folder, issue, title)))
 
@@ -71,7 +71,7 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
       marin experiment check experiments/exp001_grammar_scaling.py
       marin experiment check --static
     """
-    from marin.preregistration.conventions import check as examine
+    from marin.graph.experiment.conventions import check as examine
 
     chosen = files or tuple(sorted(Path("experiments").glob("exp*.py")))
     root = None if static else open_root()
@@ -96,12 +96,12 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
 
 def _not_run(root: Root, file: Path) -> list[Lack]:
     """Whether the ledger has a result of every step of the file, or of its sanity size."""
+    from marin.graph.experiment.conventions import Lack
+    from marin.graph.experiment.sanity import sanity
     from marin.graph.files import load_graph
     from marin.graph.planning import Planner
-    from marin.graph.sanity import sanity
     from marin.graph.why import explain
     from marin.history.measured import measurements
-    from marin.preregistration.conventions import Lack
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices
 

@@ -74,8 +74,8 @@ def run(
     """
     from marin.cli.running.tracker import choose
     from marin.graph.execution.loop import Options
+    from marin.graph.experiment.sanity import sanity as shrunk
     from marin.graph.files import load_graph
-    from marin.graph.sanity import sanity as shrunk
     from marin.record.root import open_root
 
     choose()

@@ -8,9 +8,9 @@ import pytest
 
 from experiments.defaults import default_continue, default_corpus, default_eval, default_tokenize, default_train
 from marin.graph import Resources
+from marin.graph.experiment.sanity import sanity
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
-from marin.graph.sanity import sanity
 from marin.recipe.schema import Evaluation, GrammarDataset, Model, Optimizer, Recipe, Trainer
 
 EXPERIMENTS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("exp*.py"))

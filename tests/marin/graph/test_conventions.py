@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from marin.cli.running.experiment import experiment as command
 from marin.errors import UsageError
+from marin.graph.experiment.conventions import FIELDS, check, fields, new
+from marin.graph.experiment.sanity import sanity
 from marin.graph.files import load_graph
-from marin.graph.sanity import sanity
-from marin.preregistration.conventions import FIELDS, check, fields, new
 
 PROJECT = Path(__file__).resolve().parents[3]
 ISSUE = "https://git.example/lab/marin/issues/12"

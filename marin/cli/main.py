@@ -56,6 +56,10 @@ COMMANDS: dict[str, Lazy] = {
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
+    "unlearn": Lazy(
+        "marin.cli.running.unlearn",
+        "Make RUN again without documents, in equal bits to training from the start without them.",
+    ),
     "verify": Lazy(
         "marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
     ),

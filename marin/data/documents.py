@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
@@ -43,6 +43,8 @@ class Document:
     metadata: Mapping[str, str | int]
     learned: tuple[Span, ...] = ()
     """Of a chat document, the stretches that are learned; of a plain text nothing is said, and all of it is."""
+    id: str = field(default="", compare=False)
+    """As it was read from a split; a document that is to be written gets its id there."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def read_documents(path: Path) -> Iterator[Document]:
             try:
                 record = json.loads(line)
                 learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
-                yield Document(record["text"], record["source"], record["metadata"], learned)
+                yield Document(record["text"], record["source"], record["metadata"], learned, str(record.get("id", "")))
             except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError) as error:
                 raise DataError(
                     "not a document",

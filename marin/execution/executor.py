@@ -30,7 +30,7 @@ from typing import Literal
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
-from marin.execution import phases, tracker
+from marin.execution import forks, phases, tracker
 from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
@@ -379,6 +379,10 @@ class _Stage:
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
+        if self.step.continues and self.execution.fork is not None:
+            tokenizer = situation.inputs["tokenizer"].output.digest
+            forks.take_over(situation.results.cache.history, journal, situation.run_id, self.recipe, tokenizer,
+                            self.execution.fork)  # fmt: skip
         with (
             running(situation.run_id, self.step.name),
             tracker.following(journal, self.root, situation.run_id, self.step.name) as told,

@@ -47,6 +47,11 @@ def evaluation_stream(run: str) -> str:
     return f"evaluation/{run}"
 
 
+def unlearning_stream(run: str) -> str:
+    """The stream that holds what was asked to be unlearned of ``run``, which is no part of its execution."""
+    return f"unlearning/{run}"
+
+
 def stream_of_graph(graph: str) -> str:
     """The stream that holds the events of one execution of a graph."""
     return f"graph/{graph}"

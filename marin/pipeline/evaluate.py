@@ -50,6 +50,7 @@ EVALUATE = StepDefinition(
         "marin/training/runtime/compilation.py",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
+        "marin/training/blank.py",
         "marin/training/compiled.py",
         "marin/training/data.py",
         "marin/evaluation/evaluate.py",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.exclusion import excluded
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
 from marin.execution.step import StepDefinition, StepResult, Task
@@ -30,14 +31,17 @@ _BATCH = 256
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the vocabulary."""
-    own = {"tokenizer": recipes.plain(recipe.tokenizer)}
-    return own if recipe.phase is None else own | {"kept": recipe.phase.tokenizer}
+    own: dict[str, object] = {"tokenizer": recipes.plain(recipe.tokenizer)}
+    if recipe.phase is not None:
+        return own | {"kept": recipe.phase.tokenizer}
+    return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
 def run(task: Task) -> StepResult:
     """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
 
-    Raises ``DataError`` if the text cannot fill the wanted vocabulary.
+    Raises ``DataError`` if the text cannot fill the wanted vocabulary, ``UsageError`` for an excluded document that is
+    not there.
     """
     kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
     if kept is not None:
@@ -56,8 +60,11 @@ def run(task: Task) -> StepResult:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    files = train_files(corpus).values()
-    tokenizer.train_from_iterator(chain.from_iterable(_batches(path) for path in files), trainer)
+    without = excluded(corpus, task.recipe)
+    files = train_files(corpus)
+    tokenizer.train_from_iterator(
+        chain.from_iterable(_batches(path, without[part]) for part, path in files.items()), trainer
+    )
     size = tokenizer.get_vocab_size()
     if size != wanted.vocab_size:
         raise DataError(
@@ -100,8 +107,9 @@ _CONFIG = {
 }
 
 
-def _batches(path: Path) -> Iterator[list[str]]:
-    for batch in batched(read_texts(path), _BATCH):
+def _batches(path: Path, without: frozenset[int] = frozenset()) -> Iterator[list[str]]:
+    kept = (text for number, text in enumerate(read_texts(path)) if number not in without)
+    for batch in batched(kept, _BATCH):
         yield list(batch)
 
 

@@ -12,11 +12,13 @@ from marin.recipe.schema import Recipe
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the token stream."""
-    return {"tokens": recipes.plain(recipe.tokens)}
+    own: dict[str, object] = {"tokens": recipes.plain(recipe.tokens)}
+    return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
 def run(task: Task) -> StepResult:
-    """Tokenize both splits. Raises ``DataError`` if a split has no tokens."""
+    """Tokenize both splits. Raises ``DataError`` if a split has no tokens, ``UsageError`` for an excluded document that is
+    not there."""
     from marin.training.tokens.cache import build_caches
 
     return build_caches(task)

@@ -17,7 +17,9 @@ def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the trained bits."""
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
-        name: recipes.plain(getattr(recipe, name)) for name in ("mixture", "phase") if getattr(recipe, name) is not None
+        name: recipes.plain(getattr(recipe, name))
+        for name in ("mixture", "phase", "exclude")
+        if getattr(recipe, name) is not None
     }
     return {"seed": str(recipe.seed)} | parts | later
 
@@ -75,6 +77,7 @@ TRAIN = StepDefinition(
         "marin/training/runtime/compilation.py",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
+        "marin/training/blank.py",
         "marin/training/data.py",
         "marin/training/digesting.py",
         "marin/training/exact_step.py",

@@ -26,12 +26,14 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
-from marin.recipe.section import Count, Digest, Name, Positive, Rate, Section, Seed, Sha256, Weight
+from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
 
 RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", "chat", "artifact", *FACTORS, *DURING})
+ADDED_LATER = frozenset(
+    {"mixture", "phase", "packing", "device_kind", "chat", "artifact", "exclude", *FACTORS, *DURING}
+)
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 
@@ -295,6 +297,9 @@ class Recipe(Section, frozen=True):
     export: Export = Export()
     mixture: Mixture | None = None
     phase: Phase | None = None
+    exclude: Documents | None = None
+    """Documents whose positions in the token stream are blank (:mod:`marin.data.exclusion`); the tokenizer has not read
+    them either."""
 
     @property
     def parts(self) -> int:
@@ -338,6 +343,8 @@ class Execution(Section, frozen=True):
     """Stop before this train step with the state recorded; the same call without it goes on from there."""
     continues: str | None = None
     """Of which run a phase is the continuation, where several runs reached the state that it begins with."""
+    fork: str | None = None
+    """Of which run a training takes over the train steps that its exclusion does not concern, as was asked for."""
 
     @property
     def local_devices(self) -> int:
@@ -429,6 +436,8 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
             cure="use the version of Marin that wrote it, or a newer one",
         )
     data = {key: value for key, value in data.items() if key != "recipe_version"}
+    if isinstance(ids := data.get("exclude"), list | tuple) and all(isinstance(one, str) for one in ids):
+        data["exclude"] = sorted(set(ids))  # a set of documents has one form
     try:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
@@ -563,6 +572,14 @@ def check(recipe: Recipe, *, where: str) -> None:
             expected="hidden_dim / num_heads to be even (rotary)",
             found=str(model.hidden_dim // model.num_heads),
             cure="change model.hidden_dim or model.num_heads",
+        )
+    if recipe.exclude is not None and recipe.tokens.artifact is not None:
+        raise UsageError(
+            "settings that do not go together",
+            where=f"{where}: exclude",
+            expected="none: tokens.artifact has no documents that an id could name",
+            found=f"{len(recipe.exclude)} documents",
+            cure="make the tokens without them, or train on a corpus",
         )
     _check_mixture(recipe, where)
     _check_contract(arithmetic, where)

@@ -58,6 +58,8 @@ EXPERIMENT_REPORTED = "experiment.reported/v1"
 COLLECTION_STARTED = "collection.started/v1"
 COLLECTION_SHARD = "collection.shard/v1"
 COLLECTION_COMPLETED = "collection.completed/v1"
+UNLEARNING_REQUESTED = "unlearning.requested/v1"
+UNLEARNING_FORKED = "unlearning.forked/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -364,6 +366,10 @@ class ReplayCompleted(Body, frozen=True):
     environment: Json
 
 
+GRAD_NORM = "train/grad_norm"
+"""The one measured series that evidence covers: the fingerprint of each train step."""
+
+
 class Series(Struct, frozen=True, kw_only=True):
     """Points of one measurement: train steps and values (hex floats), one each."""
 
@@ -571,6 +577,34 @@ class CollectionCompleted(Body, frozen=True):
     problems: dict[str, int]
 
 
+class UnlearningRequested(Body, frozen=True):
+    """Somebody asked that ``documents`` be excluded from what run ``from_run`` is; recorded before the work, in the
+    stream ``unlearning/<from_run>``. ``recipe``: digest of the recipe that excludes them too. ``first_use``: the first
+    train step that read one of them; ``step``: the train step before which the training is forked, and ``state`` the
+    recorded state there."""
+
+    from_run: str
+    documents: list[str]
+    reason: str
+    recipe: Digest
+    first_use: int
+    step: int
+    state: Digest
+
+
+class UnlearningForked(Body, frozen=True):
+    """This run's training begins with the train steps of ``from_run`` before ``step``, recorded again after this, as the
+    event ``request`` asked for. ``same_tokenizer``: trained without the documents, the tokenizer is the one of
+    ``from_run``; where it is another, nothing is taken over, and ``step`` is the first."""
+
+    run: str
+    from_run: str
+    request: int
+    step: int
+    state: Digest
+    same_tokenizer: bool
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -606,6 +640,8 @@ BODIES: dict[str, type[Body]] = {
     COLLECTION_STARTED: CollectionStarted,
     COLLECTION_SHARD: CollectionShard,
     COLLECTION_COMPLETED: CollectionCompleted,
+    UNLEARNING_REQUESTED: UnlearningRequested,
+    UNLEARNING_FORKED: UnlearningForked,
 }
 
 

@@ -37,6 +37,7 @@ from levanter.utils.thread_utils import blocking_wait
 from marin.data.mixture import Interleave
 from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
+from marin.training.blank import check_learned
 from marin.training.runtime import hosts
 from marin.training.state import DATA, named_key
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
@@ -50,13 +51,15 @@ BATCHES_AHEAD = 16
 class Batch:
     """One train step's input. ``indices``: int64[batch], numbers of the sequences in the token stream. ``tokens``:
     int32[batch, seq_len] and ``weights``: float32[batch, seq_len], sharded over the batch axis. ``digest``:
-    ``sha256:`` over indices (little-endian int64) and tokens (little-endian int32)."""
+    ``sha256:`` over indices (little-endian int64) and tokens (little-endian int32). ``blank``: a position of it is blank
+    (:mod:`marin.training.blank`)."""
 
     step: int
     indices: np.ndarray
     tokens: jax.Array
     weights: jax.Array
     digest: str
+    blank: bool = False
 
 
 class EpochOrder:
@@ -173,7 +176,11 @@ def streams(recipe: Recipe, cache: Path) -> dict[str, Path]:
 
 
 def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterator[Batch]:
-    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends."""
+    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends.
+
+    Raises:
+        DataError: excluded documents leave nothing of a batch.
+    """
     opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
     order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
     size = recipe.trainer.batch_size
@@ -194,10 +201,13 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
             example = ahead.popleft().result()
             ahead.append(loading.submit(_loaded, examples))
             indices = order(range(number * size, (number + 1) * size))
-            tokens = example.tokens.array
-            yield Batch(
-                recipe.first_step + number, indices, tokens, example.loss_weight.array, batch_digest(indices, tokens)
-            )
+            tokens, weights = example.tokens.array, example.loss_weight.array
+            read = hosts.whole(tokens)
+            blank = bool((read < 0).any())
+            if blank:
+                check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
+            digest = batch_digest(indices, read)
+            yield Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
             number += 1
     finally:
         loading.shutdown(cancel_futures=True)

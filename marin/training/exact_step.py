@@ -55,16 +55,18 @@ class ExactStep(Step):
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
         self._example = example
         self._gradient = gradient_of(recipe, self.layout)
-        self._compiled_gradient, self._compiled_update = self._compiled()
+        self._compiled_gradient, self._compiled_update = self._compiled(self._gradient)
+        self._blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
+        self._compiled_blank: Program | None = self._compiled(self._blank)[0] if self._blank is not None else None
 
-    def _compiled(self) -> tuple[Program, Program]:
+    def _compiled(self, of: Exact) -> tuple[Program, Program]:
         recipe, layout, devices = self.recipe, self.layout, self.devices
         whole = NamedSharding(self.mesh, P())
         update = update_of(recipe, layout)
 
         def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
             gathered = [jax.lax.with_sharding_constraint(x, whole) for x in rows]
-            grads, *scalars = self._gradient(z, layout.whole_params(gathered), tokens, weights, **_named(key))
+            grads, *scalars = of(z, layout.whole_params(gathered), tokens, weights, **_named(key))
             return tuple(layout.rows(grad) for grad in grads), *scalars
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
@@ -103,11 +105,14 @@ class ExactStep(Step):
         give_back_memory()
         return programs
 
-    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
+    def run(
+        self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+    ) -> tuple[SlicedState, StepOutcome]:
         """As :meth:`Step.run`."""
         (params,), (moments,) = state.params, state.moments
         key = self._key(int(state.step))
-        grads, *sums = self._compiled_gradient(MINUS_ZERO, params, tokens, weights, *key)
+        gradient = self._compiled_gradient if not blank else self._compiled_blank
+        grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
         params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
         return self.after(state, (params,), (moments,), (loss, norm), prints)
 
@@ -123,7 +128,8 @@ class ExactStep(Step):
         update = update_of(self.recipe, layout)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
-        return {
+        blank = {} if self._blank is None else {"blank": self._blank.program.digest}
+        return blank | {
             "gradient": self._gradient.program.digest,
             "gradient here": _lowered(self._gradient, layout.named, *_batch(self.recipe), **_named(self._key(0))),
             "update": update.program.digest,
@@ -133,7 +139,8 @@ class ExactStep(Step):
     def foreign_products(self) -> list[str]:
         """Products that the processor could contract with a sum (:mod:`marin.exact.unguarded`): none, or the compiler
         took a guard away. Products of whole numbers are the same everywhere."""
-        return [line for one in (self._compiled_gradient, self._compiled_update) for line in unguarded(one.as_text())]
+        compiled = (self._compiled_gradient, self._compiled_update, self._compiled_blank)
+        return [line for one in compiled if one is not None for line in unguarded(one.as_text())]
 
 
 def _named(key: Sequence[Any]) -> dict[str, Any]:
@@ -145,11 +152,12 @@ def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
     return jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def gradient_of(recipe: Recipe, layout: Layout) -> Exact:
-    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight."""
+def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact:
+    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight.
+    ``blank``: of a batch with blank positions."""
 
     def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
-        grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights)
+        grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights, blank=blank)
         leaves = tuple(jax.tree.leaves(unnamed(grads)))
         return leaves, slice_square(leaves), loss, weight
 

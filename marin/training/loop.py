@@ -212,7 +212,7 @@ class Training:
             batch = self._batch(number)
             checked = self._self_check and number % self._self_check == 0
             earlier = self.step.collect(state) if checked else None
-            state, outcome = self.step.run(state, batch.tokens, batch.weights)
+            state, outcome = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
             if earlier is not None:
                 self._check_again(number, earlier, batch, outcome)
             if not outcome.finite:
@@ -236,7 +236,7 @@ class Training:
 
     def _check_again(self, number: int, earlier: TrainState, batch: Batch, outcome: StepOutcome) -> None:
         """Execute a step once more from the state before it; raises ``Diverged`` where the bits are not the same."""
-        _, again = self.step.run(self.step.place(earlier), batch.tokens, batch.weights)
+        _, again = self.step.run(self.step.place(earlier), batch.tokens, batch.weights, blank=batch.blank)
         differing = differing_tensors(self.names, outcome, again)
         if differing:
             raise Diverged(

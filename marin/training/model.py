@@ -86,18 +86,21 @@ def vocabulary_size(tokenizer: Path) -> int:
     return len(set(saved["model"]["vocab"].values()) | added)
 
 
-def attention_mask(recipe: Recipe, tokens: hax.NamedArray) -> AttentionMask:
+def attention_mask(recipe: Recipe, tokens: hax.NamedArray, *, blank: bool = False) -> AttentionMask:
     """Which positions each one sees: those before it, and with ``trainer.packing=isolated`` only those of its own
-    document.
+    document. With ``blank`` there may be blank positions (below 0), which see each other, and no other sees them.
 
     ``tokens``: int32, with an axis ``position``. The end-of-text token (0) belongs to the document that it ends.
     """
     mask = AttentionMask.causal()
-    if recipe.trainer.packing is None:
-        return mask
-    Pos = tokens.resolve_axis("position")
-    after_end = (hax.roll(tokens, 1, Pos) == END_OF_TEXT_ID).at[Pos, 0].set(False)
-    return mask.with_segment_ids(hax.cumsum(after_end.astype(jnp.int32), axis=Pos))
+    segments = None
+    if recipe.trainer.packing is not None:
+        Pos = tokens.resolve_axis("position")
+        after_end = (hax.roll(tokens, 1, Pos) == END_OF_TEXT_ID).at[Pos, 0].set(False)
+        segments = hax.cumsum(after_end.astype(jnp.int32), axis=Pos)
+    if blank:
+        segments = hax.where(tokens < 0, -1, 0 if segments is None else segments).astype(jnp.int32)
+    return mask if segments is None else mask.with_segment_ids(segments)
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:

@@ -21,6 +21,7 @@ from marin.process.progress import bar
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
     CHECKPOINT_SAVED,
+    GRAD_NORM,
     METRICS_RECORDED,
     TRAIN_SEGMENT,
     TRAIN_STARTED,
@@ -142,7 +143,7 @@ def train(task: Task) -> StepResult:
                         task.run,
                         "train",
                         record.start,
-                        {"train/grad_norm": record.grad_norms},
+                        {GRAD_NORM: record.grad_norms},
                         meter.lap(record.end - record.start, tokens),
                     ),
                 )

@@ -43,6 +43,7 @@ from levanter.models.lm_model import LmExample
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training import fingerprint
+from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.products import foreign_products
 from marin.training.runtime.compilation import give_back_memory
@@ -91,12 +92,16 @@ Sums = tuple[Arrays, jax.Array, jax.Array]
 """Of gradient, loss and token weight."""
 
 
-def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Sums:
+def shard_sums(
+    static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+) -> Sums:
     """Sums over one logical shard: gradient pytree, loss (float32), token weight (float32).
 
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
-    is wrong for ragged masks, and its divisor would belong to a shard instead of the batch.
+    is wrong for ragged masks, and its divisor would belong to a shard instead of the batch. ``blank``: positions below 0
+    are blank (:mod:`marin.training.blank`).
     """
+    weights = weighted(tokens, weights) if blank else weights
     micro = recipe.arithmetic.microbatch_size
     dtype = compute_dtype(recipe)
     Pos = Axis("position", tokens.shape[1])
@@ -104,10 +109,9 @@ def shard_sums(static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, w
 
     def loss_sum(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), arrays), static)
-        ids = hax.named(tokens, (Batch, Pos))
-        example = LmExample(
-            tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids)
-        )
+        mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
+        ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
+        example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
         per_token = model.compute_next_token_loss(example, reduction=None)
         return hax.sum(per_token.astype(jnp.float32)).array
 
@@ -209,6 +213,8 @@ class Programs:
     total: Program
     update: Program
     prints: Program
+    blank: Program | None = None
+    """The gradient of a shard of a batch with blank positions, where the recipe excludes documents."""
 
 
 class Step(ABC):
@@ -238,8 +244,11 @@ class Step(ABC):
         return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
 
     @abstractmethod
-    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
-        """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis.
+    def run(
+        self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+    ) -> tuple[SlicedState, StepOutcome]:
+        """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis;
+        ``blank``: whether any position of the batch is.
 
         ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
         """
@@ -312,8 +321,8 @@ class TrainStep(Step):
         def select(tokens: jax.Array, weights: jax.Array, index: jax.Array) -> tuple[jax.Array, ...]:
             return tuple(jax.lax.dynamic_slice_in_dim(x, index * size, size, axis=0) for x in (tokens, weights))
 
-        def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
-            return lifted(shard_sums(layout.static, recipe, arrays, tokens, weights))
+        def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array, blank: bool = False) -> Any:
+            return lifted(shard_sums(layout.static, recipe, arrays, tokens, weights, blank=blank))
 
         def exchange(sums: Any) -> tuple[tuple[Leaves, ...], jax.Array, jax.Array]:
             grads, loss, weight = mine(sums)
@@ -387,6 +396,12 @@ class TrainStep(Step):
                 over(gradient, in_specs=(same, each, each), out_specs=each), full(layout.named), *shard
             )
             sums = split(sums)
+            if recipe.exclude is not None:
+                coming["blank"], _ = compiled(
+                    over(partial(gradient, blank=True), in_specs=(same, each, each), out_specs=each),
+                    full(layout.named),
+                    *shard,
+                )
             coming["update"], ((_, _, piece), _, _) = compiled(
                 over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
                 params,
@@ -411,11 +426,15 @@ class TrainStep(Step):
         give_back_memory()
         return programs
 
-    def sums(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
+    def gradient(self, blank: bool) -> Program:
+        """What computes the gradient of a shard; one program for the whole of a batch."""
+        return self.programs.gradient if not blank else self.programs.blank
+
+    def sums(self, arrays: Arrays, tokens: jax.Array, weights: jax.Array, *, blank: bool = False) -> Any:
         """Each device's sums over its own logical shards, depth first."""
         pending: list[tuple[int, Any]] = []
         for number in self.shard_numbers:
-            part = self.programs.gradient(arrays, *self.programs.select(tokens, weights, number))
+            part = self.gradient(blank)(arrays, *self.programs.select(tokens, weights, number))
             level = 0
             while pending and pending[-1][0] == level:
                 part = self.programs.add(pending.pop()[1], part)
@@ -424,9 +443,12 @@ class TrainStep(Step):
         ((_, folded),) = pending
         return folded
 
-    def run(self, state: SlicedState, tokens: jax.Array, weights: jax.Array) -> tuple[SlicedState, StepOutcome]:
+    def run(
+        self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+    ) -> tuple[SlicedState, StepOutcome]:
         """As :meth:`Step.run`."""
-        grads, loss, weight = self.programs.exchange(self.sums(self.programs.gather(state.params), tokens, weights))
+        sums = self.sums(self.programs.gather(state.params), tokens, weights, blank=blank)
+        grads, loss, weight = self.programs.exchange(sums)
         square = self.programs.total(tuple(self.programs.square(piece) for piece in grads))
         outputs = [
             self.programs.update(params, moments, piece, number, square, loss, weight)
@@ -442,7 +464,8 @@ class TrainStep(Step):
     def foreign_products(self) -> list[str]:
         """Matrix products of the compiled gradient whose bits depend on the processor
         (:mod:`marin.training.products`)."""
-        return foreign_products(self.programs.gradient.as_text())
+        both = (self.programs.gradient, self.programs.blank)
+        return [line for one in both if one is not None for line in foreign_products(one.as_text())]
 
     def program(self) -> Mapping[str, str]:
         """sha256 of the StableHLO of each program that computes, lowered for one device: the same on any mesh. ``fold``
@@ -465,6 +488,9 @@ class TrainStep(Step):
                 params, moments, params, scalar, scalar, scalar, jax.ShapeDtypeStruct((), jnp.uint32)
             ),
         }
+        if self.recipe.exclude is not None:
+            blank = partial(shard_sums, layout.static, self.recipe, blank=True)
+            lowered["blank"] = jax.jit(blank).lower(layout.named, tokens, weights)
         return {
             name: "sha256:" + hashlib.sha256(program.as_text().encode()).hexdigest()
             for name, program in lowered.items()

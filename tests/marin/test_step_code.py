@@ -27,7 +27,7 @@ NEUTRAL = {
 }
 ELSEWHERE = PROJECT / "marin" / "runners"
 """How a training is started on other machines; what it executes there is the same list."""
-READS_CACHES = {"marin/data/chat.py", "marin/data/documents.py"}
+READS_CACHES = {"marin/data/chat.py", "marin/data/documents.py", "marin/data/exclusion.py"}
 """Imported through marin/training/tokens/cache.py, which builds caches with them; train, evaluate and export only
 read."""
 

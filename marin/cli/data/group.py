@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from marin.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from marin.collection.asking import Collection, Told
+    from marin.record.root import Root
 
 
 @click.group()
@@ -105,7 +106,7 @@ def build(
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N documents.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a document.")
 def list_documents(name: str, limit: int | None, as_json: bool) -> None:
-    """List the documents that a collection kept, in its order.
+    """List the documents of a collection, or those that a run was made from, in their order.
 
     \b
     Examples:
@@ -114,12 +115,9 @@ def list_documents(name: str, limit: int | None, as_json: bool) -> None:
     """
     from itertools import islice
 
-    from marin.collection.asking import named
     from marin.record.root import open_root
 
-    collection = named(open_root(), name)
-    collection.description()
-    rows = islice(collection.documents(("id", "source", "split")), limit)
+    rows = islice(_listed(open_root(), name), limit)
     if as_json:
         for row in rows:
             print_json({key: row[key] for key in ("id", "source", "split")})
@@ -127,6 +125,23 @@ def list_documents(name: str, limit: int | None, as_json: bool) -> None:
     print_table(
         ("ID", "SOURCE", "SPLIT"), [(row["id"], row["source"], row["split"]) for row in rows], empty="no documents"
     )
+
+
+def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
+    """Id, source and split of each document."""
+    if name.startswith("sha256:"):
+        from marin.collection.asking import named
+
+        collection = named(root, name)
+        collection.description()
+        yield from collection.documents(("id", "source", "split"))
+        return
+    from marin.history.runs import load, resolve
+    from marin.unlearning.asking import documents_of
+
+    history = root.history()
+    for document, source, split in documents_of(root, load(history, resolve(history, name))):
+        yield {"id": document, "source": source, "split": split}
 
 
 @data.command("show")

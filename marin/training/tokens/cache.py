@@ -32,6 +32,7 @@ from tokenizers import Tokenizer
 
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.exclusion import BLANK, excluded
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
 _EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
+VALIDATION_SPLIT = "validation"
 _ENCODE_DOCUMENTS = 256
 _WRITE_TOKENS = 1 << 22
 
@@ -56,11 +58,19 @@ def build_caches(task: Task) -> StepResult:
     tensors: dict[str, str] = {}
     size = 0
     totals: dict[str, int] = {}
+    without = excluded(task.inputs["corpus"], task.recipe)
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
         written = (
-            _write(folder, tokenizer, path, task.recipe.tokens.append_eos, masked=loss_mask.has_mask(path))
+            _write(
+                folder,
+                tokenizer,
+                path,
+                task.recipe.tokens.append_eos,
+                masked=loss_mask.has_mask(path),
+                without=without.get(split.partition("/")[2], frozenset()) if split != VALIDATION_SPLIT else frozenset(),
+            )
             if task.recipe.tokens.artifact is None
             else _take(task.recipe.tokens.artifact, task, split, folder, tokenizer.get_vocab_size())
         )
@@ -90,13 +100,17 @@ def build_caches(task: Task) -> StepResult:
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
 
 
-def _write(folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, masked: bool) -> tuple[int, int]:
-    """The cache of a split; of chat documents with the mask of what is learned beside it."""
+def _write(
+    folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, masked: bool, without: frozenset[int]
+) -> tuple[int, int]:
+    """The cache of a split, with the documents of these numbers blank; of chat documents with the mask of what is learned
+    beside it."""
     if not masked:
-        return write_cache(folder, encoded(tokenizer, path, append_eos))
+        return write_cache(folder, blanked(encoded(tokenizer, path, append_eos), without))
     beside = folder.with_name(f"{folder.name}.mask")
     with beside.open("wb") as mask:
-        written = write_cache(folder, loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask))
+        documents = loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask)
+        written = write_cache(folder, blanked(documents, without))
     beside.rename(folder / MASK_FILE)
     return written
 
@@ -134,7 +148,7 @@ def _take(artifact: Artifact, task: Task, split: str, folder: Path, vocabulary: 
 def split_files(corpus: Path) -> dict[str, Path]:
     """The texts of each split of a corpus: ``train`` or ``train/<part>``, and ``validation``."""
     return {f"train/{part}" if part else "train": path for part, path in train_files(corpus).items()} | {
-        "validation": corpus / VALIDATION
+        VALIDATION_SPLIT: corpus / VALIDATION
     }
 
 
@@ -156,6 +170,12 @@ def encoded(tokenizer: Tokenizer, path: Path, append_eos: bool) -> Iterator[NDAr
                 yield np.asarray(encoding.ids + end, dtype=np.int32)
             done += sum(map(len, batch))
             report(done, "")
+
+
+def blanked(documents: Iterator[NDArray[np.int32]], without: frozenset[int]) -> Iterator[NDArray[np.int32]]:
+    """The documents in order; of those with these numbers nothing but how long they are."""
+    for number, ids in enumerate(documents):
+        yield np.full_like(ids, BLANK) if number in without else ids
 
 
 def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[int, int]:

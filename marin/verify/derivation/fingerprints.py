@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from marin.record.events import MetricsRecorded, TrainSegment
+from marin.record.events import GRAD_NORM, MetricsRecorded, TrainSegment
 from marin.record.fingerprint import step_fingerprint
 from marin.verify.derivation.record import RunRecord, facts
-from marin.verify.derivation.standing import GRAD_NORM, superseded
+from marin.verify.derivation.standing import superseded
 
 
 @dataclass(frozen=True)

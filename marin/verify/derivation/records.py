@@ -22,11 +22,11 @@ from marin.preregistration.registration import registers
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
-from marin.record.events import DATA_STEPS, Output
+from marin.record.events import DATA_STEPS, GRAD_NORM, Output
 from marin.record.outputs import KINDS, by_content
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
-from marin.verify.derivation.standing import GRAD_NORM, disagreements, superseded
+from marin.verify.derivation.standing import disagreements, superseded
 
 MEASURED = "system/"
 """How the names of measurements of the machine begin."""

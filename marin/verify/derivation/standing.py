@@ -15,10 +15,8 @@ import numpy as np
 
 from marin.history.run import Indexed, Run
 from marin.record import events as kinds
+from marin.record.events import GRAD_NORM
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
-
-GRAD_NORM = "train/grad_norm"
-"""The one measured series that evidence covers: the fingerprint of each train step."""
 
 
 def superseded(run: Run, stretch: Stretch) -> set[int]:

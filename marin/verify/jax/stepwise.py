@@ -96,12 +96,13 @@ class Stepwise:
                 where=f"training checkpoint before train step {question.start}",
             )
         self._made: dict[str, list[Any]] = {}
+        self._blank = False
 
     def fingerprints(self, end: int) -> list[str]:
         """Of every train step from the start up to ``end``."""
         state, found = self.step.place(self._base), []
         for batch in self._batches(end):
-            state, outcome = self.step.run(state, batch.tokens, batch.weights)
+            state, outcome = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
             found.append(fingerprint_of(outcome))
         return found
 
@@ -113,12 +114,13 @@ class Stepwise:
         state = self.step.place(self._base)
         *earlier, last = self._batches(number + 1)
         for batch in earlier:
-            state, _ = self.step.run(state, batch.tokens, batch.weights)
+            state, _ = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
         return state, last
 
     def programs(self, number: int) -> list[Record]:
         """Train step ``number``, program by program, by logical shard and slice; keeps what went into each."""
         state, batch = self._before(number)
+        self._blank = batch.blank
         step = self.step
         local, devices = step.local_shards, step.devices
         records: list[Record] = []
@@ -136,7 +138,7 @@ class Stepwise:
         rows: dict[int, list[np.ndarray]] = {}
         parts: list[Any] = []
         for j in range(local):
-            part = step.programs.gradient(
+            part = step.gradient(batch.blank)(
                 arrays, *step.programs.select(batch.tokens, batch.weights, step.shard_numbers[j])
             )
             parts.append(part)
@@ -146,7 +148,7 @@ class Stepwise:
             cut = slice(shard * size, (shard + 1) * size)
             self._made[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
             records.append(_record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
-        grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights))
+        grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights, blank=batch.blank))
         scalars = [np.asarray(x.addressable_data(0)) for x in (loss, weight)]
         slices = {d * local + j: [np.asarray(x)[d] for x in grads[j]] for j in range(local) for d in range(devices)}
         records.append(
@@ -199,7 +201,8 @@ class Stepwise:
             structure = jax.tree.structure(layout.named)
 
             def function(*values: Any) -> Any:
-                return shard_sums(layout.static, self.recipe, jax.tree.unflatten(structure, values[:-2]), *values[-2:])
+                arrays = jax.tree.unflatten(structure, values[:-2])
+                return shard_sums(layout.static, self.recipe, arrays, *values[-2:], blank=self._blank)
         elif kind == "square":
 
             def function(*values: Any) -> Any:

@@ -1,0 +1,129 @@
+"""`marin unlearn`: a run again as if it had never seen some documents, from the last state that had not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marin.cli.execution import no_diff, takes_execution
+from marin.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from marin.history.run import Run
+    from marin.recipe.schema import Execution
+    from marin.record.root import Root
+    from marin.unlearning.asking import Plan
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--document",
+    "documents",
+    multiple=True,
+    required=True,
+    metavar="ID",
+    help="As `marin data list RUN` shows it; may be repeated.",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record: it can be read by who has the log.")
+@takes_execution
+@click.option("--dry-run", is_flag=True, help="Print what it would take; record and run nothing.")
+@no_diff
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def unlearn(
+    run: str, documents: tuple[str, ...], reason: str, dry_run: bool, as_json: bool, execution: Execution
+) -> None:
+    """Make RUN again without documents, in equal bits to training from the start without them.
+
+    The request is recorded, the training is forked at the last recorded state before the first use of a document, and
+    goes on with the positions of the documents blank. What the documents decided before is made again too: the tokenizer,
+    and if it is another one then, the training from its beginning. `marin verify` proves the run that comes of it.
+
+    \b
+    Examples:
+      marin unlearn latest --document 0a1b2c3d4e5f --reason "asked for by its author"
+      marin unlearn latest --document ID --document ID --dry-run
+    """
+    from marin.record.root import open_root
+    from marin.unlearning.asking import plan, request
+
+    root = open_root()
+    planned = plan(root, run, documents)
+    if dry_run:
+        _print(planned, None, None, as_json=as_json)
+        return
+    root.check_writable()
+    index = request(root, planned, reason)
+    if not as_json:
+        say(f"event {index}: the request is recorded", err=True)
+    made = _made(root, planned, execution)
+    _print(planned, index, made, as_json=as_json)
+
+
+def _made(root: Root, planned: Plan, execution: Execution) -> Run:
+    """Execute the recipe without the documents, forked from the run that had them."""
+    import msgspec
+
+    from marin.errors import StepFailed
+    from marin.graph.execution.loop import Options, execute_graph
+    from marin.graph.recipes import pipeline_graph
+    from marin.history import runs
+    from marin.process.arithmetic import check
+    from marin.recipe.schema import digest
+
+    check(planned.recipe.arithmetic, execution)
+    forked = msgspec.structs.replace(execution, fork=planned.run.run)
+    graph, _ = pipeline_graph([planned.recipe])
+    outcome = execute_graph(graph, root, options=Options(execution=forked))
+    wanted, history = digest(planned.recipe), root.history()
+    newest = [fact.body.run for fact in runs.started_runs(history) if fact.body.recipe_digest == wanted]
+    if outcome.failures or not newest:
+        failure = next(iter(outcome.failures.values()), None)
+        raise StepFailed(
+            "the run has not all its outputs",
+            where=failure.address if failure is not None else f"run {planned.run.run}",
+            expected="a whole run without the documents",
+            found=failure.error if failure is not None else "none",
+            cure="correct it and run the same command again: the rest is done",
+        )
+    return runs.load(history, newest[-1])
+
+
+def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_described(planned, index, made))
+        return
+    for document in planned.documents:
+        steps = document.steps
+        say(f"{document.id}  {document.tokens} tokens, in {len(steps)} train steps, first in {steps[0]}")
+        for copy in document.copies:
+            say(f"  the same text stays as {copy}")
+    total, at = planned.recipe.trainer.num_steps, planned.place.step
+    if made is None:
+        say(f"forked before train step {at}: {planned.executed} of {total} train steps to execute")
+        return
+    say(f"run         {made.run}  (from {planned.run.run})")
+    say(f"model       {made.output('export').digest}")
+    say(f"verify it: marin verify {made.run}", err=True)
+
+
+def _described(planned: Plan, index: int | None, made: Run | None) -> dict[str, Any]:
+    return {
+        "from_run": planned.run.run,
+        "documents": [
+            {
+                "id": document.id,
+                "tokens": document.tokens,
+                "train_steps": len(document.steps),
+                "first_use": document.steps[0],
+                "copies": list(document.copies),
+            }
+            for document in planned.documents
+        ],
+        "first_use": planned.first_use,
+        "fork": {"step": planned.place.step, "state": planned.place.state},
+        "request": index,
+        "run": made.run if made is not None else None,
+        "model": made.output("export").digest if made is not None else None,
+    }

@@ -1,0 +1,191 @@
+"""A request to unlearn documents: what it means for a run, found before anything is done, and recorded before it.
+
+The plan says which documents they are, which train steps read them, and from which recorded state the training goes on.
+It is found from the run's recipe, its corpus and its tokens, and holds where the tokenizer without the documents is the same
+one; where it is not, the training begins anew (:mod:`marin.execution.forks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from ledger import Draft, Store
+from marin.data.exclusion import listed, numbers
+from marin.errors import UsageError
+from marin.execution import forks
+from marin.execution.forks import Place
+from marin.history.run import Run
+from marin.history.runs import load, resolve, unlearning_stream
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
+from marin.record import events, outputs
+from marin.record.root import Root
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of the request. ``steps``: the train steps that read it, in order. ``copies``: other documents of the
+    training data with the very same text, which stay."""
+
+    id: str
+    part: str
+    tokens: int
+    steps: tuple[int, ...]
+    copies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a request means. ``recipe``: the run's own, that excludes the documents too. ``place``: where the training
+    goes on."""
+
+    run: Run
+    documents: tuple[Document, ...]
+    recipe: Recipe
+    place: Place
+
+    @property
+    def first_use(self) -> int:
+        """The first train step that read one of them."""
+        return min(document.steps[0] for document in self.documents)
+
+    @property
+    def executed(self) -> int:
+        """How many train steps are executed again."""
+        return self.recipe.last_step - self.place.step
+
+
+def plan(root: Root, name: str, ids: Sequence[str]) -> Plan:
+    """Find out what it takes to unlearn the documents with these ids from a run.
+
+    Raises:
+        UsageError: there is no such run; it is not complete, or one that this cannot be done with; no train step of it
+            read a document, or every one did; or the document is excluded already, or not in its training data.
+        DataError: nothing would be left of a batch.
+    """
+    history, store = root.history(), root.store()
+    run = load(history, resolve(history, name))
+    _check_run(run)
+    recipe = run.recipe
+    before = recipe.exclude or ()
+    if again := sorted(set(ids) & set(before)):
+        raise UsageError(
+            "a document that is excluded already",
+            where=again[0],
+            expected=f"a document that run {run.run} was trained on",
+            found="run.started excludes it",
+            cure="leave it out",
+        )
+    changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids})))
+    changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
+    documents = _read(run, store, tuple(sorted(set(ids))))
+    first_use = min(document.steps[0] for document in documents)
+    return Plan(run, documents, changed, forks.place(run, store, first_use))
+
+
+def _check_run(run: Run) -> None:
+    """Refuse a run of which not everything that counts is here, or which is still under way."""
+    found, cure = "", ""
+    if run.is_loop:
+        found, cure = "a loop of its user's own", "train again without the document, by the same program"
+    elif run.completed is None:
+        found = "a run that is under way" if run.status == "open" else "a run that failed"
+        cure = "let it end first: run the same command again; or train with exclude=[...] from the start"
+    elif run.recipe.phase is not None:
+        link = run.started.body.continues
+        before = link.run if link is not None else "RUN"
+        found = f"a phase after run {before}"
+        cure = f"unlearn the document from run {before}, and continue what comes of it: marin train --continue"
+    if found:
+        raise UsageError(
+            "a run from which nothing can be unlearned",
+            where=f"run {run.run}",
+            expected="a complete run from the beginning",
+            found=found,
+            cure=cure,
+        )
+
+
+def _read(run: Run, store: Store, ids: tuple[str, ...]) -> tuple[Document, ...]:
+    apply(run.recipe.arithmetic, Execution())
+    from marin.training.blank import emptied
+    from marin.training.uses import as_documents, uses
+
+    with TemporaryDirectory(prefix="marin-unlearn-") as base:
+        folders = {name: Path(base) / name for name in ("corpus", "tokens")}
+        outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")
+        wanted = as_documents(numbers(folders["corpus"], run.recipe.dataset, ids))
+        outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
+        found = uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
+        copies = _copies(folders["corpus"], run.recipe, frozenset(ids))
+    for (name, _, _), use in zip(wanted, found.documents, strict=True):
+        if not use.steps:
+            raise UsageError(
+                "a document that no train step read",
+                where=name,
+                expected=f"one that a train step of run {run.run} read",
+                found=f"{use.end - use.start} tokens in the training data, in none of {run.recipe.trainer.num_steps} batches",
+                cure="nothing was learned from it; train with exclude=[...] for a tokenizer that has not read it either",
+            )
+        if len(use.steps) == run.recipe.trainer.num_steps:
+            raise UsageError(
+                "a document that every train step read",
+                where=name,
+                expected="a recorded state from before its first use",
+                found=f"all of {len(use.steps)} batches hold some of it",
+                cure=f"nothing of run {run.run} can be kept: train with exclude=[...] from the start",
+            )
+    if found.emptied is not None:
+        raise emptied(found.emptied)
+    return tuple(
+        Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()))
+        for (name, _, _), use in zip(wanted, found.documents, strict=True)
+    )
+
+
+def _copies(corpus: Path, recipe: Recipe, ids: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """For each of these documents, the others of the training data with the very same text that are not excluded."""
+    stay = ids | set(recipe.exclude or ())
+    by_text: dict[str, list[str]] = {}
+    for name, split, _, document in listed(corpus, recipe.dataset):
+        if split == "train":
+            by_text.setdefault(document.id.partition("-")[0], []).append(name)
+    return {
+        name: tuple(other for other in names if other not in stay)
+        for names in by_text.values()
+        for name in names
+        if name in ids
+    }
+
+
+def request(root: Root, planned: Plan, reason: str) -> int:
+    """Record the request, once however often it is made; the index of its event."""
+    body = events.UnlearningRequested(
+        from_run=planned.run.run,
+        documents=[document.id for document in planned.documents],
+        reason=reason,
+        recipe=digest(planned.recipe),
+        first_use=planned.first_use,
+        step=planned.place.step,
+        state=planned.place.state,
+    )
+    for fact in forks.requests(root.history(), planned.run.run):
+        if fact.body == body:
+            return fact.index
+    stream = unlearning_stream(planned.run.run)
+    (receipt,) = root.append([Draft(events.UNLEARNING_REQUESTED, stream, events.write(body))])
+    return receipt.index
+
+
+def documents_of(root: Root, run: Run) -> Iterator[tuple[str, str, str]]:
+    """Id, source and split of every document of a run's corpus, in its order."""
+    with TemporaryDirectory(prefix="marin-list-") as base:
+        folder = Path(base) / "corpus"
+        outputs.checkout(root.store(), run.output("corpus"), folder, kind="corpus")
+        for name, split, _, document in listed(folder, run.recipe.dataset):
+            yield name, document.source, split

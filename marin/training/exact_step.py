@@ -112,6 +112,7 @@ class ExactStep(Step):
         (params,), (moments,) = state.params, state.moments
         key = self._key(int(state.step))
         gradient = self._compiled_gradient if not blank else self._compiled_blank
+        assert gradient is not None, "a blank stands only where the recipe excludes a document"
         grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
         params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
         return self.after(state, (params,), (moments,), (loss, norm), prints)

@@ -192,6 +192,7 @@ ON_DEMAND = {
     "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
+    "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/heldout.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",

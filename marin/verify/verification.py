@@ -41,6 +41,7 @@ from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.collection import with_collections
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.evaluation import judge_evaluation
+from marin.verify.judges.exclusion import with_exclusion
 from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, asked_of_a_loop, check_asked, judge_by_command
 from marin.verify.judges.model import judge_model
@@ -297,7 +298,7 @@ class Verification:
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)
         made = judge_data(case, [name for name in DATA_STEPS if name in pinned], self.options.experiment)
-        return with_collections(case, made, self.scope.sample, self.reader.checkpoint().root)
+        return with_exclusion(case, with_collections(case, made, self.scope.sample, self.reader.checkpoint().root))
 
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:

@@ -83,6 +83,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_data(record),
         *_of_artifacts(record),
         *_of_training(record),
+        *_of_exclusion(record),
         *_of_the_model(record),
         *((*_of_evaluations(record), *_of_measured(record)) if until is None else ()),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
@@ -235,6 +236,38 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             fact.index,
             (body.start, body.end),
         )
+
+
+def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
+    """Of a run whose recipe excludes documents, and of one that was forked to unlearn them."""
+    try:
+        exclude = record.run.recipe.exclude or ()
+    except UsageError:
+        return
+    if exclude:
+        yield Claim(
+            f"{len(exclude)} documents are blank in its tokens, and its tokenizer was trained without them: "
+            f"{', '.join(exclude[:4])}{' ...' if len(exclude) > 4 else ''}",
+            "execution",
+            "data",
+            record.run.started.index,
+        )
+    for index, fork in record.forks.items():
+        body, request = fork.fact.body, fork.request
+        kept = f"its train steps before {body.step} are those of run {body.from_run}"
+        begun = (
+            kept if body.same_tokenizer else f"without them the tokenizer is another than that of run {body.from_run}"
+        )
+        yield Claim(f"{begun}, and its recipe is that run's but for what it excludes", "signature", "ledger", index)
+        if request is not None:
+            asked = f"asked for by event {request.index}, before the work, for {len(request.body.documents)} documents"
+            yield Claim(asked, "signature", "ledger", request.index)
+            yield Claim(f"for this reason: {request.body.reason or 'none given'}", "claimed", event=request.index)
+            if body.same_tokenizer:
+                first = f"the first train step of run {body.from_run} that read one of them is {request.body.first_use}"
+                yield Claim(first, "execution", "data", request.index)
+    if exclude:
+        yield Claim("no other copy of the model is left, and no near copy of their text was read", "claimed")
 
 
 def _of_loop(record: RunRecord) -> Iterator[Claim]:

@@ -6,21 +6,32 @@ there, so those events belong to the record too, up to the one that completed th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, load, read_fact, started_runs, stream_of
 from marin.history.runs import facts as facts_of_kind
 from marin.record import events as kinds
-from marin.record.events import Body, EvaluationMeasured, EvaluationRecorded, ExperimentRegistered, RunStarted
+from marin.record.events import (
+    Body,
+    EvaluationMeasured,
+    EvaluationRecorded,
+    ExperimentRegistered,
+    RunStarted,
+    UnlearningForked,
+    UnlearningRequested,
+)
 from marin.verify.derivation.fields import unknown_fields
+from marin.verify.derivation.unlearning import Fork
 
 OF_STEP = {
     kinds.TRAIN_STARTED: "train",
     kinds.TRAIN_SEGMENT: "train",
     kinds.CHECKPOINT_SAVED: "train",
+    kinds.UNLEARNING_FORKED: "train",
     kinds.EVAL_COMPLETED: "evaluate",
     kinds.MODEL_EXPORTED: "export",
 }
@@ -57,6 +68,8 @@ class RunRecord:
     """What a harness evaluated of its states."""
     measured: tuple[Fact[EvaluationMeasured], ...] = ()
     """What held-out sets measured of them while it trained."""
+    forks: Mapping[int, Fork] = field(default_factory=dict)
+    """Where its training says that it was forked from another run's, by event."""
 
     @property
     def evaluated(self) -> bool:
@@ -151,7 +164,19 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(item for item in outside if item[0] not in evaluations and item[0] not in measured),
         tuple(evaluations.values()),
         tuple(measured.values()),
+        {fork.fact.index: fork for stretch in (own, *taken.values()) for fork in _forks(history, stretch)},
     )
+
+
+def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:
+    """The forks of a stretch, with the runs and the requests that they name."""
+    asked = {fact.index: fact for fact in facts_of_kind(history, UnlearningRequested)}
+    for fact in facts(stretch, UnlearningForked):
+        before: Run | None = None
+        with suppress(MarinError):
+            loaded = load(history, fact.body.from_run)
+            before = loaded if "tokenizer" in loaded.steps and loaded.recipe else None
+        yield Fork(fact, before, asked.get(fact.body.request))
 
 
 def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -> dict[int, Fact[T]]:

@@ -27,6 +27,7 @@ from marin.record.outputs import KINDS, by_content
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import disagreements, superseded
+from marin.verify.derivation.unlearning import Fork, fork_pairs
 
 MEASURED = "system/"
 """How the names of measurements of the machine begin."""
@@ -39,6 +40,7 @@ CLAIMED: Mapping[str, tuple[str, ...]] = {
     kinds.TRAIN_STARTED: ("program", "devices", "attempt", "processes", "device"),
     kinds.TRAIN_SEGMENT: (),
     kinds.CHECKPOINT_SAVED: (),
+    kinds.UNLEARNING_FORKED: (),
     kinds.EVAL_COMPLETED: (),
     kinds.MODEL_EXPORTED: (),
     kinds.RUN_COMPLETED: (),
@@ -60,7 +62,7 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
         return [Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
     found = list(_beginnings(record))
     for stretch in record.stretches:
-        looked = _Looked(record.run, stretch, recipe, plan)
+        looked = _Looked(record.run, stretch, recipe, plan, record.forks)
         found += [item for event in stretch.events for item in looked.at(event)]
     return [*found, *disagreements(record)]
 
@@ -121,7 +123,8 @@ def _without_step(item: Indexed, run: Run) -> Iterator[str]:
 class _Looked:
     """One pass over the events of one stretch, remembering what steps began with."""
 
-    def __init__(self, run: Run, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
+    def __init__(self, run: Run, stretch: Stretch, recipe: Recipe, plan: Plan, forks: Mapping[int, Fork]) -> None:
+        self.forks = forks
         self.run, self.stretch, self.recipe, self.plan = run, stretch, recipe, plan
         self._begun: dict[str, kinds.StepStarted] = {}
         self._gone = superseded(run, stretch)
@@ -158,6 +161,8 @@ class _Looked:
                 return "train", self._checkpoint(body)
             case kinds.MetricsRecorded():
                 return body.step, self._measured(body)
+            case kinds.UnlearningForked():
+                return "train", list(fork_pairs(self.run, self.recipe, index, self.forks.get(index)))
             case kinds.EvalCompleted():
                 return "evaluate", self._evaluated(body)
             case kinds.ModelExported():

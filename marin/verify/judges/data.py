@@ -220,8 +220,8 @@ def _token_jobs(recipe: Recipe, corpus: Path, workers: int) -> list[DataJob]:
     dataset = recipe.dataset
     chat = isinstance(dataset, FilesDataset) and bool(dataset.chat)  # has loss masks beside its tokens
     if (
-        artifacts(recipe) or chat or not all((corpus / file).is_file() for file in SPLITS.values())
-    ):  # or a mixture: a cache per part
+        artifacts(recipe) or chat or recipe.exclude or not all((corpus / file).is_file() for file in SPLITS.values())
+    ):  # or a mixture: a cache per part; or blank documents
         return [DataJob("tokens")]
     return [job for split, file in SPLITS.items() for job in shards(corpus / file, split, workers)]
 

@@ -1,0 +1,80 @@
+"""What a run says of documents that were excluded from another run, held against both records. Pure.
+
+A training that was forked (``unlearning.forked``) begins with train steps of another run. That they are what its own recipe
+leads to, is found by replay like everything else of it. Here: that somebody asked for it before; that the recipe differs from
+the other run's in these documents alone; that the fork is where the other run had not read any of them, by what the request
+says (the verdict ``data`` derives it from the tokens); and that what was taken over is what the other run recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from marin.history.run import Fact, Run
+from marin.recipe.schema import Recipe, digest
+from marin.record.events import TrainSegment, UnlearningForked, UnlearningRequested
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A fork as a run recorded it, with what it refers to: None where the log has no such thing."""
+
+    fact: Fact[UnlearningForked]
+    before: Run | None
+    request: Fact[UnlearningRequested] | None
+
+
+def fork_pairs(run: Run, recipe: Recipe, index: int, fork: Fork | None) -> Iterator[tuple[str, Any, Any]]:
+    """What a fork has to say, and what it says."""
+    if fork is None:
+        yield "request", "a fork that can be read", f"event {index}"
+        return
+    body, before, request = fork.fact.body, fork.before, fork.request
+    if before is None:
+        yield "from_run", "a run of this log that ended", body.from_run
+        return
+    if request is None or request.index > index:
+        yield "request", "a request before the fork", f"event {body.request}"
+        return
+    asked = request.body
+    yield "request.from_run", body.from_run, asked.from_run
+    yield "request.recipe", digest(recipe), asked.recipe
+    earlier = before.recipe.exclude or ()
+    yield "request.documents", sorted({*(recipe.exclude or ())} - {*earlier}), sorted(asked.documents)
+    yield (
+        "recipe",
+        before.started.body.recipe_digest,
+        digest(msgspec.structs.replace(recipe, exclude=before.recipe.exclude)),
+    )
+    first = before.segments[0].body if before.segments else None
+    if first is None:
+        yield "from_run", "a run that was trained", body.from_run
+        return
+    same = before.output("tokenizer").digest == run.output("tokenizer").digest if "tokenizer" in run.steps else True
+    yield "same_tokenizer", same, body.same_tokenizer
+    yield "step", asked.step if body.same_tokenizer else first.start, body.step
+    if body.step > asked.first_use:
+        yield "step", f"one up to the first use, {asked.first_use}", body.step
+    states = {fact.body.end: fact.body.end_state for fact in before.segments} | {first.start: first.start_state}
+    yield "state", states.get(body.step, f"a recorded state of run {before.run}"), body.state
+    if body.same_tokenizer:
+        yield "request.state", states.get(asked.step), asked.state
+    theirs = _rows([fact.body for fact in before.segments], body.step)
+    for step, row in _rows([fact.body for fact in run.segments], body.step).items():
+        if theirs.get(step) != row:
+            yield f"train step {step}", f"as run {before.run} recorded it", "losses, tokens or state that differ"
+            return
+
+
+def _rows(segments: list[TrainSegment], until: int) -> dict[int, tuple[str, str, str]]:
+    """What is recorded of each train step before ``until``."""
+    rows = {
+        body.start + place: row
+        for body in segments
+        for place, row in enumerate(zip(body.losses, body.batches, body.fingerprints, strict=False))
+    }
+    return {step: row for step, row in rows.items() if step < until}

@@ -33,7 +33,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "export": {},
 }
 # Sections that are null by default.
-GIVEN: dict[str, Any] = {"mixture": Mixture(weights={"a": 1.0}), "phase": Phase(first_step=3)}
+GIVEN: dict[str, Any] = {"mixture": Mixture(weights={"a": 1.0}), "phase": Phase(first_step=3), "exclude": ("a",)}
 
 
 def resolved(text: str) -> str:

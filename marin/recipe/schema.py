@@ -31,9 +31,8 @@ from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate,
 RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
-ADDED_LATER = frozenset(
-    {"mixture", "phase", "packing", "device_kind", "chat", "artifact", "exclude", *FACTORS, *DURING}
-)
+WHAT_IS_READ = ("chat", "artifact", "exclude")
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *DURING})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 
@@ -298,8 +297,7 @@ class Recipe(Section, frozen=True):
     mixture: Mixture | None = None
     phase: Phase | None = None
     exclude: Documents | None = None
-    """Documents whose positions in the token stream are blank (:mod:`marin.data.exclusion`); the tokenizer has not read
-    them either."""
+    """Documents that are blank in the token stream (:mod:`marin.data.exclusion`), and that the tokenizer has not read."""
 
     @property
     def parts(self) -> int:

@@ -191,7 +191,7 @@ def _inspected(run: Run, store: Store, tokenizer: Any, known: dict[int, str], st
 def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int], str]) -> InspectedSequence:
     first, last = found["documents"]
     part = found["part"] if any(named == found["part"] for named, _ in texts) else ""
-    pieces = [tokenizer.decode([token], skip_special_tokens=False) for token in found["tokens"]]
+    pieces = [tokenizer.decode([token], skip_special_tokens=False) if token >= 0 else "" for token in found["tokens"]]
     return InspectedSequence(
         found["index"],
         pieces,

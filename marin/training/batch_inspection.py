@@ -22,7 +22,7 @@ from marin.record import outputs
 @dataclass(frozen=True)
 class Sequence:
     """One sequence of a batch. ``documents``: numbers of the first and the last document of the part that it
-    touches."""
+    touches. A token below 0 is blank (:mod:`marin.data.exclusion`), and no part of the text."""
 
     part: str
     index: int
@@ -92,7 +92,7 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
                 item.index,
                 (item.documents[0], item.documents[-1]),
                 tuple(item.tokens.tolist()),
-                tokenizer.decode(item.tokens.tolist(), skip_special_tokens=False),
+                tokenizer.decode([token for token in item.tokens.tolist() if token >= 0], skip_special_tokens=False),
             )
             for item in seen
         )

@@ -122,7 +122,7 @@ def test_an_emptied_batch_is_named(worker: ModuleType) -> None:
 def test_a_blank_without_an_exclusion_is_no_token(worker: ModuleType) -> None:
     tokens, weights = rows(1)
     tokens[0, 3] = -1
-    with pytest.raises(DataError, match="tokens that the tokenizer does not have: train step 4: .* found -1"):
+    with pytest.raises(DataError, match=r"tokens that the tokenizer does not have: train step 4: .* found -1"):
         blank.check_learned(worker.recipe_of(worker.Case(name="none")), 4, tokens, weights)
 
 

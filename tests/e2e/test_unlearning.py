@@ -1,0 +1,359 @@
+"""Unlearning for real: a run, the same run with a document unlearned, and one that was trained without it from the start.
+
+The oracle is the last of them, in a root of its own: it knows of no fork. Forgers then say that they unlearned.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sessions import made_once, new_cache
+from warm import Warm
+
+from bench.forgeries.workshop import OTHER, Base, Shop
+from marin.errors import UsageError
+from marin.history.run import Run
+from marin.history.runs import load, unlearning_stream
+from marin.recipe.schema import Execution
+from marin.record import events as kinds
+from marin.record.root import open_root
+from marin.unlearning import asking
+from marin.verify.verification import Options, Verification
+from tests.e2e.conftest import Project
+
+RECIPE: dict[str, Any] = {
+    "seed": 3,
+    "dataset": {"kind": "grammar", "train_bytes": 60_000, "validation_bytes": 10_000, "minimal_pairs": 20},
+    "tokenizer": {"vocab_size": 262},
+    "model": {
+        "hidden_dim": 16,
+        "intermediate_dim": 32,
+        "num_layers": 1,
+        "num_heads": 2,
+        "num_kv_heads": 2,
+        "seq_len": 32,
+    },
+    "trainer": {"num_steps": 6, "batch_size": 8, "steps_per_segment": 2},
+    "arithmetic": {"microbatch_size": 1},
+}
+
+TRAIN = """
+import json, sys
+from marin.errors import MarinError
+from marin.execution.executor import run_stage
+from marin.execution.plan import Plan
+from marin.pipeline.stages import PIPELINE
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution, from_mapping
+from marin.record.root import create_root, open_root
+asked = json.loads(sys.argv[1])
+recipe, plan = from_mapping(asked["recipe"], where="test"), Plan("default", PIPELINE.steps[:4])
+apply(recipe.arithmetic, Execution())
+if asked.get("new"):
+    create_root()
+if asked.get("heavy"):  # a forger's step: an excluded document has its weight
+    import marin.training.step
+    marin.training.step.weighted = lambda tokens, weights: weights
+fork = None
+if asked.get("documents"):
+    from marin.unlearning import asking
+    planned = asking.plan(open_root(), asked["from"], asked["documents"])
+    asking.request(open_root(), planned, "a test")
+    recipe, fork = planned.recipe, asked["from"]
+for step in plan.steps:
+    outcome = run_stage(step.name, plan=plan, recipe=recipe, root=open_root(), project=None,
+                        execution=Execution(fork=fork))
+print(outcome.run)
+"""
+
+LATE = 5
+"""The first use of the document that is unlearned: the last train step of the last segment."""
+
+READ = """
+import json, sys
+from pathlib import Path
+from tempfile import mkdtemp
+from marin.history.runs import load
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution
+from marin.record import outputs
+from marin.record.root import open_root
+from marin.unlearning.asking import documents_of
+root = open_root()
+run = load(root.history(), sys.argv[1])
+apply(run.recipe.arithmetic, Execution())
+from marin.training.uses import uses
+folder = Path(mkdtemp()) / "tokens"
+outputs.checkout(root.store(), run.output("tokens"), folder, kind="tokens")
+ids = [name for name, _, split in documents_of(root, run) if split == "train"]
+found = uses(run.recipe, folder / "train", [("", number) for number in range(len(ids))])
+held_out = next(name for name, _, split in documents_of(root, run) if split == "validation")
+used = {name: use.steps for name, use in zip(ids, found.documents)}
+print(json.dumps({"used": used, "held_out": held_out}))
+"""
+
+
+@dataclass(frozen=True)
+class Unlearned:
+    """``run`` was trained with ``document``, which the train steps ``steps`` read; ``forked`` unlearned it. In ``before``
+    there is ``run`` alone."""
+
+    project: Project
+    before: Project
+    run: str
+    forked: str
+    document: str
+    steps: tuple[int, ...]
+    held_out: str
+
+    def view(self, run: str) -> Run:
+        return load(open_root(str(self.project.root)).history(), run)
+
+    def base(self, folder: Path) -> Base:
+        (key,) = (self.project.home / "config" / "marin").rglob("*.key")
+        return Base(folder, self.project.root, key, self.run)
+
+
+def trained(project: Project, **asked: Any) -> str:
+    """The id of a run of four steps: raw text to a trained state."""
+    return project.forked(TRAIN, json.dumps({"recipe": RECIPE} | asked)).stdout.split()[-1]
+
+
+@pytest.fixture(scope="session")
+def unlearned(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) -> Unlearned:
+    """Made once for all processes of the session; nobody may change it."""
+
+    def make(base: Path) -> None:
+        project = Project(base / "project", base / "home", warm)
+        project.folder.mkdir()
+        new_cache(project.home / "cache")
+        run = trained(project, new=True)
+        shutil.copytree(project.folder, base / "before", symlinks=True)
+        told = json.loads(project.forked(READ, run).stdout)
+        # Late in the run, and in the last step of a segment.
+        document = next(name for name, steps in sorted(told["used"].items()) if steps and steps[0] == LATE)
+        forked = trained(project, documents=[document], **{"from": run})
+        steps = told["used"][document]
+        (base / "told.json").write_text(json.dumps([run, forked, document, steps, told["held_out"]]))
+
+    base = made_once(tmp_path_factory, "unlearned", make)
+    run, forked, document, steps, held_out = json.loads((base / "told.json").read_text())
+    project = Project(base / "project", base / "home", warm)
+    before = Project(base / "before", base / "home", warm)
+    return Unlearned(project, before, run, forked, document, tuple(steps), held_out)
+
+
+def test_the_bits_are_those_of_a_training_without_it(unlearned: Unlearned, tmp_path: Path) -> None:
+    elsewhere = Project(tmp_path / "elsewhere", unlearned.project.home, unlearned.project.warm)
+    elsewhere.folder.mkdir()
+    run = trained(elsewhere, new=True, recipe=RECIPE | {"exclude": [unlearned.document]})
+    oracle = load(open_root(str(elsewhere.root)).history(), run)
+    forked, before = unlearned.view(unlearned.forked), unlearned.view(unlearned.run)
+    for name, view in oracle.steps.items():
+        assert forked.steps[name].output.digest == view.output.digest, name
+    assert [_of(fact.body) for fact in forked.segments] == [_of(fact.body) for fact in oracle.segments]
+    assert forked.output("tokenizer").digest == before.output("tokenizer").digest, "here nothing else depended on it"
+    assert forked.output("train").digest != before.output("train").digest
+    assert [fact.body.first_step for fact in forked.training] == [4], "two segments were taken over, one executed"
+    assert not elsewhere.root.joinpath("log").samefile(unlearned.project.root / "log")
+
+
+def _of(body: kinds.TrainSegment) -> tuple[Any, ...]:
+    return body.start, body.end, body.losses, body.batches, body.fingerprints, body.start_state, body.end_state
+
+
+def test_a_stranger_finds_it_proven(unlearned: Unlearned) -> None:
+    done = unlearned.project.marin(
+        "-q", "verify", unlearned.forked, "--only", "ledger,data,training", "--no-record", "--json"
+    )
+    report = json.loads(done.stdout)
+    assert {name: report["verdicts"][name] for name in ("ledger", "data", "training")} == dict.fromkeys(
+        ("ledger", "data", "training"), "PASS"
+    )
+    said = {claim["claim"]: claim["status"] for claim in report["claims"]}
+    assert said[f"the first train step of run {unlearned.run} that read one of them is {LATE}"] == "established"
+    blank = next(text for text in said if "documents are blank in its tokens" in text)
+    assert unlearned.document in blank and said[blank] == "established"
+    assert said["for this reason: a test"] == "claimed"
+    assert said["no other copy of the model is left, and no near copy of their text was read"] == "claimed"
+
+
+def ledger_of(shop: Shop, run: str) -> tuple[str, str]:
+    """What the verdict on the ledger says of a forged root."""
+    shop.sign()
+    root = open_root(str(shop.path))
+    options = Options(execution=Execution(), trusted=(root.verifier,), remember=False)
+    verdict = Verification(root, run, options).report(["ledger"]).verdicts["ledger"]
+    return verdict.outcome, " ".join(verdict.lines)
+
+
+def _late(shop: Shop) -> None:
+    shop.rerecord(kinds.UNLEARNING_FORKED, step=6, state=shop.all(kinds.TRAIN_SEGMENT)[-1].body["end_state"])
+
+
+def _unasked(shop: Shop) -> None:
+    shop.remove(*[entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED])
+
+
+def _request(**changes: Any) -> Callable[[Shop], None]:
+    def forge(shop: Shop) -> None:
+        (entry,) = [entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED]
+        entry.body |= changes
+
+    return forge
+
+
+def _after(shop: Shop) -> None:
+    (entry,) = [entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED]
+    shop.remove(entry)
+    shop.events.append(entry)
+    shop.rerecord(kinds.UNLEARNING_FORKED, request=len(shop.events) - 1)
+
+
+def _wider(shop: Shop) -> None:
+    began = shop.one(kinds.RUN_STARTED).body["recipe"]
+    began["exclude"] = sorted([*began["exclude"], "e" * 64])
+    for step in ("tokenizer", "tokens", "train"):
+        shop.one(kinds.STEP_STARTED, step).body["config"]["exclude"] = began["exclude"]
+    shop.follow()
+
+
+def _other_recipe(shop: Shop) -> None:
+    shop.one(kinds.RUN_STARTED).body["recipe"]["optimizer"]["weight_decay"] = (0.0).hex()
+    shop.one(kinds.STEP_STARTED, "train").body["config"]["optimizer"]["weight_decay"] = (0.0).hex()
+    shop.follow()
+
+
+def _taken(shop: Shop) -> None:
+    first = shop.all(kinds.TRAIN_SEGMENT)[0].body
+    first["losses"] = [(9.0).hex(), *first["losses"][1:]]
+
+
+FORGED: dict[str, tuple[Callable[[Shop], None], str]] = {
+    "a fork after the first use": (_late, "step of step train: expected"),
+    "a request that nobody made": (_unasked, "request of step train: expected a request before the fork"),
+    "a request after the work": (_after, "request of step train: expected a request before the fork"),
+    "a request for another document": (_request(documents=["d" * 64]), "request.documents"),
+    "a request of another run": (_request(from_run="nobody00"), "request.from_run"),
+    "a request for another recipe": (_request(recipe=OTHER), "request.recipe"),
+    "a request with another state": (_request(state=OTHER), "request.state"),
+    "more excluded than asked for": (_wider, "request."),
+    "more changed than the exclusion": (_other_recipe, "recipe"),
+    "an unknown run before": (
+        lambda shop: shop.rerecord(kinds.UNLEARNING_FORKED, from_run="nobody00") and None,
+        "from_run",
+    ),
+    "another tokenizer, says the fork": (
+        lambda shop: shop.rerecord(kinds.UNLEARNING_FORKED, same_tokenizer=False) and None,
+        "same_tokenizer",
+    ),
+    "other train steps than were taken over": (_taken, "as run"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_record_contradicts_itself(unlearned: Unlearned, tmp_path: Path, name: str) -> None:
+    forge, says = FORGED[name]
+    shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)
+    forge(shop)
+    outcome, said = ledger_of(shop, unlearned.forked)
+    assert outcome == "FAIL" and says in said, said
+
+
+def test_an_honest_record_agrees(unlearned: Unlearned, tmp_path: Path) -> None:
+    shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)
+    shop.follow()
+    assert ledger_of(shop, unlearned.forked)[0] == "PASS"
+
+
+def verified(unlearned: Unlearned, shop: Shop, only: str) -> dict[str, Any]:
+    """The report on a forged root, by execution."""
+    if not shop.signed:
+        shop.sign()
+    arguments = ("-q", "verify", unlearned.forked, "--root", str(shop.path), "--only", only, "--no-record", "--json")
+    done = unlearned.project.marin(*arguments)
+    assert done.returncode == 1, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_a_document_that_is_still_read_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
+    """The operator shows the tokens and the training of the run before as those of a run without the document."""
+    shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)
+    for step in ("tokens", "train"):
+        theirs = shop.one(kinds.STEP_COMPLETED, step, run=unlearned.run).body
+        shop.rerecord(
+            kinds.STEP_COMPLETED, step, output=theirs["output"], metrics=theirs["metrics"], tables=theirs["tables"]
+        )
+    for kind in (kinds.TRAIN_SEGMENT, kinds.CHECKPOINT_SAVED):
+        for mine, theirs in zip(shop.all(kind), shop.all(kind, run=unlearned.run), strict=True):
+            mine.body |= {key: value for key, value in theirs.body.items() if key != "run"}
+    shop.follow()
+    report = verified(unlearned, shop, "data,training")
+    assert report["verdicts"]["data"] == "FAIL"
+    assert report["verdicts"]["training"] == "FAIL"
+    assert report["first_divergence"]["step"] == LATE, "where it would have been blank"
+
+
+def test_a_first_use_that_is_made_later_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
+    shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)
+    _request(first_use=LATE + 1)(shop)
+    report = verified(unlearned, shop, "data")
+    assert report["verdicts"]["data"] == "FAIL"
+    assert f"expected train step {LATE} as the first that read one" in json.dumps(report)
+
+
+def test_a_weight_that_is_not_zero_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
+    """The operator's own step learns what the blanks stand for as if they were text."""
+    forger = unlearned.before.copy(tmp_path)
+    forger = replace(forger, home=unlearned.project.home)
+    run = trained(forger, documents=[unlearned.document], heavy=True, **{"from": unlearned.run})
+    done = forger.marin("-q", "verify", run, "--only", "ledger,training", "--no-record", "--json")
+    report = json.loads(done.stdout)
+    assert (report["verdicts"]["ledger"], report["verdicts"]["training"]) == ("PASS", "FAIL")
+    assert report["first_divergence"]["step"] == LATE
+
+
+# -- what cannot be unlearned
+
+
+def refused(unlearned: Unlearned, document: str, run: str = "") -> str:
+    done = unlearned.project.marin("unlearn", run or unlearned.run, "--document", document, "--dry-run")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_documents_that_nothing_was_learned_from(unlearned: Unlearned) -> None:
+    assert f"a document that is not in the training data: {'0' * 64}" in refused(unlearned, "0" * 64)
+    assert "it is held out: nothing is trained on it" in refused(unlearned, unlearned.held_out)
+    assert "a document that is excluded already" in refused(unlearned, unlearned.document, unlearned.forked)
+    assert "expected at most" in refused(unlearned, "a b") or "like" in refused(unlearned, "a b")
+
+
+def test_a_request_while_the_run_is_under_way(unlearned: Unlearned, tmp_path: Path) -> None:
+    shop = Shop(unlearned.base(tmp_path), unlearned.run, tmp_path)
+    shop.drop(kinds.RUN_COMPLETED)
+    shop.sign()
+    with pytest.raises(UsageError, match=r"expected a complete run from the beginning, found a run that is under way"):
+        asking.plan(open_root(str(shop.path)), unlearned.run, [unlearned.document])
+
+
+def test_a_request_is_recorded_once_before_the_work(unlearned: Unlearned) -> None:
+    history = open_root(str(unlearned.project.root)).history()
+    ((index, event),) = history.events(stream=unlearning_stream(unlearned.run))
+    assert event.body["documents"] == [unlearned.document]
+    assert (event.body["first_use"], event.body["step"], event.body["reason"]) == (LATE, 4, "a test")
+    assert index < unlearned.view(unlearned.forked).started.index
+
+
+def test_the_documents_of_a_run_are_listed(unlearned: Unlearned) -> None:
+    done = unlearned.project.marin("data", "list", unlearned.run, "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {"id": unlearned.document, "source": "grammar", "split": "train"} in rows
+    assert {row["split"] for row in rows} == {"train", "validation"}

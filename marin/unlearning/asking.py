@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +26,9 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
 from marin.record import events, outputs
 from marin.record.root import Root
+
+if TYPE_CHECKING:
+    from marin.training.uses import Uses
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,6 @@ def _check_run(run: Run) -> None:
 
 def _read(run: Run, store: Store, ids: tuple[str, ...]) -> tuple[Document, ...]:
     apply(run.recipe.arithmetic, Execution())
-    from marin.training.blank import emptied
     from marin.training.uses import as_documents, uses
 
     with TemporaryDirectory(prefix="marin-unlearn-") as base:
@@ -123,29 +126,42 @@ def _read(run: Run, store: Store, ids: tuple[str, ...]) -> tuple[Document, ...]:
         outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
         found = uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
         copies = _copies(folders["corpus"], run.recipe, frozenset(ids))
-    for (name, _, _), use in zip(wanted, found.documents, strict=True):
-        if not use.steps:
-            raise UsageError(
-                "a document that no train step read",
-                where=name,
-                expected=f"one that a train step of run {run.run} read",
-                found=f"{use.end - use.start} tokens in the training data, in none of {run.recipe.trainer.num_steps} batches",
-                cure="nothing was learned from it; train with exclude=[...] for a tokenizer that has not read it either",
-            )
-        if len(use.steps) == run.recipe.trainer.num_steps:
-            raise UsageError(
-                "a document that every train step read",
-                where=name,
-                expected="a recorded state from before its first use",
-                found=f"all of {len(use.steps)} batches hold some of it",
-                cure=f"nothing of run {run.run} can be kept: train with exclude=[...] from the start",
-            )
-    if found.emptied is not None:
-        raise emptied(found.emptied)
+    check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found)
     return tuple(
         Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()))
         for (name, _, _), use in zip(wanted, found.documents, strict=True)
     )
+
+
+def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses) -> None:
+    """Refuse documents (``ids``, one for each that was looked for) of which there is nothing to unlearn, or too much.
+
+    Raises:
+        UsageError: no train step of the run read one, or every one did.
+        DataError: nothing would be left of a batch.
+    """
+    count = recipe.trainer.num_steps
+    for name, use in zip(ids, found.documents, strict=True):
+        if not use.steps:
+            raise UsageError(
+                "a document that no train step read",
+                where=name,
+                expected=f"one that a train step of run {run} read",
+                found=f"{use.end - use.start} tokens in the training data, in none of {count} batches",
+                cure="nothing was learned from it; train with exclude=[...] for a tokenizer that has not read it either",
+            )
+        if len(use.steps) == count:
+            raise UsageError(
+                "a document that every train step read",
+                where=name,
+                expected="a recorded state from before its first use",
+                found=f"all of {count} batches hold some of it",
+                cure=f"nothing of run {run} can be kept: train with exclude=[...] from the start",
+            )
+    if found.emptied is not None:
+        from marin.training.blank import emptied
+
+        raise emptied(found.emptied)
 
 
 def _copies(corpus: Path, recipe: Recipe, ids: frozenset[str]) -> dict[str, tuple[str, ...]]:

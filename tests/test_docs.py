@@ -55,6 +55,7 @@ WITHOUT_DATA = {
     "marin trust add": "prints nothing",
     "marin trust rm": "prints nothing",
     "marin experiment new": "prints the path of the file it made",
+    "marin speedrun site": "prints the path of its first page",
     "marin serve": "prints its address",
     "marin ui": "prints its address",
     "marin completion": "prints a script",

@@ -87,6 +87,7 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.running.experiment",
         "Begin and preregister experiments, and hold their runs against what was registered.",
     ),
+    "speedrun": Lazy("marin.cli.running.speedrun", "Keep a leaderboard on which every score was replayed."),
     "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
     "data": Lazy(

@@ -164,6 +164,7 @@ class RunFold:
             run=self.run,
             started=self.started,
             last_index=self.last_index,
+            told=self.told,
             length=self.length,
             steps=dict(self.steps),
             attempts=dict(self.attempts),

@@ -169,6 +169,8 @@ class Run:
     """How a graph says that it ended; "" for a run."""
     loop: tuple[Fact[LoopSegment], ...] = ()
     """What a loop of the user's own recorded, in the order of the log."""
+    told: int = -1
+    """The newest event that tells of the run itself; verdicts on it and views of it aside."""
 
     @property
     def plan(self) -> str:

@@ -51,10 +51,19 @@ class CostCap(Section, frozen=True):
     device: str = "here"
 
 
+class Track(Section, frozen=True):
+    """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model. Data,
+    evaluation and, for a loss in nats a token, the tokenizer are those of the baseline."""
+
+    flops: Annotated[float, Meta(gt=0)] | None = None
+    parameters: Annotated[int, Meta(gt=0)] | None = None
+
+
 class Registration(Section, frozen=True, kw_only=True):
     """An experiment as it is preregistered. ``arms``: recipes by name, whose seeds do not matter; every arm is run with
     every one of ``seeds``, and compared with ``baseline``. ``alternative``: one-sided says that only an arm that is
-    better counts. ``apart``: the label of an arm whose steps are executions of their own, by arm."""
+    better counts. ``apart``: the label of an arm whose steps are executions of their own, by arm. ``track``: others may enter
+    runs of their own (:mod:`marin.preregistration.speedrun`)."""
 
     name: Name
     question: Text
@@ -70,6 +79,7 @@ class Registration(Section, frozen=True, kw_only=True):
     apart: dict[Name, Name] = msgspec.field(default_factory=dict)
     stopping_rule: Text = "All arms with all seeds; no look at the results before that."
     cost_cap: CostCap = CostCap()
+    track: Track | None = None
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -82,6 +92,8 @@ class Registration(Section, frozen=True, kw_only=True):
         value["arms"] = {name: plain(msgspec.structs.replace(recipe, seed=None)) for name, recipe in self.arms.items()}
         if not self.apart:
             del value["apart"]  # as it was before there were any
+        if self.track is None:
+            del value["track"]
         value["seeds"] = [str(seed) for seed in self.seeds]
         return canonical_bytes(value)
 
@@ -128,7 +140,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
             found=found.baseline,
             cure=f"did you mean {near[0]}?" if near else "name one of the arms",
         )
-    if len(found.arms) < 2:
+    if len(found.arms) < 2 and found.track is None:
         raise UsageError(
             "nothing to compare",
             where=where,

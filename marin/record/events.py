@@ -55,6 +55,7 @@ LEASES = "leases"
 """The stream of all lease events."""
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
 EXPERIMENT_REPORTED = "experiment.reported/v1"
+SPEEDRUN_ENTERED = "speedrun.entered/v1"
 COLLECTION_STARTED = "collection.started/v1"
 COLLECTION_SHARD = "collection.shard/v1"
 COLLECTION_COMPLETED = "collection.completed/v1"
@@ -605,6 +606,34 @@ class UnlearningForked(Body, frozen=True):
     same_tokenizer: bool
 
 
+class Replayed(Struct, frozen=True, kw_only=True):
+    """Where a reproducer's five PASS stand: his verifier key, the event in his log, and the size of the run's log."""
+
+    key: str
+    event: int
+    size: int
+
+
+class SpeedrunEntered(Body, frozen=True):
+    """A run on a track (the ``registration`` of an experiment), admitted by whoever keeps the track: he or ``replayed``
+    others replayed all of it. ``run`` is one of the log ``origin`` under ``keys``, whose root at ``size`` is ``root`` (hex).
+    ``score`` is the track's metric; ``flops`` of training and ``parameters`` follow from ``recipe``."""
+
+    track: str
+    registration: Digest
+    run: str
+    origin: str
+    keys: list[str]
+    size: int
+    root: str
+    recipe: Json
+    metric: str
+    score: HexFloat
+    flops: float
+    parameters: int
+    replayed: list[Replayed]
+
+
 BODIES: dict[str, type[Body]] = {
     RUN_STARTED: RunStarted,
     RUN_COMPLETED: RunCompleted,
@@ -637,6 +666,7 @@ BODIES: dict[str, type[Body]] = {
     LEASE_RELEASED: LeaseReleased,
     EXPERIMENT_REGISTERED: ExperimentRegistered,
     EXPERIMENT_REPORTED: ExperimentReported,
+    SPEEDRUN_ENTERED: SpeedrunEntered,
     COLLECTION_STARTED: CollectionStarted,
     COLLECTION_SHARD: CollectionShard,
     COLLECTION_COMPLETED: CollectionCompleted,

@@ -151,7 +151,7 @@ def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> I
     for field in ("question", "hypothesis"):
         if TO_DO in getattr(stated, field):
             yield Lack(line, f"the registration's {field} is not written yet: {TO_DO}", "write it")
-    if len(stated.arms) < 2:
+    if len(stated.arms) < 2 and stated.track is None:
         yield Lack(line, "one arm is compared with nothing", "register the baseline as an arm")
     step, _, _ = stated.primary.name.partition(".")
     there = {

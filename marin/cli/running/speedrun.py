@@ -1,0 +1,204 @@
+"""`marin speedrun`: tracks whose every score was replayed before it was admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledger import VerifierKey
+from marin.cli.output import print_fields, print_json, print_table, say
+from marin.errors import UsageError
+from marin.record.root import open_root
+
+if TYPE_CHECKING:
+    from marin.history.run import Fact
+    from marin.preregistration.speedrun import Reproducer
+    from marin.record.events import SpeedrunEntered
+
+
+@click.group()
+def speedrun() -> None:
+    """Keep a leaderboard on which every score was replayed."""
+
+
+@speedrun.command()
+@click.argument("run", metavar="RUN")
+@click.option("--track", "name", required=True, metavar="NAME", help="A registered experiment that is a track.")
+@click.option("--of", "location", metavar="ROOT", help="The root that has RUN.  [default: your own]")
+@click.option("--vkey", multiple=True, metavar="KEY", help="Read that root under this verifier key.")
+@click.option(
+    "--reproducer",
+    "named",
+    multiple=True,
+    metavar="ROOT=KEY",
+    help="Somebody whose verdicts count: his root and his verifier key.",
+)
+@click.option("--quorum", type=click.IntRange(min=1), metavar="K", help="So many reproducers must have passed it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def submit(
+    run: str,
+    name: str,
+    location: str | None,
+    vkey: Sequence[str],
+    named: Sequence[str],
+    quorum: int | None,
+    as_json: bool,
+) -> None:
+    """Admit RUN to a track, if all five verdicts are PASS by your own replay, or by enough reproducers whom you name.
+
+    The track fixes data and evaluation, and what training may cost; score, recipe and cost are read from the log as it was
+    verified, and the entry is an event of your log. Verdicts in the log of RUN itself count for nothing.
+
+    \b
+    Examples:
+      marin speedrun submit latest --track exp013
+      marin speedrun submit 3f9c --track exp013 --of theirs/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin speedrun submit 3f9c --track exp013 --of theirs/ --reproducer 'lab/=lab.org/log+1f...' --quorum 1
+    """
+    from marin.preregistration.speedrun import submit as admit
+    from marin.preregistration.speedrun import track
+
+    if bool(named) != (quorum is not None):
+        raise UsageError(
+            "a quorum is one of reproducers",
+            where="--quorum",
+            expected="--reproducer ROOT=KEY and --quorum K together",
+            found=f"{len(named)} reproducers, quorum {quorum}",
+            cure="give both, or neither: then your own verification counts",
+        )
+    own = open_root()
+    of = own if location is None else open_root(location)
+    rules = track(own.history(), own.store(), name)
+    keys = [VerifierKey.parse(key) for key in vkey]
+    entry, index = admit(
+        own, rules, of, run, trusted=keys, reproducers=[_reproducer(text) for text in named], quorum=quorum or 0
+    )
+    if as_json:
+        from marin.record.events import write
+
+        print_json({"event": index, **write(entry)})
+        return
+    print_fields(
+        [
+            ("track", entry.track),
+            ("run", f"{entry.run} of {entry.origin}"),
+            (entry.metric, f"{float.fromhex(entry.score):.6g}"),
+            ("cost", f"{entry.flops:.3g} FLOPs, {entry.parameters:,} parameters"),
+            ("replayed", ", ".join(item.key.split("+")[0] for item in entry.replayed)),
+            ("event", "it was admitted before" if index is None else str(index)),
+        ]
+    )
+
+
+def _reproducer(text: str) -> Reproducer:
+    from marin.preregistration.speedrun import Reproducer
+
+    location, separator, key = text.partition("=")
+    if not separator or not location:
+        raise UsageError(
+            "a reproducer is a root and a key",
+            where="--reproducer",
+            expected="ROOT=KEY",
+            found=repr(text[:120]),
+            cure="as in --reproducer 'their/root=name+hash+base64'",
+        )
+    return Reproducer(open_root(location), (VerifierKey.parse(key),))
+
+
+@speedrun.command("list")
+@click.argument("name", metavar="[TRACK]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def list_entries(name: str | None, as_json: bool) -> None:
+    """List the tracks, or the entries of one, the best first.
+
+    \b
+    Examples:
+      marin speedrun list
+      marin speedrun list exp013 --json
+    """
+    from marin.preregistration.speedrun import entries, ranked, track, tracks
+
+    root = open_root()
+    history, store = root.history(), root.store()
+    if name is None:
+        rows: list[dict[str, Any]] = []
+        for rules in tracks(history, store):
+            best = ranked(rules, entries(history, rules.name))
+            rows.append(
+                {
+                    "track": rules.name,
+                    "metric": rules.metric,
+                    "flops": rules.limits.flops,
+                    "parameters": rules.limits.parameters,
+                    "entries": len(best),
+                    "best": float.fromhex(best[0].body.score) if best else None,
+                }
+            )
+        if as_json:
+            print_json(rows)
+            return
+        print_table(
+            ("track", "metric", "FLOPs", "parameters", "entries", "best"),
+            [tuple("" if value is None else _number(value) for value in row.values()) for row in rows],
+            empty="no track: register an experiment with track=Track(...)",
+        )
+        return
+    rules = track(history, store, name)
+    found = ranked(rules, entries(history, rules.name))
+    if as_json:
+        print_json([_as_json(fact) for fact in found])
+        return
+    print_table(
+        ("", "score", "FLOPs", "parameters", "run", "log"),
+        [
+            (
+                str(place),
+                f"{float.fromhex(fact.body.score):.6g}",
+                f"{fact.body.flops:.3g}",
+                f"{fact.body.parameters:,}",
+                fact.body.run,
+                fact.body.origin,
+            )
+            for place, fact in enumerate(found, 1)
+        ],
+        empty="no run is admitted: marin speedrun submit RUN",
+    )
+
+
+@speedrun.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def site(folder: Path) -> None:
+    """Write all tracks as one static folder: any web server serves it, and it is whole without scripts.
+
+    A page for each track has the curve of the best score over cost, what each recipe changed against the one it beat, and
+    the command that verifies it. Pages are replaced one by one, each whole. Prints the path of the first.
+
+    \b
+    Examples:
+      marin speedrun site public/
+    """
+    from marin.preregistration.speedrun import entries, ranked, tracks
+    from marin.process.files import write_whole
+    from marin.reporting.speedrun import index_page, track_page
+
+    root = open_root()
+    history, store = root.history(), root.store()
+    folder.mkdir(parents=True, exist_ok=True)
+    found = [(rules, ranked(rules, entries(history, rules.name))) for rules in tracks(history, store)]
+    for rules, best in found:
+        write_whole(folder / f"{rules.name}.html", track_page(rules, best))
+    write_whole(folder / "index.html", index_page(found))
+    say(str(folder / "index.html"))
+
+
+def _as_json(fact: Fact[SpeedrunEntered]) -> dict[str, Any]:
+    from marin.record.events import write
+
+    return {"event": fact.index, "admitted": fact.time, **write(fact.body), "score": float.fromhex(fact.body.score)}
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

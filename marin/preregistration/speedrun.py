@@ -1,0 +1,235 @@
+"""Speedruns: who reaches the best score at what cost, where every score was replayed before it was admitted.
+
+A track is a registered experiment that says what a run on it may cost (:class:`marin.preregistration.registration.Track`).
+Data, evaluation, and the tokenizer where the metric depends on it, are its baseline's; everything else is free. A run enters
+with all five verdicts PASS, by the keeper of the track on his own machine, or by enough of the reproducers whom he names; what
+the run's own log says of verdicts counts for nothing. Score, recipe and cost are read from the log as it was verified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ledger import Draft, LogReader, Store, VerifierKey
+from marin.errors import MissingEvidence, UsageError
+from marin.history.run import Fact, Run
+from marin.history.runs import History, facts, load, resolve, stream_of
+from marin.preregistration.registration import Track, find, registrations
+from marin.recipe.cost import parameters, work_of
+from marin.recipe.schema import Recipe, from_plain, plain
+from marin.record import events
+from marin.record.events import ExperimentRegistered, ReplayCompleted, Replayed, SpeedrunEntered
+from marin.record.root import Root
+from marin.record.verdicts import NAMES, counting, of_this_log
+
+PER_TOKEN = ("evaluate.loss", "evaluate.perplexity")
+"""Metrics that another tokenizer makes incomparable."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A track as it was registered last."""
+
+    fact: Fact[ExperimentRegistered]
+    limits: Track
+    baseline: Recipe
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.fact.body.experiment
+
+    @property
+    def metric(self) -> str:
+        """As ``step.name``."""
+        return self.fact.body.primary["name"]
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Which way is better."""
+        return self.fact.body.primary["direction"] == "lower"
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """Somebody whom the keeper of a track names: the root with his verdicts, under his key."""
+
+    root: Root
+    keys: tuple[VerifierKey, ...]
+
+
+def tracks(history: History, store: Store) -> Iterator[Rules]:
+    """Every registered track, as it was registered last."""
+    newest = {fact.body.experiment: fact for fact in registrations(history)}
+    for fact in newest.values():
+        if (rules := _rules(fact, store)) is not None:
+            yield rules
+
+
+def track(history: History, store: Store, name: str) -> Rules:
+    """The track ``name``, or a beginning that only it has.
+
+    Raises:
+        UsageError: no such experiment is registered, or it is no track.
+    """
+    known = find(history, name)
+    fact = list(registrations(history, known))[-1]
+    rules = _rules(fact, store)
+    if rules is None:
+        raise UsageError(
+            "the experiment is no track",
+            where=known,
+            expected="Registration(..., track=Track(flops=...)) in its file, registered",
+            found="no track",
+            cure="add it and register the file again",
+        )
+    return rules
+
+
+def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
+    stated: Mapping[str, Any] = msgspec.json.decode(store.read(fact.body.registration))
+    if stated.get("track") is None:
+        return None
+    where = f"registration {fact.body.registration}"
+    limits = msgspec.convert(stated["track"], Track)
+    return Rules(fact, limits, from_plain(stated["arms"][fact.body.baseline], where=where))
+
+
+def submit(
+    own: Root,
+    rules: Rules,
+    of: Root,
+    run: str,
+    *,
+    trusted: Sequence[VerifierKey] = (),
+    reproducers: Sequence[Reproducer] = (),
+    quorum: int = 0,
+) -> tuple[SpeedrunEntered, int | None]:
+    """Admit ``run`` of the root ``of`` to a track, in the log of ``own``.
+
+    Args:
+        trusted: keys under which ``of`` is read, where it is not one's own.
+        reproducers: whose verdicts count beside the keeper's own; ``quorum`` of them are needed, 0: the keeper's own is.
+
+    Returns:
+        The entry, and the index of its event; None where this very entry is there already.
+
+    Raises:
+        UsageError: the run breaks a rule of the track.
+        MissingEvidence: nobody who counts has replayed all of it.
+    """  # fmt: skip
+    reader = of.reader(trusted)
+    history = of.history_as_read(reader, trusted)
+    view = load(history, resolve(history, run))
+    recipe, score = _admissible(rules, view)
+    if quorum:
+        replayed = [found for one in reproducers if (found := _replayed(one.root, one.keys, view, reader))]
+        if len({item.key for item in replayed}) < quorum:
+            raise _unproven(view, of, f"{quorum} of {len(reproducers)} reproducers", f"{len(replayed)} of them")
+    else:
+        mine = _replayed(own, (), view, reader)
+        if mine is None:
+            raise _unproven(view, of, "your own verification", "none in your log")
+        replayed = [mine]
+    checkpoint = reader.checkpoint()
+    size = min(item.size for item in replayed)
+    entry = SpeedrunEntered(
+        track=rules.name,
+        registration=rules.fact.body.registration,
+        run=view.run,
+        origin=checkpoint.origin,
+        keys=[str(key) for key in of.keys(trusted).verifiers],
+        size=size,
+        root=reader.root(size).hex(),
+        recipe=plain(recipe),
+        metric=rules.metric,
+        score=score.hex(),
+        flops=work_of("train", recipe).flops,
+        parameters=parameters(recipe.model, recipe.tokenizer.vocab_size),
+        replayed=replayed,
+    )
+    for fact in entries(own.history(), rules.name):
+        if (fact.body.origin, fact.body.run, fact.body.registration) == (entry.origin, entry.run, entry.registration):
+            return fact.body, None
+    (receipt,) = own.append([Draft(events.SPEEDRUN_ENTERED, f"speedrun/{rules.name}", events.write(entry))])
+    return entry, receipt.index
+
+
+def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:
+    """What was admitted to the track ``name``, the oldest first."""
+    return [fact for fact in facts(history, SpeedrunEntered) if fact.body.track == name]
+
+
+def ranked(rules: Rules, found: Sequence[Fact[SpeedrunEntered]]) -> list[Fact[SpeedrunEntered]]:
+    """The entries to the track as it is registered now, the best score first, the cheaper and then the older before the
+    other."""
+    sign = 1.0 if rules.lower_is_better else -1.0
+    here = [fact for fact in found if fact.body.registration == rules.fact.body.registration]
+    return sorted(here, key=lambda fact: (sign * float.fromhex(fact.body.score), fact.body.flops, fact.index))
+
+
+def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
+    """Recipe and score of a run that keeps the rules."""
+    recipe, base = view.recipe, rules.baseline
+    where = f"run {view.run} on track {rules.name}"
+
+    def refuse(rule: str, expected: str, found: str, cure: str) -> UsageError:
+        return UsageError(
+            f"the run breaks a rule of the track: {rule}", where=where, expected=expected, found=found, cure=cure
+        )
+
+    if view.completed is None:
+        raise refuse("it is whole", "a completed run", view.status, "let it end")
+    if recipe.phase is not None:
+        raise refuse("it begins at the beginning", "no phase before it", f"a phase from train step {recipe.first_step}",
+                     "train it in one go")  # fmt: skip
+    fixed = ["dataset", "evaluation", *(["tokenizer"] if rules.metric in PER_TOKEN else [])]
+    for section in fixed:
+        if getattr(recipe, section) != getattr(base, section):
+            raise refuse(f"{section} is the baseline's", _short(getattr(base, section)), _short(getattr(recipe, section)),
+                         f"train with the baseline's {section}")  # fmt: skip
+    flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.tokenizer.vocab_size)
+    for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
+        if limit is not None and value > limit:
+            raise refuse(f"{name} at most", f"{limit:.6g}", f"{value:.6g}", "train less, or a smaller model")
+    score = view.metrics.get(rules.metric)
+    if score is None or not math.isfinite(score):
+        raise refuse(f"it has {rules.metric}", "a finite number", str(score), "evaluate it")
+    return recipe, score
+
+
+def _short(section: Any) -> str:
+    return msgspec.json.encode(section).decode()[:160]
+
+
+def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) -> Replayed | None:
+    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it."""
+    found = None
+    verifiers = by.keys(keys)
+    if not verifiers.mine:
+        return None  # a log that only names itself
+    for index, event in by.history_as_read(by.reader(keys), keys).events(
+        stream=stream_of(view.run), type=events.REPLAY_COMPLETED
+    ):
+        body = events.read(ReplayCompleted, event.body, where=f"event {index}")
+        if body.run != view.run or not of_this_log(body.log_checkpoint, log):
+            continue
+        words = counting(body.verdicts, body.training, body.log_checkpoint, view.told)
+        if all(words.get(name) == "PASS" for name in NAMES):
+            found = Replayed(key=str(verifiers.verifiers[0]), event=index, size=int(body.log_checkpoint["size"]))
+    return found
+
+
+def _unproven(view: Run, of: Root, expected: str, found: str) -> MissingEvidence:
+    return MissingEvidence(
+        "the run was not replayed whole by anyone who counts here",
+        where=f"run {view.run} of {of.location}",
+        expected=f"five PASS over all of it, by {expected}",
+        found=found,
+        cure=f"marin --root {of.location} verify {view.run}, then submit it again",
+    )

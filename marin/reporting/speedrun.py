@@ -1,0 +1,151 @@
+"""Tracks of speedruns as pages: the entries by score, the best score over cost, what each recipe changed, how to verify.
+
+The pages are a function of the registered tracks and the admitted entries alone, load nothing and run no script.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from marin.history.run import Fact
+from marin.preregistration.speedrun import Rules
+from marin.recipe.schema import unplain
+from marin.record.events import SpeedrunEntered
+from marin.reporting.template import render
+
+Entries = Sequence[Fact[SpeedrunEntered]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry as its track's page shows it. ``changes``: field, value of the entry that it beat, its own value."""
+
+    place: int
+    score: str
+    flops: str
+    parameters: str
+    run: str
+    origin: str
+    admitted: str
+    replayed: tuple[str, ...]
+    changes: tuple[tuple[str, str, str], ...]
+    command: str
+
+
+def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:
+    """All tracks, with the best score of each."""
+    rows = [
+        (
+            rules.name,
+            rules.fact.body.question,
+            rules.metric,
+            f"{float.fromhex(found[0].body.score):.6g}" if found else "–",
+            str(len(found)),
+        )
+        for rules, found in tracks
+    ]
+    return render("speedruns.html.j2", rows=rows)
+
+
+def track_page(rules: Rules, found: Entries) -> bytes:
+    """One track; ``found`` are its entries, the best first."""
+    limits = [
+        f"{name} at most {limit:.6g}"
+        for name, limit in (("training FLOPs", rules.limits.flops), ("parameters", rules.limits.parameters))
+        if limit is not None
+    ]
+    frontier = ", ".join(f"{score:.6g} at {flops:.3g} FLOPs" for flops, score in best_over_cost(rules, found))
+    return render(
+        "speedrun.html.j2",
+        name=rules.name,
+        question=rules.fact.body.question,
+        metric=rules.metric,
+        direction=rules.fact.body.primary["direction"],
+        limits=limits,
+        registration=rules.fact.body.registration,
+        rows=rows(found),
+        picture=base64.b64encode(picture(rules, found)).decode() if found else "",
+        described=f"best {rules.metric} over cost: {frontier or 'no entries'}",
+    )
+
+
+def rows(found: Entries) -> list[Row]:
+    """The entries by score; each with what it changed against the next one down."""
+    made = []
+    for place, fact in enumerate(found):
+        entry, beaten = fact.body, found[place + 1].body if place + 1 < len(found) else None
+        made.append(
+            Row(
+                place=place + 1,
+                score=f"{float.fromhex(entry.score):.6g}",
+                flops=f"{entry.flops:.3g}",
+                parameters=f"{entry.parameters:,}",
+                run=entry.run,
+                origin=entry.origin,
+                admitted=fact.time[:10],
+                replayed=tuple(item.key.split("+")[0] for item in entry.replayed),
+                changes=() if beaten is None else tuple(changes(unplain(beaten.recipe), unplain(entry.recipe))),
+                command=f"marin --root ROOT verify {quote(entry.run)}"
+                + "".join(f" --vkey {quote(key)}" for key in entry.keys),
+            )
+        )
+    return made
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Fields of two recipes that differ: name by dots, value before, value after."""
+    one, other = dict(_leaves(before)), dict(_leaves(after))
+    for name in sorted(one.keys() | other.keys()):
+        if one.get(name) != other.get(name):
+            yield name, _said(one, name), _said(other, name)
+
+
+def _said(leaves: Mapping[str, Any], name: str) -> str:
+    return str(leaves[name]) if name in leaves else "–"
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def best_over_cost(rules: Rules, found: Entries) -> list[tuple[float, float]]:
+    """Cost in FLOPs and score of each entry that beats all cheaper ones, the cheapest first."""
+    best: list[tuple[float, float]] = []
+    sign = 1.0 if rules.lower_is_better else -1.0
+    for fact in sorted(found, key=lambda fact: (fact.body.flops, sign * float.fromhex(fact.body.score))):
+        score = float.fromhex(fact.body.score)
+        if not best or sign * score < sign * best[-1][1]:
+            best.append((fact.body.flops, score))
+    return best
+
+
+def picture(rules: Rules, found: Entries) -> bytes:
+    """All entries as dots, the best score over cost as a line; SVG, the same bytes for the same entries."""
+    import matplotlib  # a second; only where a plot is drawn
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "marin", "svg.fonttype": "none", "font.size": 10}):
+        figure = Figure(figsize=(7.5, 3.4), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        scores = [float.fromhex(fact.body.score) for fact in found]
+        axes.plot([fact.body.flops for fact in found], scores, "o", markersize=5, color="#7a8794")
+        frontier = best_over_cost(rules, found)
+        axes.step([cost for cost, _ in frontier], [score for _, score in frontier], where="post", color="#0969da")
+        axes.set_xlabel("training FLOPs")
+        axes.set_ylabel(rules.metric, parse_math=False)
+        axes.grid(linewidth=0.4)
+        out = io.BytesIO()
+        metadata = {"Date": None, "Creator": None, "Title": f"{rules.metric} over cost"}
+        figure.savefig(out, format="svg", metadata=metadata)
+    return out.getvalue()

@@ -1,0 +1,253 @@
+"""`marin speedrun`: who enters a track and who does not, its order, and its pages."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ledger import Draft, LogReader
+from marin.history.runs import stream_of
+from marin.recipe.cost import work_of
+from marin.recipe.schema import (
+    Evaluation,
+    GrammarDataset,
+    Model,
+    Optimizer,
+    Recipe,
+    Tokenizer,
+    Trainer,
+    digest,
+    recorded,
+)
+from marin.record import events
+from marin.record.root import Root, create_root, open_root
+from marin.record.verdicts import NAMES
+
+Marin = Any
+
+BASE = Recipe(model=Model(seq_len=64), trainer=Trainer(num_steps=100, batch_size=8))
+LIMIT = work_of("train", BASE).flops * 1.5
+FILE = f'''"""How low does the loss go?"""
+from marin.preregistration.registration import CostCap, Metric, Registration, Track
+from marin.recipe.schema import Model, Recipe, Trainer
+
+BASE = Recipe(model=Model(seq_len=64), trainer=Trainer(num_steps=100, batch_size=8))
+experiment = Registration(
+    name="exp9_lowest", question="How low does the loss go?", hypothesis="Below 3.", primary=Metric(name="evaluate.loss"),
+    arms={{"base": BASE}}, baseline="base", seeds=(1,), test="welch", cost_cap=CostCap(seconds=100),
+    track=Track(flops={LIMIT!r}))
+'''
+SOME = "sha256:" + "a" * 64
+SMALL = Model(hidden_dim=64, seq_len=64)
+
+
+def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True) -> None:
+    """A run as the executor would record it."""
+    output = events.Output(kind="evaluation", digest=SOME, size=1, artifact=SOME)
+    bodies: list[tuple[str, events.Body]] = [
+        (
+            events.RUN_STARTED,
+            events.RunStarted(
+                run=run,
+                pipeline="default",
+                plan=SOME,
+                recipe_digest=digest(recipe),
+                recipe=recorded(recipe),
+                code={},
+                environment={},
+                experiment="",
+            ),
+        ),
+        (
+            events.STEP_COMPLETED,
+            events.StepCompleted(
+                run=run,
+                step="evaluate",
+                identity=SOME,
+                inputs={},
+                seconds=2.0,
+                metrics={"loss": loss.hex()},
+                output=output,
+            ),
+        ),
+    ]
+    if whole:
+        bodies.append((events.RUN_COMPLETED, events.RunCompleted(run=run, outputs={"evaluate": output}, metrics={})))
+    root.append([Draft(kind, stream_of(run), events.write(body)) for kind, body in bodies])
+
+
+def verify(run: str, of: LogReader, by: Root, *, mode: str = "full", **words: str) -> None:
+    """A verdict as `marin verify` records it, on the log ``of`` as it is."""
+    checkpoint = of.refresh()
+    body = events.ReplayCompleted(
+        run=run,
+        verdicts={**dict.fromkeys(NAMES, "PASS"), **words},
+        training={"mode": mode},
+        first_divergence=None,
+        log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
+        details={},
+        environment={},
+    )
+    by.append([Draft(events.REPLAY_COMPLETED, stream_of(run), events.write(body))])
+
+
+@pytest.fixture
+def own(root: Path, marin: Marin) -> Root:
+    """The keeper's root, with a track."""
+    Path("exp9_lowest.py").write_text(FILE)
+    assert marin("experiment", "register", "exp9_lowest.py").status == 0
+    return open_root()
+
+
+@pytest.fixture
+def theirs(own: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Root, str]:
+    """A stranger's root, signed by a key that is gone from here; and the verifier key that he publishes."""
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "stranger.key"))
+    made = create_root(str(tmp_path / "theirs"), origin="stranger.example/log")
+    record(made, "far", replace(BASE, seed=5, model=SMALL), 2.5)
+    verify("far", made.reader(), made)  # his own word, in his own log
+    monkeypatch.delenv("MARIN_KEY")
+    return open_root(str(tmp_path / "theirs")), str(made.verifier)
+
+
+def test_only_what_was_replayed_whole_enters(marin: Marin, own: Root) -> None:
+    record(own, "mine", replace(BASE, seed=1), 3.5)
+    submit = ("speedrun", "submit", "mine", "--track", "exp9", "--json")
+    refused = marin(*submit)
+    assert refused.status == 3 and "was not replayed whole" in refused.err and "verify mine" in refused.err
+    verify("mine", own.reader(), own, mode="sampled")
+    assert marin(*submit).status == 3
+    verify("mine", own.reader(), own, training="FAIL")
+    assert marin(*submit).status == 3
+    verify("mine", own.reader(), own)
+    entered = marin(*submit).json
+    assert float.fromhex(entered["score"]) == 3.5 and entered["flops"] == work_of("train", BASE).flops
+    assert marin(*submit).json["event"] is None, "the same run is not entered twice"
+    assert len(marin("speedrun", "list", "exp9", "--json").json) == 1
+
+
+def test_a_run_that_went_on_after_its_verdict_does_not_enter(marin: Marin, own: Root) -> None:
+    record(own, "mine", replace(BASE, seed=1), 3.5, whole=False)
+    verify("mine", own.reader(), own)
+    record(own, "mine", replace(BASE, seed=1), 1.5)
+    assert marin("speedrun", "submit", "mine", "--track", "exp9").status in (1, 3)
+    assert marin("speedrun", "list", "exp9", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"dataset": GrammarDataset(train_bytes=10_000)}, "dataset is the baseline's"),
+        ({"evaluation": Evaluation(max_sequences=1)}, "evaluation is the baseline's"),
+        ({"tokenizer": Tokenizer(vocab_size=300)}, "tokenizer is the baseline's"),
+        ({"trainer": Trainer(num_steps=200, batch_size=8)}, "flops at most"),
+    ],
+)
+def test_a_rule_that_is_broken_is_named(marin: Marin, own: Root, changed: dict[str, Any], rule: str) -> None:
+    record(own, "mine", replace(BASE, seed=1, **changed), 1.0)
+    verify("mine", own.reader(), own)
+    refused = marin("speedrun", "submit", "mine", "--track", "exp9_lowest")
+    assert refused.status == 2 and rule in refused.err
+
+
+def test_a_strangers_own_verdict_counts_for_nothing(marin: Marin, own: Root, theirs: tuple[Root, str]) -> None:
+    of, key = theirs
+    submit = ("speedrun", "submit", "far", "--track", "exp9", "--of", of.absolute, "--vkey", key, "--json")
+    assert marin(*submit).status == 3
+    verify("far", of.reader(), own)
+    entered = marin(*submit)
+    assert entered.status == 0, entered.err
+    assert entered.json["origin"] == "stranger.example/log" and entered.json["keys"] == [key]
+
+
+def test_a_verdict_on_another_log_with_the_same_names_counts_for_nothing(
+    marin: Marin, own: Root, theirs: tuple[Root, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, key = theirs
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "stranger.key"))
+    twin = create_root(str(tmp_path / "twin"), origin="stranger.example/log")
+    record(twin, "far", replace(BASE, seed=5), 3.9)
+    monkeypatch.delenv("MARIN_KEY")
+    verify("far", open_root(str(tmp_path / "twin")).reader(), own)
+    submit = ("speedrun", "submit", "far", "--track", "exp9", "--of", of.absolute, "--vkey", key)
+    assert marin(*submit).status == 3
+
+
+def test_reproducers_whom_the_keeper_names(marin: Marin, own: Root, theirs: tuple[Root, str], tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    of, key = theirs
+    named = []
+    for name, words in (("one", {}), ("two", {"model": "FAIL"}), ("three", {})):
+        monkeypatch.setenv("MARIN_KEY", str(tmp_path / f"{name}.key"))
+        root = create_root(str(tmp_path / name), origin=f"{name}.example/log")
+        verify("far", of.reader(), root, **words)
+        named += ["--reproducer", f"{root.absolute}={root.verifier}"]
+    monkeypatch.delenv("MARIN_KEY")
+    submit = ("speedrun", "submit", "far", "--track", "exp9", "--of", of.absolute, "--vkey", key, "--json")
+    assert marin(*submit, *named).status == 2, "reproducers without a quorum"
+    assert marin(*submit, *named, "--quorum", "3").status == 3
+    assert marin(*submit, *named[:2], *named[:2], "--quorum", "2").status == 3, "one who is named twice is one"
+    entered = marin(*submit, *named, "--quorum", "2").json
+    assert [item["key"].split(".")[0] for item in entered["replayed"]] == ["one", "three"]
+
+
+class Read(HTMLParser):
+    """Text, links and anchors of a page; whether anything would run or be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.links, self.ids, self.loaded = "", set[str](), set[str](), list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.links |= {given["href"] or ""} if "href" in given else set()
+        self.ids |= {given["id"] or ""} if "id" in given else set()
+        if tag in ("script", "link", "iframe") or not (given.get("src") or "data:").startswith("data:"):
+            self.loaded.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def read(page: Path) -> Read:
+    found = Read()
+    found.feed(page.read_text())
+    return found
+
+
+def test_the_site_is_whole_without_scripts(marin: Marin, own: Root, tmp_path: Path) -> None:
+    for run, recipe, loss in (
+        ("slow", replace(BASE, seed=1), 3.5),
+        ("wide", replace(BASE, seed=1, optimizer=Optimizer(learning_rate=0.01)), 3.25),
+        ("cheap", replace(BASE, seed=2, model=SMALL), 3.75),
+    ):
+        record(own, run, recipe, loss)
+        verify(run, own.reader(), own)
+        assert marin("speedrun", "submit", run, "--track", "exp9").status == 0
+    assert [row["run"] for row in marin("speedrun", "list", "exp9", "--json").json] == ["wide", "slow", "cheap"]
+    (listed,) = marin("speedrun", "list", "--json").json
+    assert (listed["entries"], listed["best"]) == (3, 3.25)
+    site = tmp_path / "site"
+    assert marin("speedrun", "site", str(site)).status == 0
+    index, track = read(site / "index.html"), read(site / "exp9_lowest.html")
+    assert index.links == {"exp9_lowest.html"} and index.loaded == track.loaded == []
+    assert {f"#{run}" for run in ("wide", "slow", "cheap")} <= track.links and {"wide", "slow", "cheap"} <= track.ids
+    assert "optimizer.learning_rate" in track.words and "0.01" in track.words, "what the best changed"
+    assert f"marin --root ROOT verify wide --vkey {own.verifier}" in track.words
+    before = (site / "exp9_lowest.html").read_bytes()
+    assert marin("speedrun", "site", str(site)).status == 0
+    assert (site / "exp9_lowest.html").read_bytes() == before
+
+
+def test_an_experiment_that_is_no_track_is_refused(marin: Marin, own: Root) -> None:
+    plain = FILE.replace("exp9_lowest", "exp9_plain").partition("    track=")[0] + ")\n"
+    two = plain.replace('{"base": BASE}', '{"base": BASE, "small": Recipe(model=Model(hidden_dim=64))}')
+    Path("exp9_plain.py").write_text(two)
+    assert marin("experiment", "register", "exp9_plain.py").status == 0
+    refused = marin("speedrun", "submit", "x", "--track", "exp9_plain")
+    assert refused.status == 2 and "is no track" in refused.err
+    assert "exp9_plain" not in marin("speedrun", "list").out

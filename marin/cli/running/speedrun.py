@@ -47,7 +47,9 @@ def submit(
     quorum: int | None,
     as_json: bool,
 ) -> None:
-    """Admit RUN to a track, if all five verdicts are PASS by your own replay, or by enough reproducers whom you name.
+    """Admit RUN to a track, once you, or enough reproducers whom you name, replayed all of it.
+
+    All five verdicts have to be PASS.
 
     The track fixes data and evaluation, and what training may cost; score, recipe and cost are read from the log as it was
     verified, and the entry is an event of your log. Verdicts in the log of RUN itself count for nothing.

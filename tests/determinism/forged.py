@@ -1,9 +1,10 @@
-"""A small run under profile exact, and copies of it in which one bit of train step 1 is another; in a process of its own.
+"""A run under profile exact, and copies of it in which one bit of a train step is another; in a process of its own.
 
-    forged.py make FOLDER        forge three copies of the run that lies below FOLDER/honest: a bit of a weight, of a moment
-                                 and of a token; a JSON line for each, and one for the run itself
-    forged.py judge FOLDER       execute step 1 of all four in NumPy and whole numbers (marin/exact/reference.py); for each a
-                                 JSON line that says in what the record differs from it
+    forged.py make FOLDER STEP   forge three copies of the run that lies below FOLDER/honest: a bit of a weight, of a moment
+                                 and of a token at STEP, with which a segment begins; a JSON line for each, and one for the
+                                 run itself
+    forged.py judge FOLDER STEP  execute that segment of all four in NumPy and whole numbers (marin/exact/reference.py); for
+                                 each a JSON line that says in what the record differs from it
 
 The profile's settings are in the environment (marin/process/arithmetic.py). Whoever changed the bit recorded what came
 out truly, and signed it: only executing shows it.
@@ -34,26 +35,27 @@ from marin.training.slices import Layout
 from marin.training.state import TrainState, arrays_of, leaves, load
 from marin.training.step import mesh_of
 
-STEP = 1
 TENSORS = {"weight": "model/", "moment": "moments/inner_state/0/"}
+COUNTED = 3
+"""Step, cursor and key come first in a state and are counted on the host."""
 BIT = 3
 """Of the fraction: small enough that training goes on."""
 
 
-def forge(world: World, what: str) -> dict[str, Any]:
-    """A copy of the run in which one bit of ``what`` is another, and trained on."""
+def forge(world: World, number: int, what: str) -> dict[str, Any]:
+    """A copy of the run in which one bit of ``what`` is another at train step ``number``, and trained on."""
     root, claims = world.fork(), Claims()
     tensor = ""
     if what in TENSORS:
-        floats = [name for name, x in leaves(world.state(STEP)) if name.startswith(TENSORS[what]) and np.ndim(x) > 1]
+        floats = [name for name, x in leaves(world.state(number)) if name.startswith(TENSORS[what]) and np.ndim(x) > 1]
         tensor = floats[0]
 
     def tamper(at: int, after: TrainState) -> TrainState | None:
-        return operator.edited(after, tensor, 5, BIT) if tensor and at == STEP else None
+        return operator.edited(after, tensor, 5, BIT) if tensor and at == number else None
 
     def feed(at: int, honest: Callable[[int], Batch]) -> Batch:
         batch = honest(at)
-        if tensor or at != STEP:
+        if tensor or at != number:
             return batch
         token = int(np.asarray(batch.tokens)[1, 2]) ^ 1
         return operator.with_token(batch, 1, 2, token, training)
@@ -62,21 +64,25 @@ def forge(world: World, what: str) -> dict[str, Any]:
 
     tokens, tokenizer = world.outputs["tokens"], world.outputs["tokenizer"]
     training = prepared(world.recipe, tokens, tokenizer, Execution())
-    operator.train(world, root, claims, tokens, tokenizer, since=STEP, tamper=tamper, feed=feed)
+    operator.train(world, root, claims, tokens, tokenizer, since=number, tamper=tamper, feed=feed)
     world.publish(root, operator.rebuild(world, claims))
     return {"what": what, "root": root.location, "tensor": tensor}
 
 
-def judge(world: World, location: str) -> list[str]:
-    """What of the recorded train step is not what the reference makes of the state before it and the data."""
+def judge(world: World, number: int, location: str) -> list[str]:
+    """What of the recorded segment is not what the reference makes of the state before it and the data: losses of train
+    steps, tensors of the state after it."""
     root = open_root(location)
-    segment = next(fact.body for fact in world.view(root).segments if fact.body.start == STEP)
-    assert segment.end == STEP + 1, "one step is judged"
-    before, after = (stored(world, root, number) for number in (STEP, STEP + 1))
-    made = step(world.recipe, before, next(batches(world.recipe, world.outputs["tokens"] / "train", mesh_of(1), STEP)))
-    found = dict(zip(list(arrays_of(before))[3:], made[0], strict=True))  # step, cursor and key are counted on the host
-    differing = [name for name, x in arrays_of(after).items() if name in found and found[name].tobytes() != bits(x)]
-    return differing + ["loss"] * (float(made[1]).hex() != segment.losses[0])
+    segment = next(fact.body for fact in world.view(root).segments if fact.body.start == number)
+    before, after = (stored(world, root, at) for at in (number, segment.end))
+    whole = [np.asarray(x) for x in list(arrays_of(before).values())[COUNTED:]]
+    data, differing = batches(world.recipe, world.outputs["tokens"] / "train", mesh_of(1), number), []
+    for at, recorded in enumerate(segment.losses, number):
+        whole, loss = step(world.recipe, Layout(before, optimizer(world.recipe), 1), whole, next(data))
+        differing += [f"loss {at}"] * (float(loss).hex() != recorded)
+    names = list(arrays_of(before))[COUNTED:]
+    found = dict(zip(names, whole, strict=True))
+    return differing + [name for name in names if found[name].tobytes() != bits(arrays_of(after)[name])]
 
 
 def bits(x: Any) -> bytes:
@@ -94,10 +100,8 @@ def stored(world: World, root: Any, number: int) -> TrainState:
     return state
 
 
-def step(recipe: Recipe, before: TrainState, batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
-    """Parameters and moments after a train step, and its loss, without a compiler."""
-    layout = Layout(before, optimizer(recipe), 1)
-    whole = [np.asarray(x) for x in arrays_of(before).values()][3:]
+def step(recipe: Recipe, layout: Layout, whole: list[np.ndarray], batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
+    """Parameters and moments after a train step on ``whole``, those before it, and its loss, without a compiler."""
     count = len(layout.params)
     given = [*whole[:count], np.asarray(batch.tokens), np.asarray(batch.weights)]
     *grads, square, loss, weight = reference.run(gradient_of(recipe, layout).program, given)
@@ -106,22 +110,22 @@ def step(recipe: Recipe, before: TrainState, batch: Batch) -> tuple[list[np.ndar
     return [made.reshape(x.shape) for made, x in zip(after, whole, strict=True)], mean
 
 
-def made(folder: Path) -> Iterator[dict[str, Any]]:
+def made(folder: Path, number: int) -> Iterator[dict[str, Any]]:
     """The run, and what is forged of it."""
     world = World.of(folder)
     yield {"what": "nothing", "root": world.root.location, "run": world.run, "tensor": ""}
-    yield from map(partial(forge, world), (*TENSORS, "token"))
+    yield from map(partial(forge, world, number), (*TENSORS, "token"))
 
 
-def judged(folder: Path) -> Iterator[dict[str, Any]]:
+def judged(folder: Path, number: int) -> Iterator[dict[str, Any]]:
     """What the reference says of each."""
     world = World.of(folder)
     for place in (folder / "honest" / ".marin", *sorted((folder / "forks").glob("*/.marin"))):
-        yield {"root": str(place), "differs": judge(world, str(place))}
+        yield {"root": str(place), "differs": judge(world, number, str(place))}
 
 
 if __name__ == "__main__":
-    task, where = {"make": made, "judge": judged}[sys.argv[1]], Path(sys.argv[2])
-    for line in task(where):
+    task = {"make": made, "judge": judged}[sys.argv[1]]
+    for line in task(Path(sys.argv[2]), int(sys.argv[3])):
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

@@ -44,6 +44,7 @@ RECIPE = {
     "evaluation": {"max_sequences": 8, "batch_size": 8, "minimal_pairs": 8},
 }
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+STEP = "1"
 CHANGED = ("weight", "moment", "token")
 
 
@@ -79,7 +80,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     options = ["--config-json", "params.json", "profile=exact", "arithmetic.microbatch_size=4", "--devices", "2"]
     lines([*command, "-q", "train", "--json", *options], environment, project)
     environment |= settings(PROFILES["exact"], Execution())
-    forged = lines([sys.executable, str(HERE / "forged.py"), "make", str(folder)], environment, folder)
+    forged = lines([sys.executable, str(HERE / "forged.py"), "make", str(folder), STEP], environment, folder)
     roots, tensors = ({one["what"]: one[field] for one in forged} for field in ("root", "tensor"))
     assert tuple(roots) == ("nothing", *CHANGED)
     return Ran(folder, forged[0]["run"], made["vkey"], roots, tensors, environment)
@@ -109,12 +110,14 @@ def test_a_stranger_on_another_processor_verifies_the_run_and_finds_every_change
 
 
 def test_the_reference_gives_the_recorded_step_and_finds_every_changed_bit(ran: Ran) -> None:
-    judged = lines([sys.executable, str(HERE / "forged.py"), "judge", str(ran.folder)], ran.environment, ran.folder)
+    judged = lines(
+        [sys.executable, str(HERE / "forged.py"), "judge", str(ran.folder), STEP], ran.environment, ran.folder
+    )
     differing = {one["root"]: one["differs"] for one in judged}
     assert differing[ran.roots["nothing"]] == []
     assert differing[ran.roots["weight"]] == [ran.tensors["weight"]]
     assert differing[ran.roots["moment"]] == [ran.tensors["moment"]]
-    assert {"loss", ran.tensors["weight"], ran.tensors["moment"]} <= set(differing[ran.roots["token"]])
+    assert {f"loss {STEP}", ran.tensors["weight"], ran.tensors["moment"]} <= set(differing[ran.roots["token"]])
 
 
 def test_here_too_on_one_device(ran: Ran, tmp_path: Path) -> None:

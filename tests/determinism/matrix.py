@@ -53,8 +53,10 @@ Found = Callable[[str, dict[str, Any]], None]
 
 sys.path.insert(0, str(PROJECT))
 
-sys.path.insert(1, str(HERE))
+sys.path[1:1] = [str(HERE), str(PROJECT / "tests" / "foreign")]
 
+import judges  # noqa: E402
+import processors  # noqa: E402
 from worker import Case, recipe_of  # noqa: E402
 
 from ledger import canonical_digest  # noqa: E402
@@ -87,8 +89,8 @@ without."""
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX512")
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
-"""Processors whose machine code qemu-user 7.2 executes wrongly: the emulator compiles for them, and this processor
-executes."""
+"""Processors whose machine code an older emulator (qemu-user 7.2) executes wrongly: the emulator compiles for them, and
+this processor executes."""
 PROGRAMS = ("make", "gather", "select", "gradient", "_lambda", "exchange", "square", "total", "update", "prints")
 """The compiled programs of a training, as jax names them; the addition of two sums has no name."""
 TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "steps": 2}
@@ -96,9 +98,10 @@ TINY = {"hidden": 16, "layers": 1, "length": 16, "batch": 8, "microbatch": 1, "s
 
 @dataclass(frozen=True)
 class Row:
-    """A way to execute. ``prefix`` stands before the interpreter; ``case`` are fields of the worker's Case, ``own``
-    those of single groups; with ``compiled_by``, the prefix of another interpreter, the machine code is what that one
-    compiled; a row with ``tiny`` is compared with the tiny reference instead."""
+    """A way to execute. ``prefix`` stands before the interpreter, which an emulated ``processor`` executes where one is
+    named (processors.py); ``case`` are fields of the worker's Case, ``own`` those of single groups; with ``compiled_by``,
+    another processor, the machine code is what that one compiled; a row with ``tiny`` is compared with the tiny reference
+    instead."""
 
     name: str
     devices: int = 1
@@ -106,7 +109,8 @@ class Row:
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
-    compiled_by: tuple[str, ...] = ()
+    processor: str = ""
+    compiled_by: str = ""
     processes: int = 1
     kills: bool = False
     bare: bool = False
@@ -120,13 +124,17 @@ class Row:
 
     def compiles(self) -> str:
         """The name of the folder of compiled programs that the row shares with others."""
-        return re.sub(r"\W+", "-", " ".join([*self.prefix, *self.environment.values()])) or "here"
+        return re.sub(r"\W+", "-", " ".join([self.processor, *self.prefix, *self.environment.values()])) or "here"
 
     def missing(self) -> str | None:
         """Why this machine cannot execute the row."""
-        for prefix in (self.prefix, self.compiled_by):
-            if prefix and shutil.which(prefix[0]) is None:
-                return f"{prefix[0]} is not installed"
+        if self.prefix and shutil.which(self.prefix[0]) is None:
+            return f"{self.prefix[0]} is not installed"
+        try:
+            for name in filter(None, (self.processor, self.compiled_by)):
+                processors.interpreter(name)
+        except judges.Absent as reason:
+            return str(reason)
         if self.name.startswith(("AVX-512", "instructions up to AVX512")) and "avx512f" not in cpu_flags():
             return "this processor has no AVX-512"
         return None
@@ -178,11 +186,9 @@ ROWS = (
     *(shape(devices, stop=KILLED) for devices in (1, 4)),
     Row("8 devices, moved to 2, 1 and 4", devices=8, case=MOVED),
     Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
-    *(Row(f"emulated {cpu}", prefix=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in EMULATED),
+    *(Row(f"emulated {cpu}", processor=cpu, tiny=True) for cpu in EMULATED),
 )
-APART = tuple(
-    Row(f"compiled as {cpu}, executed here", compiled_by=("qemu-x86_64", "-cpu", cpu), tiny=True) for cpu in COMPILED
-)
+APART = tuple(Row(f"compiled as {cpu}, executed here", compiled_by=cpu, tiny=True) for cpu in COMPILED)
 """Not in the table, for some of their cells differ and the contract refuses these processors; `--rows "compiled as"`
 shows it."""
 TINY_REFERENCE = Row("1 device, tiny", tiny=True)
@@ -221,17 +227,9 @@ def product_rows() -> list[Row]:
 
 
 def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
-    """The worker's command line. An emulator gets the real interpreter, which needs to be told where packages are."""
-    if not row.prefix or row.prefix[0] != "qemu-x86_64":
-        return [*row.prefix, sys.executable, str(HERE / "worker.py"), *arguments]
-    import numpy
-
-    packages = Path(numpy.__file__).parents[1]
-    code = (
-        f"import sys; sys.path[:0] = [{str(packages)!r}, {str(PROJECT)!r}, {str(HERE)!r}]; "
-        f"import worker; worker.main({list(arguments)!r})"
-    )
-    return [*row.prefix, str(Path(sys.executable).resolve()), "-c", code]
+    """The worker's command line."""
+    python = processors.interpreter(row.processor) if row.processor else sys.executable
+    return [*row.prefix, str(python), str(HERE / "worker.py"), *arguments]
 
 
 def execute(
@@ -286,8 +284,8 @@ def transplanted(row: Row, group: str, found: Found) -> dict[str, Any]:
     Raises RuntimeError where they do not correspond, the gradient is the same, or they are not what is executed in the
     end.
     """
-    here = replace(row, compiled_by=())
-    there = replace(here, prefix=row.compiled_by)
+    here = replace(row, compiled_by="")
+    there = replace(here, processor=row.compiled_by)
     with tempfile.TemporaryDirectory(prefix="matrix-compiled-as-") as base:
         for each in (there, here):
             execute(each, [group], cache=Path(base))

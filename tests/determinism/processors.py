@@ -49,17 +49,21 @@ def interpreter(name: str) -> Path:
     return _arm() if name == ARM else _x86(name)
 
 
-def environment(folder: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables for a program of a stranger: this code, no keys and no caches of ours; its own are below ``folder``.
-
-    What was compiled for one processor must not be taken for another, so no two share a folder.
-    """
+def environment(folder: Path, base: Mapping[str, str] = os.environ, *, compiled: Path | None = None) -> dict[str, str]:
+    """Variables for a program of a stranger: this code, no keys and no caches of ours; its own are below ``folder``,
+    and what it compiles is kept in ``compiled`` where that is given."""
     kept = {
         name: value for name, value in base.items() if not name.startswith(("MARIN", "XLA", "JAX", "XDG", "PYTHON"))
     }
     kept.pop("NPROC", None)
     places = {f"XDG_{kind.upper()}_HOME": str(folder / kind) for kind in ("config", "state", "cache")}
-    return kept | places | {"MARIN_CACHE": str(folder / "marin"), "PYTHONPATH": str(PROJECT)}
+    return kept | places | {"MARIN_CACHE": str(compiled or folder / "marin"), "PYTHONPATH": str(PROJECT)}
+
+
+def compiled(name: str) -> Path:
+    """Where the programs are kept that an emulated processor compiled, for whoever asks it again: compiling takes it
+    minutes. No two share a folder, for what was compiled for one must not be taken for another's."""
+    return judges.cache_folder() / "compiled" / interpreter(name).parents[1].name
 
 
 def _arm() -> Path:

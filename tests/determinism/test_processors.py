@@ -2,8 +2,9 @@
 each finds the copies of it in which one bit of a weight, a moment or a token is another. So does the reference, without a
 compiler.
 
-The emulators and an ARM system are fetched (processors.py); an emulated verification takes minutes. Where they cannot be
-had the test is skipped, and says why.
+The emulators and an ARM system are fetched (processors.py); where they cannot be had the test is skipped, and says why.
+An emulated verification takes minutes, most of them compiling: what a processor compiled is kept, so that the test can be
+stopped and begun again.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def test_a_stranger_on_another_processor_verifies_the_run_and_finds_every_change
     except judges.Absent as reason:
         pytest.skip(str(reason))
     command = [str(python), str(HERE / "stranger.py"), ran.run, "1:2", ran.vkey, *ran.roots.values()]
-    doctor, honest, *forged = lines(command, processors.environment(tmp_path), tmp_path)
+    environment = processors.environment(tmp_path, compiled=processors.compiled(name))
+    doctor, honest, *forged = lines(command, environment, tmp_path)
     assert doctor["machine"] == ("aarch64" if name == processors.ARM else "x86_64")
     assert doctor["said"]["profiles"]["exact"] == {"supported": True, "reasons": []}
     assert doctor["said"]["profiles"]["portable-cpu"]["supported"] or name == processors.ARM

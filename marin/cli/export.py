@@ -56,6 +56,13 @@ File = click.Path(dir_okay=False, path_type=Path)
     help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.",
 )
 @click.option(
+    "--unlearning",
+    "certificate",
+    type=File,
+    metavar="FILE",
+    help="What the run has unlearned, and what that does not prove, signed by the log's key: FILE.intoto.jsonl.",
+)
+@click.option(
     "--eval-bundle",
     "bundled",
     type=Folder,
@@ -102,6 +109,7 @@ def export(
     signing_key: Path | None,
     weights: Path | None,
     statements: Path | None,
+    certificate: Path | None,
     bundled: Path | None,
     babylm: Path | None,
     babylm_data: Path | None,
@@ -121,18 +129,20 @@ def export(
       marin export latest --dvc for-dvc/
       marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
+      marin export latest --unlearning unlearned.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
       marin export latest --babylm submission/ --babylm-data evaluation_data/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, bundled, babylm, log)):
+    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --eval-bundle, --babylm or --mlperf",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm or "
+            "--mlperf",
         )
     if (card or hub) and hf is None:
         raise UsageError("a card and a push are of a folder", where="--card, --hub", expected="--hf DEST", found="none")
@@ -174,6 +184,12 @@ def export(
         text = bundle(view, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
+    if certificate is not None:
+        from marin.export import unlearning
+
+        text = unlearning.certificate(history, root.reader(), view, root.signer())
+        certificate.write_text(text, "utf-8")
+        _say("unlearning", certificate, digest_bytes(text.encode()), as_json)
     if bundled is not None:
         _export_bundle(root, view, bundled, as_json)
     if babylm is not None:

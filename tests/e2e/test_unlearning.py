@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
 from sessions import made_once, new_cache
 from warm import Warm
 
 from bench.forgeries.workshop import OTHER, Base, Shop
+from ledger import LogProof, verify_proof
 from marin.errors import UsageError
+from marin.export.in_toto import public_key
 from marin.history.run import Run
 from marin.history.runs import load, unlearning_stream
 from marin.recipe.schema import Execution
@@ -320,6 +325,37 @@ def test_a_weight_that_is_not_zero_is_found(unlearned: Unlearned, tmp_path: Path
     report = json.loads(done.stdout)
     assert (report["verdicts"]["ledger"], report["verdicts"]["training"]) == ("PASS", "FAIL")
     assert report["first_divergence"]["step"] == LATE
+
+
+def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tmp_path: Path) -> None:
+    """Judged by in-toto's own libraries, and its proofs by the log's key alone."""
+    file = tmp_path / "unlearned.intoto.jsonl"
+    done = unlearned.project.marin("export", unlearned.forked, "--unlearning", str(file))
+    assert done.returncode == 0, done.stderr
+    signed = Envelope.from_dict(json.loads(file.read_text()))
+    key = open_root(str(unlearned.project.root)).verifier
+    signed.verify([public_key(key)], 1)
+    told = json.loads(signed.payload)
+    forked = unlearned.view(unlearned.forked)
+    assert told["predicateType"] == "urn:marin:unlearning:v1"
+    assert {one["name"]: one["digest"] for one in told["subject"]} == {
+        "train": {"sha256": forked.output("train").digest.removeprefix("sha256:")}
+    }
+    predicate = told["predicate"]
+    assert predicate["excludedDocuments"] == [unlearned.document]
+    (asked,) = predicate["requests"]
+    assert (asked["fromRun"], asked["documents"], asked["reason"]) == (unlearned.run, [unlearned.document], "a test")
+    assert (asked["firstUse"], asked["fork"]["trainStep"]) == ({"trainStep": str(LATE)}, "4")
+    proven = [json.loads(verify_proof(LogProof.parse(text.encode()), [key]).entry) for text in asked["proofs"]]
+    assert [event["type"] for event in proven] == [kinds.UNLEARNING_REQUESTED, kinds.UNLEARNING_FORKED]
+    assert any("near copy" in line for line in predicate["notProven"])
+    changed = json.loads(file.read_text()) | {
+        "payload": b64encode(signed.payload.replace(b"a test", b"a lie!")).decode()
+    }
+    with pytest.raises(VerificationError):
+        Envelope.from_dict(changed).verify([public_key(key)], 1)
+    refusal = unlearned.project.marin("export", unlearned.run, "--unlearning", str(file))
+    assert refusal.returncode == 2 and "a run that has unlearned nothing" in refusal.stderr
 
 
 # -- what cannot be unlearned

@@ -1,0 +1,150 @@
+"""Unlearning against its definition: random documents of a nano run, each unlearned, and trained without from the start.
+
+    python -m bench.unlearn --documents 20 [--seed 1]
+
+For each document: whether tokenizer, tokens and the last state are the same bits, and what it cost: train steps executed
+over the train steps from the first use to the end. A start of its own (imports, compiled programs) is not in it, and is
+told in seconds. Of the documents that a train step reads the wanted number is drawn; one whose tokenizer would be another
+costs a whole training, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from marin.execution.executor import run_stage
+from marin.execution.plan import Plan
+from marin.history.run import Run
+from marin.history.runs import load
+from marin.pipeline.stages import PIPELINE
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution, Recipe, from_mapping
+from marin.record import outputs
+from marin.record.root import Root, create_root
+from marin.unlearning import asking
+
+STEPS = 120
+PLAN = Plan("default", PIPELINE.steps[:4])
+RECIPE = {
+    "dataset": {"kind": "grammar", "train_bytes": 1_000_000, "validation_bytes": 10_000, "minimal_pairs": 0},
+    "tokenizer": {"vocab_size": 270},
+    "model": {
+        "hidden_dim": 32,
+        "intermediate_dim": 88,
+        "num_layers": 2,
+        "num_heads": 2,
+        "num_kv_heads": 2,
+        "seq_len": 32,
+    },
+    "trainer": {"num_steps": STEPS, "batch_size": 8, "steps_per_segment": 2},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One document. ``seconds``: of the whole unlearning, in a process that is warm."""
+
+    document: str
+    first_use: int
+    executed: int
+    same_tokenizer: bool
+    same_bits: bool
+    seconds: float
+
+    @property
+    def cost(self) -> float:
+        """Train steps executed for each one that had to be."""
+        return self.executed / (STEPS - self.first_use)
+
+
+def trained(root: Root, recipe: Recipe, *, fork: str | None = None, force: bool = False) -> Run:
+    """A run of the four steps from raw text to a state; ``force``: its training is executed whatever is known."""
+    found = None
+    for step in PLAN.steps:
+        found = run_stage(
+            step.name,
+            plan=PLAN,
+            recipe=recipe,
+            root=root,
+            project=None,
+            execution=Execution(fork=fork),
+            force=force and step.name == "train",
+        )
+    assert found is not None
+    return load(root.history(), found.run)
+
+
+def read_documents(root: Root, run: Run) -> list[str]:
+    """Ids of the documents that a train step of ``run`` reads, and not the first one."""
+    from marin.training.uses import uses
+
+    ids = [name for name, _, split in asking.documents_of(root, run) if split == "train"]
+    with tempfile.TemporaryDirectory(prefix="marin-bench-") as base:
+        folder = Path(base) / "tokens"
+        outputs.checkout(root.store(), run.output("tokens"), folder, kind="tokens")
+        found = uses(run.recipe, folder / "train", [("", number) for number in range(len(ids))])
+    return [name for name, use in zip(ids, found.documents, strict=True) if use.steps and use.steps[0] > 0]
+
+
+def measure(root: Root, count: int, seed: int) -> Iterator[Row]:
+    """Unlearn, train from the start, compare; one document after the other."""
+    recipe = from_mapping(RECIPE, where="bench.unlearn")
+    apply(recipe.arithmetic, Execution())
+    run = trained(root, recipe)
+    known = sorted(read_documents(root, run))
+    for document in random.Random(seed).sample(known, min(count, len(known))):  # noqa: S311
+        began = time.perf_counter()
+        planned = asking.plan(root, run.run, [document])
+        asking.request(root, planned, "bench.unlearn")
+        forked = trained(root, planned.recipe, fork=run.run)
+        seconds = time.perf_counter() - began
+        oracle = trained(root, planned.recipe, force=True)
+        assert oracle.training[-1].body.first_step == 0, "the oracle knows of no fork"
+        segments = [[fact.body.fingerprints for fact in one.segments] for one in (forked, oracle)]
+        yield Row(
+            document,
+            planned.first_use,
+            STEPS - forked.training[-1].body.first_step,
+            forked.output("tokenizer").digest == run.output("tokenizer").digest,
+            segments[0] == segments[1] and forked.output("train").digest == oracle.output("train").digest,
+            seconds,
+        )
+
+
+def main() -> int:
+    """Print a row for each document, and the sum."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=10, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    asked = parser.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="marin-bench-unlearn-") as folder:
+        os.environ["MARIN_KEY"] = f"{folder}/key"
+        root = create_root(f"{folder}/.marin", origin="bench.example/unlearn")
+        for row in measure(root, asked.documents, asked.seed):
+            rows.append(row)
+            sys.stdout.write(
+                f"{row.document[:12]}  first use {row.first_use:>3}  executed {row.executed:>3}  cost {row.cost:.3f}  "
+                f"{'same tokenizer' if row.same_tokenizer else 'another tokenizer'}  "
+                f"{'equal bits' if row.same_bits else 'OTHER BITS'}  {row.seconds:.1f} s\n"
+            )
+            sys.stdout.flush()
+    kept = [row for row in rows if row.same_tokenizer]
+    executed, needed = sum(row.executed for row in kept), sum(STEPS - row.first_use for row in kept)
+    sys.stdout.write(
+        f"{sum(row.same_bits for row in rows)} of {len(rows)} with equal bits; {len(rows) - len(kept)} with another "
+        f"tokenizer; of the others {executed} train steps executed for {needed}: {executed / max(needed, 1):.3f}\n"
+    )
+    return 0 if all(row.same_bits for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

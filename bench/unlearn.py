@@ -1,4 +1,4 @@
-"""Unlearning against its definition: random documents of a nano run, each unlearned, and trained without from the start.
+"""Unlearning against its definition: random documents of a run below nano's size, each unlearned, and trained without from the start.
 
     python -m bench.unlearn --documents 20 [--seed 1]
 
@@ -31,15 +31,15 @@ from marin.record import outputs
 from marin.record.root import Root, create_root
 from marin.unlearning import asking
 
-STEPS = 120
+STEPS = 60
 PLAN = Plan("default", PIPELINE.steps[:4])
 RECIPE = {
-    "dataset": {"kind": "grammar", "train_bytes": 1_000_000, "validation_bytes": 10_000, "minimal_pairs": 0},
-    "tokenizer": {"vocab_size": 270},
+    "dataset": {"kind": "grammar", "train_bytes": 300_000, "validation_bytes": 10_000, "minimal_pairs": 0},
+    "tokenizer": {"vocab_size": 265},
     "model": {
-        "hidden_dim": 32,
-        "intermediate_dim": 88,
-        "num_layers": 2,
+        "hidden_dim": 16,
+        "intermediate_dim": 32,
+        "num_layers": 1,
         "num_heads": 2,
         "num_kv_heads": 2,
         "seq_len": 32,

@@ -85,9 +85,9 @@ def plan(root: Root, name: str, ids: Sequence[str]) -> Plan:
             found="run.started excludes it",
             cure="leave it out",
         )
+    documents = _read(run, store, tuple(sorted(set(ids))))
     changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids})))
     changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
-    documents = _read(run, store, tuple(sorted(set(ids))))
     first_use = min(document.steps[0] for document in documents)
     return Plan(run, documents, changed, forks.place(run, store, first_use))
 

@@ -200,7 +200,8 @@ def ledger_of(shop: Shop, run: str) -> tuple[str, str]:
 
 
 def _late(shop: Shop) -> None:
-    shop.rerecord(kinds.UNLEARNING_FORKED, step=6, state=shop.all(kinds.TRAIN_SEGMENT)[-1].body["end_state"])
+    last = shop.all(kinds.TRAIN_SEGMENT)[-1].body["end_state"]
+    shop.one(kinds.UNLEARNING_FORKED).body |= {"step": 6, "state": last}
 
 
 def _unasked(shop: Shop) -> None:
@@ -303,8 +304,7 @@ def test_a_document_that_is_still_read_is_found(unlearned: Unlearned, tmp_path: 
     shop.follow()
     report = verified(unlearned, shop, "data,training")
     assert report["verdicts"]["data"] == "FAIL"
-    assert report["verdicts"]["training"] == "FAIL"
-    assert report["first_divergence"]["step"] == LATE, "where it would have been blank"
+    assert "tokens: expected" in json.dumps(report)
 
 
 def test_a_first_use_that_is_made_later_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_documents_that_nothing_was_learned_from(unlearned: Unlearned) -> None:
     assert f"a document that is not in the training data: {'0' * 64}" in refused(unlearned, "0" * 64)
     assert "it is held out: nothing is trained on it" in refused(unlearned, unlearned.held_out)
     assert "a document that is excluded already" in refused(unlearned, unlearned.document, unlearned.forked)
-    assert "expected at most" in refused(unlearned, "a b") or "like" in refused(unlearned, "a b")
+    assert "a document that is not in the training data: a b" in refused(unlearned, "a b")
 
 
 def test_a_request_while_the_run_is_under_way(unlearned: Unlearned, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Unlearning against its definition: random documents of a run below nano's size, each unlearned, and trained without from the start.
+"""Unlearning against its definition: random documents of a tiny run, each unlearned, and trained without from the start.
 
     python -m bench.unlearn --documents 20 [--seed 1]
 

@@ -6,6 +6,8 @@ The oracle is the last of them, in a root of its own: it knows of no fork. Forge
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from base64 import b64encode
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from ledger import LogProof, verify_proof
 from marin.errors import UsageError
 from marin.export.in_toto import public_key
 from marin.history.run import Run
-from marin.history.runs import load, unlearning_stream
+from marin.history.runs import load, run_ids, unlearning_stream
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import open_root
@@ -32,6 +34,7 @@ from marin.unlearning import asking
 from marin.verify.verification import Options, Verification
 from tests.e2e.conftest import Project
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "unlearning.md"
 RECIPE: dict[str, Any] = {
     "seed": 3,
     "dataset": {"kind": "grammar", "train_bytes": 60_000, "validation_bytes": 10_000, "minimal_pairs": 20},
@@ -125,7 +128,7 @@ class Unlearned:
         return Base(folder, self.project.root, key, self.run)
 
 
-def trained(project: Project, **asked: Any) -> str:
+def trained_of(project: Project, **asked: Any) -> str:
     """The id of a run of four steps: raw text to a trained state."""
     return project.forked(TRAIN, json.dumps({"recipe": RECIPE} | asked)).stdout.split()[-1]
 
@@ -138,12 +141,12 @@ def unlearned(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]
         project = Project(base / "project", base / "home", warm)
         project.folder.mkdir()
         new_cache(project.home / "cache")
-        run = trained(project, new=True)
+        run = trained_of(project, new=True)
         shutil.copytree(project.folder, base / "before", symlinks=True)
         told = json.loads(project.forked(READ, run).stdout)
         # Late in the run, and in the last step of a segment.
         document = next(name for name, steps in sorted(told["used"].items()) if steps and steps[0] == LATE)
-        forked = trained(project, documents=[document], **{"from": run})
+        forked = trained_of(project, documents=[document], **{"from": run})
         steps = told["used"][document]
         (base / "told.json").write_text(json.dumps([run, forked, document, steps, told["held_out"]]))
 
@@ -159,7 +162,7 @@ def test_the_bits_are_those_of_a_training_without_it(unlearned: Unlearned, tmp_p
     elsewhere = Project(tmp_path / "elsewhere", tmp_path / "home", unlearned.project.warm)
     elsewhere.folder.mkdir()
     new_cache(elsewhere.home / "cache")
-    run = trained(elsewhere, new=True, recipe=RECIPE | {"exclude": [unlearned.document]})
+    run = trained_of(elsewhere, new=True, recipe=RECIPE | {"exclude": [unlearned.document]})
     oracle = load(open_root(str(elsewhere.root)).history(), run)
     forked, before = unlearned.view(unlearned.forked), unlearned.view(unlearned.run)
     for name, view in oracle.steps.items():
@@ -320,11 +323,54 @@ def test_a_weight_that_is_not_zero_is_found(unlearned: Unlearned, tmp_path: Path
     """The operator's own step learns what the blanks stand for as if they were text."""
     forger = unlearned.before.copy(tmp_path)
     forger = replace(forger, home=unlearned.project.home)
-    run = trained(forger, documents=[unlearned.document], heavy=True, **{"from": unlearned.run})
+    run = trained_of(forger, documents=[unlearned.document], heavy=True, **{"from": unlearned.run})
     done = forger.marin("-q", "verify", run, "--only", "ledger,training", "--no-record", "--json")
     report = json.loads(done.stdout)
     assert (report["verdicts"]["ledger"], report["verdicts"]["training"]) == ("PASS", "FAIL")
     assert report["first_divergence"]["step"] == LATE
+
+
+@pytest.mark.determinism
+def test_a_request_after_a_request(unlearned: Unlearned, tmp_path: Path) -> None:
+    """Both documents are gone, in the bits of a training without both."""
+    project = unlearned.project.copy(tmp_path / "chain")
+    used = json.loads(project.forked(READ, unlearned.forked).stdout)["used"]
+    other = next(
+        name for name, steps in sorted(used.items()) if min(steps, default=0) >= 2 and name != unlearned.document
+    )
+    run = trained_of(project, documents=[other], **{"from": unlearned.forked})
+    both = sorted([unlearned.document, other])
+    elsewhere = Project(tmp_path / "elsewhere", tmp_path / "home", project.warm)
+    elsewhere.folder.mkdir()
+    new_cache(elsewhere.home / "cache")
+    oracle = trained_of(elsewhere, new=True, recipe=RECIPE | {"exclude": both})
+    views = [load(open_root(str(one.root)).history(), name) for one, name in ((project, run), (elsewhere, oracle))]
+    assert views[0].recipe.exclude == tuple(both)
+    assert views[0].output("train").digest == views[1].output("train").digest
+
+
+@pytest.mark.determinism
+def test_the_page_does_what_it_says(trained: Project, tmp_path: Path) -> None:
+    """Its commands in order, on the session's run, whose tokenizer is another one without a document."""
+    project = trained.copy(tmp_path)
+    used = json.loads(project.forked(READ, run_ids(open_root(str(project.root)).history())[-1]).stdout)["used"]
+    document = next(name for name, steps in sorted(used.items()) if 0 < len(steps) < 6)
+    said = {}
+    for line in re.findall(r"^    marin (.*)$", PAGE.read_text(encoding="utf-8"), re.M):
+        done = project.marin(*shlex.split(line.replace("ID", document)))
+        assert done.returncode == 0, done.stderr
+        said[line] = done.stdout
+    assert len(said) == 5
+    history = open_root(str(project.root)).history()
+    run = load(history, run_ids(history)[-1])
+    ((_, event),) = history.events(type=kinds.UNLEARNING_FORKED)
+    assert event.body["same_tokenizer"] is False and event.body["step"] == 0
+    assert run.recipe.exclude == (document,) and run.completed is not None
+    certified = json.loads(
+        Envelope.from_dict(json.loads((project.folder / "unlearned.intoto.jsonl").read_text())).payload
+    )
+    assert {one["name"] for one in certified["subject"]} == {"train", "export"}
+    assert certified["predicate"]["equality"]["verdictsInThisLog"][0]["verdicts"]["training"] == "PASS"
 
 
 def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def test_a_step_that_computes_otherwise_the_second_time_is_noticed(start: Any, m
     training, state, manifest = start(self_check_every=1)
     run, calls = TrainStep.run, []
 
-    def faulty(self: TrainStep, *arguments: Any) -> tuple[SlicedState, StepOutcome]:
-        after, outcome = run(self, *arguments)
+    def faulty(self: TrainStep, *arguments: Any, **how: Any) -> tuple[SlicedState, StepOutcome]:
+        after, outcome = run(self, *arguments, **how)
         calls.append(outcome)
         prints = outcome.fingerprint.copy()
         prints[4, 1] ^= len(calls) == 4  # the second execution of step 1
@@ -95,8 +95,10 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_with_the_state_before(
     training, state, manifest = start()
     run = TrainStep.run
 
-    def poisoned(self: TrainStep, state: SlicedState, tokens: Any, weights: Any) -> tuple[SlicedState, StepOutcome]:
-        return run(self, state, tokens, weights * (np.nan if int(state.step) == 2 else 1.0))
+    def poisoned(
+        self: TrainStep, state: SlicedState, tokens: Any, weights: Any, **how: Any
+    ) -> tuple[SlicedState, StepOutcome]:
+        return run(self, state, tokens, weights * (np.nan if int(state.step) == 2 else 1.0), **how)
 
     monkeypatch.setattr(TrainStep, "run", poisoned)
     with pytest.raises(NotFinite, match=r"train step 2 .*: expected finite numbers, found loss nan") as raised:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+import regex
 from msgspec import Struct
 
 from marin.collection.document import Document, Judgement, Scalar
@@ -18,7 +19,9 @@ from marin.collection.web.deciding import above, below, changed, fraction, remov
 
 STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 ENDS = (".", "!", "?", '"')
-FINEWEB_ENDS = (".", "!", "?", '"', "'", "”", "’", "…", "。", "！", "？")
+SENTENCE_END = regex.compile(r"\p{Sentence_Terminal}\Z")
+"""A line that ends a sentence, in any script (Unicode, PropList)."""
+CITATION = re.compile(r"\[(?:\d*|edit|citation needed)\]")
 BULLETS = ("•", "‣", "▶", "◀", "◦", "■", "□", "▪", "▫", "–", "-", "*")
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 SENTENCE = re.compile(r"[.!?][\"')\]]*(?:\s|$)")
@@ -57,10 +60,15 @@ class FineWeb(_Section, frozen=True):
 
 
 class C4(_Section, frozen=True):
-    """C4's rules. ``terminal_punctuation``: lines that end otherwise go too; FineWeb leaves this one out, as it takes most."""
+    """C4's rules, with the thresholds of the paper's last version and of its code. ``terminal_punctuation``: lines that end
+    otherwise go too; FineWeb leaves this one out, as it takes most. ``citations``: Wikipedia's marks such as [1] and [edit] are
+    taken out of lines, as that code does; in pages about programs they are indices. ``word_characters``: a line with a longer
+    word goes."""
 
     terminal_punctuation: bool = False
+    citations: bool = False
     words_per_line: int = 5
+    word_characters: int = 1000
     sentences: int = 3
 
     def make(self) -> C4Step:
@@ -136,7 +144,7 @@ def gopher_repetition(text: str) -> Iterator[Broken]:
         grams = Counter(zip(*(words[start:] for start in range(n)), strict=False))
         if grams:
             most = max(grams.values())
-            part = max(sum(map(len, gram)) for gram, count in grams.items() if count == most) * most if most > 1 else 0
+            part = max(len(" ".join(gram)) for gram, count in grams.items() if count == most) * most if most > 1 else 0
             if above(part, size, Fraction(percent, 100)):
                 yield f"gopher_top_{n}_gram", fraction(part, size, Fraction(percent, 100))
     for n, percent in ((5, 15), (6, 14), (7, 13), (8, 12), (9, 11), (10, 10)):
@@ -175,7 +183,7 @@ def fineweb(text: str) -> Iterator[Broken]:
     """The rules that ``text`` breaks."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     count = len(lines)
-    ends, few = sum(line.endswith(FINEWEB_ENDS) for line in lines), Fraction(12, 100)
+    ends, few = sum(SENTENCE_END.search(line) is not None for line in lines), Fraction(12, 100)
     if not above(ends, count, few):
         yield "fineweb_line_ends", fraction(ends, count, few)
     short, many = sum(len(line) < 30 for line in lines), Fraction(67, 100)
@@ -201,7 +209,8 @@ class C4Step:
                 return removed(document, "c4", rule, place=place)
         kept: list[str] = []
         gone: Counter[str] = Counter()
-        for line in document.text.split("\n"):
+        for read in document.text.split("\n"):
+            line = CITATION.sub("", read) if settings.citations else read
             reason = self._wrong(line.strip()) if line.strip() else ""
             if reason:
                 gone[reason] += 1
@@ -217,8 +226,11 @@ class C4Step:
         lower = line.lower()
         if self._settings.terminal_punctuation and (not line.endswith(ENDS) or line.endswith("...")):
             return "no_terminal_punctuation"
-        if len(line.split()) < self._settings.words_per_line:
+        words = line.split()
+        if len(words) < self._settings.words_per_line:
             return "few_words"
+        if max(map(len, words), default=0) > self._settings.word_characters:
+            return "long_word"
         if "javascript" in lower:
             return "javascript"
         return "policy" if any(policy in lower for policy in POLICIES) else ""

@@ -211,6 +211,11 @@ def test_c4_drops_lines_and_judges_what_is_left() -> None:
     assert judged.decisions[0].evidence == {"few_words": 1, "javascript": 1}
     assert step.judge(document(body + "{")).decisions[0].reason == "rule:c4_curly_bracket"
     assert step.judge(document("One two three four five.")).decisions[0].reason == "rule:c4_sentences"
+    long = step.judge(document(f"{body}\nfour words and a {'w' * 1001}\nfour words and a {'w' * 1000}"))
+    assert long.decisions[0].evidence == {"long_word": 1}
+    cited = "One [1] two[edit] three four [citation needed] five. " * 3
+    left = C4(citations=True).make().judge(document(cited)).document
+    assert left is not None and "[" not in left.text and "[1]" in step.judge(document(cited)).document.text  # type: ignore[union-attr]
 
 
 def test_masking_and_repair_change_what_they_should() -> None:

@@ -7,7 +7,7 @@ one; where it is not, the training begins anew (:mod:`marin.execution.forks`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
 from marin.record import events, outputs
 from marin.record.root import Root
+from marin.unlearning.choosing import chosen
 
 if TYPE_CHECKING:
     from marin.training.uses import Uses
@@ -56,7 +57,7 @@ class Plan:
     @property
     def first_use(self) -> int:
         """The first train step that read one of them."""
-        return min(document.steps[0] for document in self.documents)
+        return _first_use(self.documents)
 
     @property
     def executed(self) -> int:
@@ -64,8 +65,15 @@ class Plan:
         return self.recipe.last_step - self.place.step
 
 
-def plan(root: Root, name: str, ids: Sequence[str]) -> Plan:
-    """Find out what it takes to unlearn the documents with these ids from a run.
+def _first_use(documents: Sequence[Document]) -> int:
+    return min(document.steps[0] for document in documents if document.steps)
+
+
+def plan(
+    root: Root, name: str, ids: Sequence[str], *, sources: Sequence[str] = (), where: Mapping[str, str] | None = None
+) -> Plan:
+    """Find out what it takes to unlearn the documents with these ids from a run, and those of ``sources`` with the
+    metadata ``where`` (:func:`marin.unlearning.choosing.chosen`); of the latter not all need to have been read.
 
     Raises:
         UsageError: there is no such run; it is not complete, or one that this cannot be done with; no train step of it
@@ -85,11 +93,11 @@ def plan(root: Root, name: str, ids: Sequence[str]) -> Plan:
             found="run.started excludes it",
             cure="leave it out",
         )
-    documents = _read(run, store, tuple(sorted(set(ids))))
-    changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids})))
+    also = chosen(run, store, sources, where or {}) if sources or where else []
+    documents = _read(run, store, tuple(sorted({*ids, *also})), frozenset(ids))
+    changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids, *also})))
     changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
-    first_use = min(document.steps[0] for document in documents)
-    return Plan(run, documents, changed, forks.place(run, store, first_use))
+    return Plan(run, documents, changed, forks.place(run, store, _first_use(documents)))
 
 
 def _check_run(run: Run) -> None:
@@ -115,7 +123,7 @@ def _check_run(run: Run) -> None:
         )
 
 
-def _read(run: Run, store: Store, ids: tuple[str, ...]) -> tuple[Document, ...]:
+def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:
     apply(run.recipe.arithmetic, Execution())
     from marin.training.uses import as_documents, uses
 
@@ -126,15 +134,16 @@ def _read(run: Run, store: Store, ids: tuple[str, ...]) -> tuple[Document, ...]:
         outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
         found = uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
         copies = _copies(folders["corpus"], run.recipe, frozenset(ids))
-    check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found)
+    check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found, named)
     return tuple(
         Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()))
         for (name, _, _), use in zip(wanted, found.documents, strict=True)
     )
 
 
-def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses) -> None:
-    """Refuse documents (``ids``, one for each that was looked for) of which there is nothing to unlearn, or too much.
+def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named: Collection[str]) -> None:
+    """Refuse documents (``ids``, one for each that was looked for) of which there is nothing to unlearn, or too much. Those
+    that nobody ``named`` may be unread, as long as one was read.
 
     Raises:
         UsageError: no train step of the run read one, or every one did.
@@ -142,7 +151,7 @@ def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses) -> Non
     """
     count = recipe.trainer.num_steps
     for name, use in zip(ids, found.documents, strict=True):
-        if not use.steps:
+        if not use.steps and (name in named or not found.steps):
             raise UsageError(
                 "a document that no train step read",
                 where=name,

@@ -420,6 +420,25 @@ def test_documents_that_nothing_was_learned_from(unlearned: Unlearned) -> None:
     assert "a document that is not in the training data: a b" in refused(unlearned, "a b")
 
 
+def test_documents_by_what_is_said_of_them(unlearned: Unlearned) -> None:
+    asked = ("unlearn", unlearned.run, "--dry-run", "--json")
+    number = next(number for number, (name, _, _) in enumerate(rows_of(unlearned)) if name == unlearned.document)
+    done = unlearned.project.marin(*asked, "--source", "grammar", "--where", f"number={number}")
+    (found,) = json.loads(done.stdout)["documents"]
+    assert (found["id"], found["first_use"]) == (unlearned.document, LATE)
+    for more, says in (
+        (("--source", "elsewhere"), "no documents to unlearn: --source elsewhere"),
+        (("--where", "number"), "a condition on metadata cannot be read"),
+        ((), "nothing to unlearn"),
+    ):
+        done = unlearned.project.marin(*asked, *more)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+def rows_of(unlearned: Unlearned) -> list[tuple[str, str, str]]:
+    return list(asking.documents_of(open_root(str(unlearned.project.root)), unlearned.view(unlearned.run)))
+
+
 def test_a_request_while_the_run_is_under_way(unlearned: Unlearned, tmp_path: Path) -> None:
     shop = Shop(unlearned.base(tmp_path), unlearned.run, tmp_path)
     shop.drop(kinds.RUN_COMPLETED)

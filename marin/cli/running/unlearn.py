@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option(
-    "--document",
-    "documents",
+    "--document", "documents", multiple=True, metavar="ID", help="As `marin data list RUN` shows it; may be repeated."
+)
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME", help="All documents of this source; may be repeated."
+)
+@click.option(
+    "--where",
+    "conditions",
     multiple=True,
-    required=True,
-    metavar="ID",
-    help="As `marin data list RUN` shows it; may be repeated.",
+    metavar="KEY=VALUE",
+    help="All documents with this value in their metadata, such as a licence; repeated, those with all of them.",
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the record: it can be read by who has the log.")
 @takes_execution
@@ -32,7 +37,14 @@ if TYPE_CHECKING:
 @no_diff
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def unlearn(
-    run: str, documents: tuple[str, ...], reason: str, dry_run: bool, as_json: bool, execution: Execution
+    run: str,
+    documents: tuple[str, ...],
+    sources: tuple[str, ...],
+    conditions: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    as_json: bool,
+    execution: Execution,
 ) -> None:
     """Make RUN again without documents, in equal bits to training from the start without them.
 
@@ -44,12 +56,13 @@ def unlearn(
     Examples:
       marin unlearn latest --document 0a1b2c3d4e5f --reason "asked for by its author"
       marin unlearn latest --document ID --document ID --dry-run
+      marin unlearn latest --source forum --where licence=unknown --dry-run
     """
     from marin.record.root import open_root
     from marin.unlearning.asking import plan, request
 
     root = open_root()
-    planned = plan(root, run, documents)
+    planned = plan(root, run, documents, sources=sources, where=_where(documents, sources, conditions))
     if dry_run:
         _print(planned, None, None, as_json=as_json)
         return
@@ -59,6 +72,25 @@ def unlearn(
         say(f"event {index}: the request is recorded", err=True)
     made = _made(root, planned, execution)
     _print(planned, index, made, as_json=as_json)
+
+
+def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tuple[str, ...]) -> dict[str, str]:
+    """The conditions by key; something has to be asked for."""
+    from marin.errors import UsageError
+
+    pairs = [condition.partition("=") for condition in conditions]
+    wrong = next(
+        (condition for condition, (key, mark, _) in zip(conditions, pairs, strict=True) if not key or not mark), None
+    )
+    if wrong is not None or not (documents or sources or conditions):
+        raise UsageError(
+            "a condition on metadata cannot be read" if wrong is not None else "nothing to unlearn",
+            where="--where" if wrong is not None else "marin unlearn",
+            expected="KEY=VALUE" if wrong is not None else "--document ID, --source NAME or --where KEY=VALUE",
+            found=wrong or "none",
+            cure="see `marin data list RUN` and `marin data show ID`",
+        )
+    return {key: value for key, _, value in pairs}
 
 
 def _made(root: Root, planned: Plan, execution: Execution) -> Run:
@@ -96,7 +128,8 @@ def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool)
         return
     for document in planned.documents:
         steps = document.steps
-        say(f"{document.id}  {document.tokens} tokens, in {len(steps)} train steps, first in {steps[0]}")
+        read = f"in {len(steps)} train steps, first in {steps[0]}" if steps else "read by no train step"
+        say(f"{document.id}  {document.tokens} tokens, {read}")
         for copy in document.copies:
             say(f"  the same text stays as {copy}")
     total, at = planned.recipe.trainer.num_steps, planned.place.step
@@ -116,7 +149,7 @@ def _described(planned: Plan, index: int | None, made: Run | None) -> dict[str, 
                 "id": document.id,
                 "tokens": document.tokens,
                 "train_steps": len(document.steps),
-                "first_use": document.steps[0],
+                "first_use": document.steps[0] if document.steps else None,
                 "copies": list(document.copies),
             }
             for document in planned.documents

@@ -78,12 +78,20 @@ def test_what_is_not_learned_anyway_leaves_a_batch_empty_sooner(tmp_path: Path) 
 
 def checked(*documents: tuple[int, ...], emptied: int | None = None) -> None:
     found = tuple(Use("", number, 0, 8, steps) for number, steps in enumerate(documents))
-    check_uses("abc", recipe(), [f"id{number}" for number in range(len(found))], Uses(found, emptied))
+    ids = [f"id{number}" for number in range(len(found))]
+    check_uses("abc", recipe(), ids, Uses(found, emptied), ids)
 
 
 def test_a_document_that_no_step_read_is_refused() -> None:
     with pytest.raises(UsageError, match=r"a document that no train step read: id1: .*in none of 9 batches"):
         checked((3,), ())
+
+
+def test_of_a_source_one_document_has_to_have_been_read() -> None:
+    found = tuple(Use("", number, 0, 8, steps) for number, steps in enumerate([(), (4,)]))
+    check_uses("abc", recipe(), ["id0", "id1"], Uses(found, None), ["id1"])
+    with pytest.raises(UsageError, match="a document that no train step read: id0"):
+        check_uses("abc", recipe(), ["id0"], Uses(found[:1], None), [])
 
 
 def test_a_document_that_every_step_read_is_refused() -> None:

@@ -189,6 +189,41 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
         say(f"  also     {copy.id}  {copy.source}:{copy.position}  {'kept' if copy.kept else 'removed'}")
 
 
+@data.command("report")
+@click.argument("name", metavar="RUN|ARTIFACT")
+@click.option(
+    "--html",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the self-contained page to this file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def report_collection(name: str, target: Path | None, as_json: bool) -> None:
+    """Account for a collection: counts by source and step, lengths, licences, and examples of what each rule removed.
+
+    \b
+    Examples:
+      marin data report sha256:DIGEST --html collection.html
+      marin data report latest --json
+    """
+    from marin.collection.account import account
+    from marin.collection.asking import named
+    from marin.record.root import open_root
+
+    found = account(named(open_root(), name))
+    if target is not None:
+        from marin.process.files import write_whole
+        from marin.reporting.collection import page
+
+        write_whole(target, page(found))
+    if as_json:
+        print_json(found.as_json())
+        return
+    say(f"{found.artifact}  {found.kept} of {found.read} documents kept")
+    rows = [(*key, str(count)) for key, count in found.steps.items()]
+    print_table(("STEP", "ACTION", "REASON", "DOCUMENTS"), rows, empty="no step decided anything")
+
+
 @data.command("verify")
 @click.argument("name", metavar="RUN|ARTIFACT")
 @click.option(

@@ -54,6 +54,32 @@ def test_documents_are_listed_and_shown(marin: Marin, built: Any, tmp_path: Path
     assert missing.status == 2 and "no such document" in missing.err
 
 
+def test_a_report_accounts_for_every_document(marin: Marin, built: Any, tmp_path: Path) -> None:
+    told = marin("data", "report", built["artifact"], "--html", tmp_path / "page.html", "--json").json
+    kept, removed = built["documents"]["kept"], built["removed"]
+    assert told["documents"] == built["documents"]
+    assert {row["reason"]: row["documents"] for row in told["steps"] if row["action"] == "remove"} == removed
+    assert [sum(source[name] for source in told["sources"]) for name in ("read", "kept")] == [
+        built["documents"]["read"],
+        kept,
+    ]
+    listed = [
+        marin("data", "show", row["id"], "--json").json
+        for row in marin("data", "list", built["artifact"], "--json").lines
+    ]
+    assert sum(source["bytes"] for source in told["sources"]) == sum(len(one["text"].encode()) for one in listed)
+    lengths = [len(one["text"].encode()) for one in listed]
+    for least, count in told["lengths"].items():
+        assert count == sum(int(least) <= length < 2 * int(least) for length in lengths)
+    assert sum(told["lengths"].values()) == sum(told["licences"].values()) == sum(told["splits"].values()) == kept
+    for reason, examples in told["examples"].items():
+        assert 1 <= len(examples) <= 3 and examples == sorted(examples, key=lambda one: one["id"])
+        shown = marin("data", "show", examples[0]["id"], "--json").json
+        assert not shown["kept"] and reason in {decision["reason"] for decision in shown["decisions"]}
+    page = (tmp_path / "page.html").read_text()
+    assert "<script" not in page and all(reason in page for reason in removed)
+
+
 def test_a_collection_is_made_again(marin: Marin, built: Any, tmp_path: Path) -> None:
     told = marin("data", "verify", built["artifact"], "--json").json
     assert told["same"] and told["executed"] >= 2

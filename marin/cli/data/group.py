@@ -199,7 +199,7 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def report_collection(name: str, target: Path | None, as_json: bool) -> None:
-    """Account for a collection: counts by source and step, lengths, licences, and examples of what each rule removed.
+    """Account for a collection: by source, step, length and licence, with examples of what was removed.
 
     \b
     Examples:

@@ -65,13 +65,14 @@ class Form:
 @dataclass(frozen=True)
 class Operation:
     """``name`` with its ``settings`` applied to values by number. ``bodies``: what ``scan``, ``while`` and ``cond``
-    execute."""
+    execute. ``source``: where it was written (package, file, line and function), which is no part of what it is."""
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     settings: Mapping[str, Json] = field(default_factory=dict)
     bodies: tuple[Program, ...] = ()
+    source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -103,10 +103,11 @@ def _form(aval: Any, name: str) -> Form:
     return Form(str(aval.dtype), tuple(map(int, aval.shape)))
 
 
-def _source(equation: Any) -> str:
-    """The line of the user's that the operation comes from."""
-    frame = source_info_util.user_frame(equation.source_info.traceback)
-    return f"{frame.file_name.rpartition('/')[2]}:{frame.start_line}" if frame is not None else "profile exact"
+def written_at(equation: Any) -> str:
+    """Where the operation of an equation was written: package, file, line and function."""
+    text = source_info_util.summarize(equation.source_info)
+    _, cut, rest = text.partition("site-packages/")
+    return rest if cut else text.rpartition("/marin/")[1].lstrip("/") + text.rpartition("/marin/")[2]
 
 
 class _Reader:
@@ -118,6 +119,7 @@ class _Reader:
         self.constants: list[tuple[int, np.ndarray]] = []
         self.operations: list[Operation] = []
         self._literals: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._source = ""
 
     def value(self, form: Form) -> int:
         self.forms.append(form)
@@ -142,7 +144,7 @@ class _Reader:
         self, name: str, inputs: Sequence[int], *forms: Form, bodies: tuple[Program, ...] = (), **settings: Json
     ) -> list[int]:
         outputs = [self.value(form) for form in forms]
-        self.operations.append(Operation(name, tuple(inputs), tuple(outputs), settings, bodies))
+        self.operations.append(Operation(name, tuple(inputs), tuple(outputs), settings, bodies, self._source))
         return outputs
 
     def inline(self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[int]) -> list[int]:
@@ -172,6 +174,7 @@ class _Reader:
         if name in ALIASES:
             return inputs
         forms = [_form(var.aval, name) for var in equation.outvars]
+        self._source = written_at(equation)
         rule = RULES.get(name)
         if rule is not None:
             return rule(self, equation, inputs, forms)
@@ -181,7 +184,7 @@ class _Reader:
         raise refused(
             f"{name} of {', '.join(str(var.aval.str_short()) for var in equation.invars)}",
             "not on the list",
-            where=_source(equation),
+            where=written_at(equation),
         )
 
     def alike(self, inputs: Sequence[int], shape: tuple[int, ...]) -> list[int]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
 Visit = Callable[[str, Any, Sequence[Any], Sequence[Any]], None]
@@ -130,10 +129,3 @@ def _flat(program: ClosedJaxpr) -> ClosedJaxpr:
     while len(program.jaxpr.eqns) == 1 and (name := program.jaxpr.eqns[0].primitive.name) in ("pjit", "jit"):
         program = program.jaxpr.eqns[0].params[_CALLS[name]]
     return program
-
-
-def source(equation: Any) -> str:
-    """Where in the source an equation was written: package, file, line and function."""
-    text = source_info_util.summarize(equation.source_info)
-    _, cut, rest = text.partition("site-packages/")
-    return rest if cut else text.rpartition("/marin/")[1].lstrip("/") + text.rpartition("/marin/")[2]

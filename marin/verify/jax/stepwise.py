@@ -12,49 +12,22 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax
 import msgspec
 import numpy as np
 
-from ledger import LedgerError, tensor_digest
-from marin.errors import UsageError
-from marin.process.cache import compilation_cache
+from ledger import LedgerError
+from marin.exact.reading import written_at
 from marin.recipe.schema import from_plain
-from marin.record.events import Json
-from marin.training.data import Batch, batches
-from marin.training.loop import fingerprint_of
-from marin.training.model import vocabulary_size
-from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.slices import SlicedState
 from marin.training.state import _make as make_initial
-from marin.training.state import initial_state, leaves, load
-from marin.training.state import local as local_bytes
-from marin.training.step import TrainStep, mesh_of, shard_sums, slice_square, slice_update
+from marin.training.state import leaves
+from marin.training.step import TrainStep, shard_sums, slice_square, slice_update
 from marin.verify.jax import interpreter
+from marin.verify.jax.exactly import ExactStepwise
+from marin.verify.jax.opened import INITIAL, Opened, Question, digest_of, record
 from marin.verify.segments.explanation import Record
-
-INITIAL = "initial state"
-
-
-class Question(msgspec.Struct, frozen=True):
-    """``do``: open (make the programs and the state before ``step``), fingerprints, programs, operations, prefix."""
-
-    do: str
-    recipe: Json = {}
-    tokens: str = ""
-    tokenizer: str = ""
-    checkpoint: str = ""
-    state: str = ""
-    devices: int = 1
-    start: int = 0
-    step: int = 0
-    end: int = 0
-    program: str = ""
-    number: int = 0
-    count: int = 0
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -66,73 +39,27 @@ class Reply(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class Stepwise:
-    """The programs of one recipe under this process's settings, and a state to start from."""
+class Stepwise(Opened):
+    """Of a train step in logical shards and slices."""
 
-    def __init__(self, question: Question) -> None:
-        use_compilation_cache(compilation_cache())
-        self.recipe = from_plain(question.recipe, where="recipe of the run")
-        if self.recipe.arithmetic.profile == "exact":
-            raise UsageError(
-                "a train step of profile exact is not taken apart",
-                where="--explain",
-                expected="a recipe of another profile",
-                found="exact",
-                cure="its programs have one result each (docs/exact.md): execute them by marin.exact.reference",
-            )
-        vocab = vocabulary_size(Path(question.tokenizer))
-        self._first = initial_state(self.recipe, vocab)
-        self._vocab = vocab
-        self._tokens = Path(question.tokens) / "train"
-        self.mesh = mesh_of(question.devices)
-        self.step = TrainStep(self.recipe, self.mesh, self._first)
-        self._start, self._base = question.start, self._first
-        if question.checkpoint:
-            self._base, _ = load(
-                Path(question.checkpoint),
-                self.recipe,
-                vocab,
-                question.state,
-                where=f"training checkpoint before train step {question.start}",
-            )
-        self._made: dict[str, list[Any]] = {}
-        self._blank = False
-
-    def fingerprints(self, end: int) -> list[str]:
-        """Of every train step from the start up to ``end``."""
-        state, found = self.step.place(self._base), []
-        for batch in self._batches(end):
-            state, outcome = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
-            found.append(fingerprint_of(outcome))
-        return found
-
-    def _batches(self, end: int) -> Sequence[Batch]:
-        stream = batches(self.recipe, self._tokens, self.mesh, self._start)
-        return [next(stream) for _ in range(end - self._start)]
-
-    def _before(self, number: int) -> tuple[SlicedState, Batch]:
-        state = self.step.place(self._base)
-        *earlier, last = self._batches(number + 1)
-        for batch in earlier:
-            state, _ = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
-        return state, last
+    @property
+    def step(self) -> TrainStep:
+        """The compiled train step."""
+        assert isinstance(self._step, TrainStep)
+        return self._step
 
     def programs(self, number: int) -> list[Record]:
         """Train step ``number``, program by program, by logical shard and slice; keeps what went into each."""
         state, batch = self._before(number)
-        self._blank = batch.blank
         step = self.step
         local, devices = step.local_shards, step.devices
         records: list[Record] = []
         if number == 0:
-            made = [local_bytes(value) for _, value in leaves(self._first)]
-            self._made[INITIAL] = []
-            records.append(_record(INITIAL, [], made))
+            records.append(self._initial())
         arrays = step.programs.gather(state.params)
         whole = [np.asarray(x.addressable_data(0)) for x in jax.tree.leaves(arrays)]
-        records.append(
-            _record("gather parameters", [x for p in state.params for x in p], whole, order=(local, devices))
-        )
+        before_gather = _rows([x for p in state.params for x in p], local, devices)
+        records.append(record("gather parameters", before_gather, whole))
         size = step.shard_size
         tokens, weights = (np.asarray(jax.device_get(x)) for x in (batch.tokens, batch.weights))
         rows: dict[int, list[np.ndarray]] = {}
@@ -147,12 +74,12 @@ class Stepwise:
         for shard in range(local * devices):
             cut = slice(shard * size, (shard + 1) * size)
             self._made[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
-            records.append(_record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
+            records.append(record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
         grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights, blank=batch.blank))
         scalars = [np.asarray(x.addressable_data(0)) for x in (loss, weight)]
         slices = {d * local + j: [np.asarray(x)[d] for x in grads[j]] for j in range(local) for d in range(devices)}
         records.append(
-            _record(
+            record(
                 "sum over shards",
                 [x for s in sorted(rows) for x in rows[s]],
                 [*(x for s in sorted(slices) for x in slices[s]), *scalars],
@@ -161,11 +88,11 @@ class Stepwise:
         squares = tuple(step.programs.square(piece) for piece in grads)
         for s in range(local * devices):
             self._made[f"square {s}"] = slices[s]
-            records.append(_record(f"square {s}", slices[s], [np.asarray(squares[s % local])[s // local]]))
+            records.append(record(f"square {s}", slices[s], [np.asarray(squares[s % local])[s // local]]))
         square = step.programs.total(squares)
         total = np.asarray(square.addressable_data(0))
         records.append(
-            _record(
+            record(
                 "sum of squares", [np.asarray(squares[s % local])[s // local] for s in range(local * devices)], [total]
             )
         )
@@ -183,7 +110,7 @@ class Stepwise:
                 made = [np.asarray(x)[d] for x in (*params, *moments, prints)]
                 made += [np.asarray(x.addressable_data(0)) for x in (mean, norm)]
                 self._made[f"update {s}"] = [*before[s], *slices[s], total, *scalars, np.uint32(s)]
-                records.append(_record(f"update {s}", self._made[f"update {s}"], made))
+                records.append(record(f"update {s}", self._made[f"update {s}"], made))
         order = {name: i for i, name in enumerate(_ORDER)}
         return sorted(records, key=lambda record: (order[record.name.rstrip("0123456789 ")], _number(record.name)))
 
@@ -226,9 +153,7 @@ class Stepwise:
         def visit(name: str, equation: Any, given: Sequence[Any], made: Sequence[Any]) -> None:
             shape = ", ".join(str(var.aval.str_short()) for var in equation.outvars)
             records.append(
-                Record(
-                    name, [_digest(x) for x in given], [_digest(x) for x in made], interpreter.source(equation), shape
-                )
+                Record(name, [digest_of(x) for x in given], [digest_of(x) for x in made], written_at(equation), shape)
             )
 
         interpreter.execute(traced, values, visit)
@@ -241,8 +166,8 @@ class Stepwise:
         return Record(
             f"{count}:{equation.primitive.name}",
             [],
-            [_digest(x) for x in made],
-            interpreter.source(equation),
+            [digest_of(x) for x in made],
+            written_at(equation),
             ", ".join(str(var.aval.str_short()) for var in equation.outvars),
         ), interpreter.length(traced)
 
@@ -259,26 +184,23 @@ def _number(name: str) -> int:
     return int(last) if last.isdecimal() else -1
 
 
-def _record(name: str, inputs: Sequence[Any], outputs: Sequence[Any], order: tuple[int, int] | None = None) -> Record:
-    """``order``: (local, devices) of inputs that are rows per device; they are said by logical slice."""
-    if order is not None:
-        local, devices = order
-        per = len(inputs) // local
-        inputs = [np.asarray(inputs[j * per + i])[d] for d in range(devices) for j in range(local) for i in range(per)]
-    return Record(name, [_digest(x) for x in inputs], [_digest(x) for x in outputs])
+def _rows(inputs: Sequence[Any], local: int, devices: int) -> list[Any]:
+    """Inputs that are rows per device, said by logical slice."""
+    per = len(inputs) // local
+    return [np.asarray(inputs[j * per + i])[d] for d in range(devices) for j in range(local) for i in range(per)]
 
 
-def _digest(value: Any) -> str:
-    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    array = np.asarray(jax.random.key_data(value) if is_key else value)
-    return f"{array.dtype}{list(array.shape)}" if array.dtype.itemsize == 0 else tensor_digest(array)
+def opened(question: Question) -> Opened:
+    """The programs of the question's recipe, by its profile."""
+    recipe = from_plain(question.recipe, where="recipe of the run")
+    return (ExactStepwise if recipe.arithmetic.profile == "exact" else Stepwise)(recipe, question)
 
 
-def answer(worker: Stepwise | None, question: Question) -> tuple[Stepwise | None, Reply]:
+def answer(worker: Opened | None, question: Question) -> tuple[Opened | None, Reply]:
     """One reply; an error of the ledger's tree is a reply too."""
     try:
         if question.do == "open" or worker is None:
-            return Stepwise(question), Reply()
+            return opened(question), Reply()
         match question.do:
             case "fingerprints":
                 return worker, Reply(fingerprints=worker.fingerprints(question.end))
@@ -286,6 +208,8 @@ def answer(worker: Stepwise | None, question: Question) -> tuple[Stepwise | None
                 return worker, Reply(records=worker.programs(question.step))
             case "operations":
                 return worker, Reply(records=worker.operations(question.program))
+            case "reference":
+                return worker, Reply(records=worker.reference(question.program, question.operation))
             case "count":
                 return worker, Reply(count=worker.count(question.program))
             case "prefix":
@@ -298,7 +222,7 @@ def answer(worker: Stepwise | None, question: Question) -> tuple[Stepwise | None
 
 def serve(questions: BinaryIO, replies: BinaryIO) -> None:
     """Answer until the questions end."""
-    worker: Stepwise | None = None
+    worker: Opened | None = None
     for line in questions:
         worker, reply = answer(worker, msgspec.json.decode(line, type=Question))
         replies.write(msgspec.json.encode(reply) + b"\n")

@@ -28,6 +28,7 @@ from marin.process.arithmetic import APPLIED
 from marin.provenance.code import code_folder
 from marin.record import outputs
 from marin.verify.segments.explanation import Explanation, Record, Setting, first_difference, first_true
+from marin.verify.segments.ordering import by_execution
 
 FIRST_PROGRAMS = ("initial state", "gradient", "square", "update")
 """Programs that multiply; the others only move and add, and have no operations worth naming."""
@@ -180,6 +181,10 @@ def _search(at: int, names: tuple[str, str], ask: Any, lines: list[str]) -> Expl
     program = pair[0].name
     digests = _parted(*pair)
     lines.append(f"first program whose inputs agree and whose output does not: {program}")
+    differing = [name for name, a, b in zip(pair[0].tensors, pair[0].outputs, pair[1].outputs, strict=False) if a != b]
+    if differing:
+        tensors = by_execution(name for name in differing if "/" in name) or differing
+        lines.append(f"of what it makes {len(differing)} differ, first in order of execution: {tensors[0]}")
     if program.rstrip("0123456789 ") not in FIRST_PROGRAMS:
         return Explanation(at, names, "program", tuple(lines), program, digests=digests)
     operations = [_records(reply) for reply in ask(do="operations", program=program)]
@@ -187,6 +192,7 @@ def _search(at: int, names: tuple[str, str], ask: Any, lines: list[str]) -> Expl
     if alone is not None:
         one = alone[0]
         lines.append(f"first operation: {one.name} -> {one.shape} at {one.source}")
+        lines += _judged(names, ask, program, one.name, alone)
         return Explanation(at, names, "operation", tuple(lines), program, one.name, one.source, _parted(*alone))
     lines.append(
         f"each of its {len(operations[0])} operations alone gives the same bits: the compiler combines them differently"
@@ -205,7 +211,18 @@ def _search(at: int, names: tuple[str, str], ask: Any, lines: list[str]) -> Expl
     lines.append(
         f"first operation that differs when all up to it are compiled as one: {one.name} -> {one.shape} at {one.source}"
     )
+    lines += _judged(names, ask, program, one.name, (one, other))
     return Explanation(at, names, "fusion", tuple(lines), program, one.name, one.source, _parted(one, other))
+
+
+def _judged(names: tuple[str, str], ask: Any, program: str, operation: str, found: tuple[Record, Record]) -> list[str]:
+    """Which of the two settings gives what the operation's definition gives; nothing where there is no definition."""
+    right = _records(ask(do="reference", program=program, operation=operation)[0])
+    return [
+        f"{name}: {'gives' if mine.outputs == right[0].outputs else 'does not give'} what docs/exact.md says of it"
+        for name, mine in zip(names, found, strict=True)
+        if right
+    ]
 
 
 def _parted(one: Record, other: Record) -> tuple[str, str]:

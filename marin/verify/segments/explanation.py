@@ -21,13 +21,15 @@ ISA_FLAG = "--xla_cpu_max_isa"
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One thing that was executed: what, digests of what went in and came out, where it stands in the source."""
+    """One thing that was executed: what, digests of what went in and came out, where it stands in the source.
+    ``tensors``: names of what came out, where they have some."""
 
     name: str
     inputs: list[str]
     outputs: list[str]
     source: str = ""
     shape: str = ""
+    tensors: list[str] = []
 
 
 @dataclass(frozen=True)

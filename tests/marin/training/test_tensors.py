@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.verify.jax import interpreter, stepwise, tensors
+from marin.exact.reading import written_at
+from marin.verify.jax import interpreter, opened, tensors
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(0, 50), st.booleans())
@@ -61,7 +62,7 @@ def test_operations_one_by_one_make_the_program(sign: float) -> None:
 
     def visit(name: str, equation: object, given: object, made: object) -> None:
         seen.append(name)
-        places.append(interpreter.source(equation))
+        places.append(written_at(equation))
 
     value, gradient = interpreter.execute(traced, [x, y], visit)
     expected = jax.value_and_grad(lambda a: jnp.sum(program(a, y)[0]))(x)
@@ -78,4 +79,4 @@ def test_operations_one_by_one_make_the_program(sign: float) -> None:
 def test_a_key_has_the_digest_of_its_words() -> None:
     """Typed keys, as they occur inside the initial state's program, are no numpy arrays."""
     key = jax.random.key(7)
-    assert stepwise._digest(key) == stepwise._digest(np.asarray(jax.random.key_data(key)))
+    assert opened.digest_of(key) == opened.digest_of(np.asarray(jax.random.key_data(key)))

@@ -18,16 +18,18 @@ from marin.exact import reference
 from marin.exact.compiled import run
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.program import FLOAT, Operation, Program
+from marin.recipe.schema import Recipe
 from marin.training.exact_step import ExactStep, update_of
 from marin.training.model import optimizer
 from marin.training.slices import Layout
 from marin.training.state import arrays_of, exact_initializer
-from marin.verify.jax.opened import INITIAL, Opened, record
+from marin.verify.jax.opened import INITIAL, Opened, Question, record
 from marin.verify.segments.explanation import Record
 
 type Values = list[np.ndarray]
 type Visit = Callable[[str, Program, Operation, Values, Values], bool]
-"""Called with the path of an operation, the program and operation that it is, what went in and what came out."""
+"""Called with the path of an operation, the program that it is of, the operation, what went in and what came out; whether
+that was the last."""
 PASSED_OVER = 3
 """Of a state's tensors: the counters and the key, which no program computes."""
 
@@ -36,6 +38,10 @@ class ExactStepwise(Opened):
     """Of a train step of profile exact: its gradient and its update, over whole tensors whatever the devices."""
 
     _number = 0
+
+    def __init__(self, recipe: Recipe, question: Question) -> None:
+        super().__init__(recipe, question)
+        self._known: dict[str, Callable[[Sequence[Any]], Values]] = {}
 
     @property
     def step(self) -> ExactStep:
@@ -128,9 +134,16 @@ class ExactStepwise(Opened):
 
     def _execute(self, program: Program, name: str, visit: Visit) -> None:
         given = zip(program.of(program.inputs), self._made[name], strict=True)
-        _Walk(self._compiled, visit).body(
+        _Walk(self._alone, visit).body(
             program, [reference.TO.rule(x) if form.dtype == FLOAT else x for form, x in given], ""
         )
+
+    def _alone(self, program: Program, one: Operation) -> Callable[[Sequence[Any]], Values]:
+        """One operation; those that are alike are compiled once."""
+        part = alone(program, one)
+        if part.digest not in self._known:
+            self._known[part.digest] = self._compiled(part)
+        return self._known[part.digest]
 
     def _compiled(self, program: Program) -> Callable[[Sequence[Any]], Values]:
         key = np.asarray([word % 2**32 for word in self._words()], np.uint32)
@@ -145,12 +158,11 @@ class ExactStepwise(Opened):
 
 
 class _Walk:
-    """A program executed operation by operation. Operations that are alike are compiled once. ``visit`` ends it."""
+    """A program executed operation by operation, by what ``alone`` makes of each. ``visit`` ends it."""
 
-    def __init__(self, compiled: Callable[[Program], Callable[[Sequence[Any]], Values]], visit: Visit) -> None:
-        self._compiled = compiled
+    def __init__(self, alone: Callable[[Program, Operation], Callable[[Sequence[Any]], Values]], visit: Visit) -> None:
+        self._alone = alone
         self._visit = visit
-        self._known: dict[str, Callable[[Sequence[Any]], Values]] = {}
         self._ended = False
 
     def body(self, program: Program, given: Values, path: str) -> Values:
@@ -165,12 +177,6 @@ class _Walk:
                 return []
             known |= dict(zip(one.outputs, made, strict=True))
         return [known[n] for n in program.outputs]
-
-    def _alone(self, program: Program, one: Operation) -> Callable[[Sequence[Any]], Values]:
-        part = alone(program, one)
-        if part.digest not in self._known:
-            self._known[part.digest] = self._compiled(part)
-        return self._known[part.digest]
 
     def _loop(self, one: Operation, values: Values, name: str) -> Values:
         settings: Any = one.settings

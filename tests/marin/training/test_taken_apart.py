@@ -26,47 +26,51 @@ from marin.verify.segments.explain import _search
 AT = 1
 
 
-@pytest.fixture(scope="module")
-def recipe(worker: ModuleType) -> Recipe:
-    """Two layers: what differs is in the first."""
-    case = worker.Case("apart", profile="exact", hidden=16, layers=2, length=16, batch=4, steps=2)
-    made: Recipe = worker.recipe_of(case)
-    return made
+ONE = {"hidden": 16, "layers": 1, "length": 16, "batch": 4, "steps": 2}
+"""Of test_exact_step.py too: compiled once for both."""
 
 
-@pytest.fixture
-def question(recipe: Recipe, worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Question:
+def asked(worker: ModuleType, folder: Path, patch: pytest.MonkeyPatch, microbatch: int, **sizes: int) -> Question:
     """The programs from the initial state on, of batches that are not read from a cache."""
+    recipe = worker.recipe_of(worker.Case("exact", profile="exact", **sizes))
+    arithmetic = msgspec.structs.replace(recipe.arithmetic, microbatch_size=microbatch)
+    recipe = msgspec.structs.replace(recipe, arithmetic=arithmetic)
     vocabulary = {str(number): number for number in range(worker.VOCABULARY)}
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
 
-    def batches(recipe: Recipe, folder: Path, mesh: Any, start: int) -> Iterator[Batch]:
-        case = worker.Case("apart", batch=recipe.trainer.batch_size, length=recipe.model.seq_len)
+    def batches(recipe: Recipe, tokens: Path, mesh: Any, start: int) -> Iterator[Batch]:
+        case = worker.Case("exact", batch=recipe.trainer.batch_size, length=recipe.model.seq_len)
         for number in range(start, recipe.trainer.num_steps):
             tokens, weights = worker.batch_of(case, number)
             yield Batch(number, np.arange(case.batch), jnp.asarray(tokens), jnp.asarray(weights), "")
 
-    monkeypatch.setattr(opened, "batches", batches)
-    return Question("open", recipe=plain(recipe), tokenizer=str(tmp_path), tokens=str(tmp_path))
+    patch.setattr(opened, "batches", batches)
+    return Question("open", recipe=plain(recipe), tokenizer=str(folder), tokens=str(folder))
+
+
+@pytest.fixture
+def question(worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Question:
+    """One layer, two microbatches."""
+    return asked(worker, tmp_path, monkeypatch, 2, **ONE)
 
 
 @contextmanager
-def another_root() -> Iterator[None]:
-    """A processor whose reciprocal root is the next number."""
-    honest = compiled._OPERATIONS["rsqrt"]
+def another(operation: str) -> Iterator[None]:
+    """A processor that gives the number after the right one."""
+    honest = compiled._OPERATIONS[operation]
 
     def forged(*given: Any) -> Any:
         return jnp.nextafter(honest(*given), jnp.float32(jnp.inf))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(compiled._OPERATIONS, "rsqrt", forged)  # type: ignore[arg-type]
+        patch.setitem(compiled._OPERATIONS, operation, forged)  # type: ignore[arg-type]
         yield
 
 
 class Pair:
-    """Two workers; the second computes as :func:`another_root` does, where it is forged."""
+    """Two workers; the second computes one operation as :func:`another` does."""
 
-    def __init__(self, question: Question, *, forged: bool) -> None:
+    def __init__(self, question: Question, forged: str = "") -> None:
         self.forged = forged
         self.workers: list[Opened | None] = [None, None]
         self.ask(**msgspec.to_builtins(question))
@@ -75,35 +79,46 @@ class Pair:
         """As :mod:`marin.verify.segments.explain` asks two processes."""
         given, replies = msgspec.convert(question, Question), []
         for number, worker in enumerate(self.workers):
-            with another_root() if number and self.forged else pytest.MonkeyPatch.context():
+            with another(self.forged) if number and self.forged else pytest.MonkeyPatch.context():
                 self.workers[number], reply = stepwise.answer(worker, given)
             assert reply.error == ""
             replies.append(msgspec.to_builtins(reply))
         return replies
 
 
-def test_the_first_operation_of_a_forged_processor_is_named_with_its_layer_and_who_is_wrong(question: Question) -> None:
-    pair, lines = Pair(question, forged=True), list[str]()
-    found = _search(0, ("honest", "forged"), pair.ask, lines)
+JUDGED = ["honest: gives what docs/exact.md says of it", "forged: does not give what docs/exact.md says of it"]
+
+
+def test_the_first_operation_of_a_forged_processor_is_named_with_who_is_wrong(question: Question) -> None:
+    pair = Pair(question, "sqrt")
+    found = _search(0, ("honest", "forged"), pair.ask, [])
+    assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "update", "sqrt")
+    assert ".py:" in found.source and len(set(found.digests)) == 2
+    assert any("first in order of execution: " in line and "/" in line for line in found.lines)
+    assert list(found.lines[-2:]) == JUDGED
+
+
+@pytest.mark.determinism
+def test_a_layer_is_named_by_the_turn_of_its_loop(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = asked(worker, tmp_path, monkeypatch, 4, **{**ONE, "layers": 2})
+    found = _search(0, ("honest", "forged"), Pair(question, "rsqrt").ask, [])
     assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "gradient", "rsqrt")
-    assert "scan[0]/" in found.operation, "the first layer"
-    assert ".py:" in found.source and "norm" in found.source
-    assert len(set(found.digests)) == 2
+    assert "scan[0]/" in found.operation, "the first of two layers"
+    assert ".py:" in found.source
     assert any("first in order of execution: gradient of model/embeddings" in line for line in found.lines)
-    assert list(found.lines[-2:]) == [
-        "honest: gives what docs/exact.md says of it",
-        "forged: does not give what docs/exact.md says of it",
-    ]
+    assert list(found.lines[-2:]) == JUDGED
 
 
 def test_equal_processors_have_nothing_to_name(question: Question) -> None:
-    pair = Pair(question, forged=False)
+    pair = Pair(question)
     assert _search(AT, ("one", "other"), pair.ask, []).level == "program"
 
 
 def test_the_parts_of_a_step_are_its_whole(question: Question) -> None:
     """Executed alone, and compiled up to the last, operations give what the program gives; the reference agrees."""
-    worker = Pair(question, forged=False).workers[0]
+    worker = Pair(question).workers[0]
     assert isinstance(worker, ExactStepwise)
     *_, update = worker.programs(AT)
     operations = {one.name: one for one in worker.operations("update")}

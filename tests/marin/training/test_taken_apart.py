@@ -24,6 +24,7 @@ from marin.verify.jax.opened import Opened, Question
 from marin.verify.segments.explain import _search
 
 AT = 1
+"""The first train step with a learning rate."""
 
 
 ONE = {"hidden": 16, "layers": 1, "length": 16, "batch": 4, "steps": 2}
@@ -91,7 +92,7 @@ JUDGED = ["honest: gives what docs/exact.md says of it", "forged: does not give 
 
 def test_the_first_operation_of_a_forged_processor_is_named_with_who_is_wrong(question: Question) -> None:
     pair = Pair(question, "sqrt")
-    found = _search(0, ("honest", "forged"), pair.ask, [])
+    found = _search(AT, ("honest", "forged"), pair.ask, [])
     assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "update", "sqrt")
     assert ".py:" in found.source and len(set(found.digests)) == 2
     assert any("first in order of execution: " in line and "/" in line for line in found.lines)

@@ -37,11 +37,10 @@ PASSED_OVER = 3
 class ExactStepwise(Opened):
     """Of a train step of profile exact: its gradient and its update, over whole tensors whatever the devices."""
 
-    _number = 0
-
     def __init__(self, recipe: Recipe, question: Question) -> None:
         super().__init__(recipe, question)
         self._known: dict[str, Callable[[Sequence[Any]], Values]] = {}
+        self._number = 0
 
     @property
     def step(self) -> ExactStep:

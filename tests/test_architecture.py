@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def imports_of(source: str, file: str) -> Iterator[Import]:
                 yield Import(file, node.lineno, node.module or "", names)
 
 
+@cache
 def all_imports() -> list[Import]:
     return [
         item for file in FILES for item in imports_of(file.read_text("utf-8"), file.relative_to(PROJECT).as_posix())
@@ -235,6 +237,7 @@ def module_of(file: str) -> str:
     return file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
 
 
+@cache
 def enterings() -> list[Entering]:
     sources = {
         module_of(file.relative_to(PROJECT).as_posix()): file.read_text("utf-8")
@@ -403,13 +406,20 @@ PRINTS = {
 """Files that name a standard stream, and why: what others wrote leaves through the first two alone."""
 
 
+def dotted(node: ast.AST) -> str:
+    """``a.b.c`` for names and their attributes; nothing for what is computed."""
+    if isinstance(node, ast.Name):
+        return node.id
+    inner = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{inner}.{node.attr}" if isinstance(node, ast.Attribute) and inner else ""
+
+
 def breaches_of_printing(source: str, file: str) -> list[str]:
     """Places that could write text to a terminal without making it visible."""
     found = []
     for node in ast.walk(ast.parse(source, file)):
-        said = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
-        stream = said in ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
-        call = said.partition("(")[0] if isinstance(node, ast.Call) else ""
+        stream = dotted(node) in ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
+        call = dotted(node.func) if isinstance(node, ast.Call) else ""
         printing = call in ("print", "click.echo", "click.secho", "click.confirm", "click.echo_via_pager", "Console")
         logs = call in ("logging.basicConfig", "logging.StreamHandler", "traceback.print_exc", "warnings.showwarning")
         if (stream and file not in PRINTS) or (
@@ -417,7 +427,8 @@ def breaches_of_printing(source: str, file: str) -> list[str]:
             and file not in ("marin/cli/output.py", "marin/process/text.py")
             and not (call == "Console" and file.endswith("/progress.py"))
         ):
-            found.append(f"{file}:{node.lineno} {said[:60]}")
+            assert isinstance(node, ast.Attribute | ast.Call)
+            found.append(f"{file}:{node.lineno} {ast.unparse(node)[:60]}")
     return found
 
 
@@ -492,11 +503,7 @@ def late(kind: ast.ClassDef) -> Iterator[str]:
             continue
         into = begun if method.name in ("__init__", "__post_init__") else elsewhere
         for node in ast.walk(method):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
-                and ast.unparse(node.value) == "self"
-            ):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted(node.value) == "self":
                 into.add(node.attr)
     yield from elsewhere - begun
 

@@ -86,12 +86,18 @@ def prompts_of(temperature: float) -> list[Prompt]:
     ]
 
 
-def by_hand(model: LmHeadModel, recipe: Recipe, row: Row) -> list[float]:
-    """Log-softmax in float64 of the logits of the unpadded sequence."""
+def table_of(model: LmHeadModel, recipe: Recipe, row: Row) -> np.ndarray:
+    """Log-softmax in float64 of the logits of the unpadded sequence: (position, token that may follow)."""
     ids = hax.named(np.asarray([row.tokens[:-1]], np.int32), (Axis("batch", 1), Axis("position", len(row.tokens) - 1)))
     logits = np.asarray(model(ids, attention_mask(recipe, ids)).array[0], np.float64)
     logits -= logits.max(axis=-1, keepdims=True)
-    table = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    table: np.ndarray = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return table
+
+
+def by_hand(model: LmHeadModel, recipe: Recipe, row: Row) -> list[float]:
+    """Of each scored token."""
+    table = table_of(model, recipe, row)
     return [float(table[at, row.tokens[at + 1]]) for at in range(len(row.tokens) - 1)][-row.scored :]
 
 
@@ -130,7 +136,7 @@ def test_ranked_tokens_have_the_bits_of_a_score_and_the_order_of_the_logits(mode
         assert scored.greedy == all(
             one[0][0] == token for one, token in zip(ranked.likeliest, row.tokens[-row.scored :], strict=True)
         )
-        every = [by_hand(model, RECIPE, Row((*row.tokens[:-1], token), 1))[0] for token in range(VOCAB)]
+        every = table_of(model, RECIPE, row)[-1]  # what comes last is not read before it is predicted
         order = sorted(range(VOCAB), key=lambda token: -every[token])[:RANKED]
         assert [token for token, _ in ranked.likeliest[-1]] == order
         assert [value for _, value in ranked.likeliest[-1]] == pytest.approx(

@@ -105,7 +105,7 @@ def test_every_due_state_is_measured_once_and_training_has_the_same_bits(trained
     assert again.returncode == 0 and len(measured(during)) == 2, again.stderr
 
 
-def test_it_verifies_and_every_forgery_is_located(during: Project, tmp_path: Path) -> None:
+def test_it_verifies(during: Project) -> None:
     status, report = during.verify("--only", "ledger,evaluation", "--no-record")
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
     assert report["evaluation"]["requests_answered"] == report["evaluation"]["requests_total"] > 8
@@ -113,18 +113,25 @@ def test_it_verifies_and_every_forgery_is_located(during: Project, tmp_path: Pat
     assert (status, report["verdicts"]["evaluation"], report["evaluation"]["requests_answered"]) == (4, "PARTIAL", 4), (
         report
     )
-    for change, said in (
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
         ("number", "before train step 6, set own: bits_per_byte"),
         ("bytes", "before train step 6, set own: documents, bytes and tokens"),
         ("text", "set own: its text before train step 3 was"),
         ("state", "expected one that is recorded before train step 3"),
         ("scores", "before train step 6, set own: document 0, token 2"),
-    ):
-        forged = during.copy(tmp_path / change)
-        forged.forked(FORGE, change)
-        status, report = forged.verify("--only", "evaluation", "--no-record")
-        assert (status, report["verdicts"]["evaluation"]) == (1, "FAIL"), (change, report)
-        assert said in report["evaluation"]["first_difference"], (change, report["evaluation"])
+    ],
+)
+def test_every_forgery_is_located(during: Project, tmp_path: Path, change: str, said: str) -> None:
+    forged = during.copy(tmp_path)
+    forged.forked(FORGE, change)
+    status, report = forged.verify("--only", "evaluation", "--no-record")
+    assert (status, report["verdicts"]["evaluation"]) == (1, "FAIL"), report
+    assert said in report["evaluation"]["first_difference"], report["evaluation"]
 
 
 def test_mistakes_are_said_before_anything_is_trained(trained: Project, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Somebody else's root, verified in a process of its own that reaches nothing but that root."""
+"""Somebody else's root, verified in a process of its own that reaches nothing but that root; and by workers on Ray: what
+was forged is located, and no process is left."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from marin.process import landlock
+from tests.e2e.raytraining import processes
 from tests.e2e.test_reproducer import HIDE_KEY, OWN
-from tests.e2e.test_verify_parallel import still_running
+from tests.e2e.test_verify_parallel import FORGE_LAST
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
@@ -24,17 +26,29 @@ confined = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def stranger(project: Project) -> Project:
+def strange(project: Project) -> Project:
     """The project of somebody who has the published root, and a log of his own."""
     project.forked(OWN)
     project.forked(HIDE_KEY)
     return project
 
 
-def test_data_and_training_pass_with_workers_and_verdicts_reach_ones_own_log(stranger: Project) -> None:
-    status, report = stranger.verify("--record-in", "mine", "--workers", "2", "--only", "data,training")
-    assert (status, report["verdicts"]["training"], report["verdicts"]["data"]) == (0, "PASS", "PASS"), report
+@pytest.fixture
+def stranger(project: Project) -> Project:
+    return strange(project)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("forged", [True, False])
+def test_workers_judge_data_and_training_and_verdicts_reach_ones_own_log(project: Project, forged: bool) -> None:
+    """The last of two segments is forged, or none is; the first has the recorded bits."""
+    if forged:
+        project.forked(FORGE_LAST)
+    stranger = strange(project)
+    status, report = stranger.verify("--record-in", "mine", "--workers", "2", "--only", "ledger,data,training")
+    verdicts = [report["verdicts"][name] for name in ("ledger", "data", "training")]
+    assert (status, verdicts) == (int(forged), ["PASS", "PASS", "FAIL" if forged else "PASS"]), report
+    assert (report["first_divergence"] or {}).get("step") == (4 if forged else None), report
     assert "shards" in report["details"]["data"][-1]
     assert report["training"] | {"seconds": 0} == {
         "mode": "full",
@@ -45,7 +59,7 @@ def test_data_and_training_pass_with_workers_and_verdicts_reach_ones_own_log(str
     }
     if landlock.version():
         assert report["remarks"][0].startswith("confined: files (Landlock"), report["remarks"]
-    assert still_running(stranger) == []
+    assert list(processes(stranger).values()) == []
     mine = [json.loads(line) for line in stranger.marin("--root", "mine", "log", "--json").stdout.splitlines()]
     assert [event["type"] for event in mine][-1] == "replay.completed/v1"
     assert not list((stranger.home / "cache" / "foreign").glob("*.key"))

@@ -1,13 +1,8 @@
-"""Segments replayed by Ray workers: the forged segment named, and no process left; and parts of a training replayed.
-
-That they prove an honest run is in tests/e2e/test_sealed.py."""
+"""Parts of a training replayed: a range, a sample, and from a stored state. Ray's workers are in tests/e2e/test_sealed.py."""
 
 from __future__ import annotations
 
 import json
-import os
-import select
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,29 +23,6 @@ Log.create(root.storage, signer)
 with Log.open(root.storage, signer) as log:
     log.append(drafts)
 """
-
-
-def still_running(project: Project) -> list[str]:
-    """Command lines of living processes that were started for `project`: they have its cache in their environment."""
-    mark = f"MARIN_CACHE={project.home / 'cache'}".encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark not in (folder / "environ").read_bytes().split(b"\0"):
-                continue
-            descriptor = os.pidfd_open(int(folder.name))
-            with os.fdopen(descriptor):
-                if not select.select([descriptor], [], [], 0)[0]:
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
-def test_a_forged_segment_is_located_by_workers(project: Project) -> None:
-    project.forked(FORGE_LAST)
-    status, report = project.verify("--only", "ledger,training", "--workers", "2", "--no-record")
-    assert (status, report["verdicts"]["ledger"], report["verdicts"]["training"]) == (1, "PASS", "FAIL"), report
-    assert report["first_divergence"]["step"] == 4
-    assert still_running(project) == []
 
 
 def test_one_segment_of_two(project: Project) -> None:

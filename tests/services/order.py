@@ -14,15 +14,21 @@ TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
     "e2e/test_ray_training.py",
     "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
-    "e2e/test_verify.py",
+    "determinism/test_matrix.py",  # nor does this
     "e2e/test_own_steps.py",
-    "e2e/test_verify_parallel.py",
-    "e2e/test_tutorial.py",
-    "e2e/test_reproducer.py",
-    "e2e/test_wandb_live.py",
     "e2e/test_dvc_repro.py",
+    "e2e/test_evaluation_during.py",
+    "e2e/test_reproducer.py",
+    "e2e/test_sealed.py",
+    "marin/training/test_exact_step.py",
     "fault/test_fault_bench.py",
-    "determinism/test_matrix.py",
+    "e2e/test_verify.py",
+    "e2e/test_tutorial.py",
+    "e2e/test_stops.py",
+    "e2e/test_wandb_live.py",
+    "marin/training/test_scoring.py",
+    "marin/training/test_step.py",
+    "marin/exact/test_known.py",
 )
 """Seconds of a processor, most first; then the other whole pipelines, then what is left as it was found."""
 

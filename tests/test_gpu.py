@@ -13,10 +13,13 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 from jax import lax
+from programs import compiled_once
 
 import bench.gpu.__main__ as command
 from bench.gpu import pack, probes, stand_ins
 from marin.exact.guarded import Guarded
+
+__all__ = ["compiled_once"]
 
 PAIRS = 4096
 

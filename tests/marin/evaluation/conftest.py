@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import jax.random as jrandom
 import pytest
 import yaml
 from haliax import Axis
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from programs import compiled_once
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
@@ -19,10 +18,10 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.process.cache import compilation_cache
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
-from marin.training.runtime.compilation import use_compilation_cache
+
+__all__ = ["compiled_once"]
 
 RECIPE = Recipe(model=Model(hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=64))
 
@@ -67,13 +66,6 @@ TASKS = {
         "metric_list": [{"metric": "bits_per_byte", "aggregation": "bits_per_byte", "higher_is_better": False}],
     },
 }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> None:
-    use_compilation_cache(compilation_cache())
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    reset_cache()
 
 
 @pytest.fixture

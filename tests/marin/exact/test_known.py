@@ -13,6 +13,7 @@ import pytest
 from marin.errors import Unsupported
 from marin.exact import known, reference
 from marin.exact.program import Program
+from marin.process.cache import compilation_cache
 from marin.verify import diagnosis
 
 SHARDED = """
@@ -41,7 +42,6 @@ def test_the_reference_gives_the_pinned_answers() -> None:
 
 
 def test_this_compiler_gives_the_pinned_answers() -> None:
-    assert known.differing() == []
     known.check()
 
 
@@ -52,7 +52,11 @@ def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.Monkey
 
 
 def test_devices_and_shardings_give_the_pinned_answer() -> None:
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    flags = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(compilation_cache()),
+    }
     done = subprocess.run(
         [sys.executable, "-c", SHARDED], capture_output=True, text=True, env={**os.environ, **flags}, check=True
     )

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
-import jax
 import jax.random as jrandom
 import pytest
 import uvicorn
 from haliax import Axis
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from programs import compiled_once
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
@@ -22,7 +21,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.process.cache import compilation_cache
 from marin.process.listening import bind
 from marin.recipe.schema import Model, Recipe
 from marin.serving.app import Served
@@ -30,16 +28,10 @@ from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.engine import Engine
 from marin.serving.server import configuration
 from marin.training.model import model_config
-from marin.training.runtime.compilation import use_compilation_cache
+
+__all__ = ["compiled_once"]
 
 RECIPE = Recipe(model=Model(hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=64))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> None:
-    use_compilation_cache(compilation_cache())
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    reset_cache()
 
 
 @pytest.fixture(scope="session")

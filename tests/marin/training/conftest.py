@@ -1,7 +1,6 @@
 """Tiny recipes and batches for tests that need one device and no particular flags.
 
-What needs the arithmetic contract in force runs in processes of its own: tests/determinism. What is compiled is kept
-in the user's cache of compiled programs, by content: most tests compile what another one, or the last run, compiled.
+What needs the arithmetic contract in force runs in processes of its own: tests/determinism.
 """
 
 from __future__ import annotations
@@ -11,20 +10,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import jax
 import pytest
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from programs import compiled_once
 
-from marin.process.cache import compilation_cache
-from marin.training.runtime.compilation import use_compilation_cache
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> None:
-    """Programs that take long to compile, and small ones too: each operation outside of a program is one."""
-    use_compilation_cache(compilation_cache())
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    reset_cache()  # jax looks for the folder at its first compilation, which another folder's test may have made
+__all__ = ["compiled_once"]
 
 
 @pytest.fixture(scope="session")

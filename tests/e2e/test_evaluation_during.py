@@ -84,11 +84,17 @@ def during(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     (texts / "sub" / "x.jsonl").write_text('{"text": "two cats"}\n', encoding="utf-8")
     evaluating(project)
     assert project.marin("init").returncode == 0
-    for more in (["--pause-at", "3"], []):
-        (texts / "one.txt").write_text((texts / "one.txt").read_text() + ("" if more else " edited"), encoding="utf-8")
-        done = project.marin("-q", "train", "--config-json", "params.yaml", "--json", *more)
-        assert done.returncode in (0, 3, 5), done.stderr
+    staged(project, "corpus", "tokenizer", "tokens")
+    staged(project, "train", more=("--pause-at", "3"))
+    (texts / "one.txt").write_text((texts / "one.txt").read_text() + " edited", encoding="utf-8")
+    staged(project, "train", "evaluate", "export")
     return project
+
+
+def staged(project: Project, *names: str, more: tuple[str, ...] = ()) -> None:
+    for name in names:
+        done = project.marin("-q", "stage", name, *more)
+        assert done.returncode == 0, done.stderr
 
 
 def test_every_due_state_is_measured_once_and_training_has_the_same_bits(trained: Project, during: Project) -> None:

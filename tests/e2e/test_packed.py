@@ -16,7 +16,7 @@ from marin.recipe.params import load_params
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.record.root import open_root
-recipe, execution = load_params(Path("params.yaml")), Execution(devices=8, pack_checkpoints=True)
+recipe, execution = load_params(Path("params.yaml")), Execution(devices=1, pack_checkpoints=True)
 apply(recipe.arithmetic, execution)
 for step in PIPELINE.steps:
     run_stage(step.name, plan=PIPELINE, recipe=recipe, root=open_root(), project=Path.cwd(), execution=execution)
@@ -25,8 +25,9 @@ for step in PIPELINE.steps:
 
 def test_a_run_with_packed_checkpoints_passes(project: Any) -> None:
     params = project.folder / "params.yaml"
-    params.write_text(json.dumps(json.loads(params.read_text("utf-8")) | {"seed": 4}), encoding="utf-8")
-    project.python(PACKED)
+    changed = json.loads(params.read_text("utf-8")) | {"optimizer": {"learning_rate": 0.002}}
+    params.write_text(json.dumps(changed), encoding="utf-8")
+    project.forked(PACKED)
     store = Store(PosixStorage(project.root))
     assert list(store.storage.list("store/packed/")), "tensors are kept as byte planes"
     assert list(store.verify_all()) == []

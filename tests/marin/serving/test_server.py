@@ -129,7 +129,8 @@ def test_an_answer_is_generated_again_and_an_edited_one_is_found(ask: Ask, subje
     ):
         found = replay(subject, scorer, *read_answer(saved, "test"))
         assert found.difference is None and found.logprobs == found.tokens + 12, saved
-    said = ask(**body).json()
+    answers = (ask(**body).json() for _ in range(100))  # the server draws the seeds: an answer may end at once
+    said = next(said for said in answers if len(said["marin"]["choices"][1]["tokens"]) > 2)
 
     def differs(change: Callable[[Any], object]) -> Any:
         edited = json.loads(json.dumps(said))

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from compiled_once import compiled_once
 from jax import lax
-from programs import compiled_once
 
 import bench.gpu.__main__ as command
 from bench.gpu import pack, probes, stand_ins

@@ -9,8 +9,8 @@ from pathlib import Path
 import jax.random as jrandom
 import pytest
 import yaml
+from compiled_once import compiled_once
 from haliax import Axis
-from programs import compiled_once
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE

@@ -1,5 +1,5 @@
 """Programs of exact arithmetic are compiled once."""
 
-from programs import compiled_once
+from compiled_once import compiled_once
 
 __all__ = ["compiled_once"]

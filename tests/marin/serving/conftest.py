@@ -12,8 +12,8 @@ import httpx
 import jax.random as jrandom
 import pytest
 import uvicorn
+from compiled_once import compiled_once
 from haliax import Axis
-from programs import compiled_once
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE

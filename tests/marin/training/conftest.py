@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from programs import compiled_once
+from compiled_once import compiled_once
 
 __all__ = ["compiled_once"]
 

@@ -6,22 +6,20 @@ is answered anew.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
-from in_toto_attestation.v1.statement import Statement
 
-from ledger import Signer, digest_bytes, make_proof
+from ledger import digest_bytes, make_proof
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation import bundle, records
 from marin.evaluation.recording import evaluated
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
-from marin.export.in_toto import envelope
+from marin.export.in_toto import attestation
 from marin.history.run import Fact, Run
+from marin.record.attestation import digests
 from marin.record.events import EvaluationRecorded
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
@@ -74,7 +72,8 @@ def write_bundle(root: Root, view: Run, dest: Path) -> Written:
         store.checkout(fact.body.samples, place / bundle.TREE, how="copy")
         _harness_files(fact, place, subject, scorer)
     numbers = {fact.index: msgspec.to_builtins(fact.body.results) for fact in taken}
-    content = _attestation(dest, bundle.predicate(view.run, exported.digest, numbers), root.signer())
+    said = bundle.predicate(view.run, exported.digest, numbers)
+    content = attestation(digests(dest, bundle.ATTESTATION), bundle.PREDICATE, said, root.signer())
     (dest / bundle.ATTESTATION).write_bytes(content)
     left = tuple(fact.index for fact in recorded if fact.body.state != trained)
     return Written(digest_bytes(content), tuple(fact.index for fact in taken), left)
@@ -89,12 +88,3 @@ def _harness_files(fact: Fact[EvaluationRecorded], place: Path, subject: Subject
     (place / bundle.HARNESS).mkdir()
     for name, content in again.files(fact.body).items():
         (place / bundle.HARNESS / name).write_bytes(content)
-
-
-def _attestation(folder: Path, said: dict[str, object], signer: Signer) -> bytes:
-    files = [
-        ResourceDescriptor(name=name, digest={"sha256": digest.removeprefix("sha256:")}).pb
-        for name, digest in sorted(bundle.digests(folder).items())
-    ]
-    signed = envelope(Statement(files, bundle.PREDICATE, said), signer)
-    return json.dumps(signed.to_dict(), sort_keys=True).encode() + b"\n"

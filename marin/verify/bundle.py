@@ -24,6 +24,7 @@ from marin.evaluation.records import identity_of
 from marin.history.runs import evaluation_stream, stream_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record import events as kinds
+from marin.record.attestation import attested, check_files, digests
 from marin.record.events import EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
 from marin.record.trust import default_trust
 from marin.verify.judges.evaluation import judge_tree
@@ -69,7 +70,7 @@ def verify_bundle(
         said = Verdict(outcome_of(error), (str(error),))
         return _report("", {"ledger": said, "evaluation": Verdict("NOT_RUN")}, "", 0, b"", EvaluationSummary(0, 0, 0))
     lines = (
-        f"{len(bundle.digests(folder))} files are those that {keys[0]} attested",
+        f"{len(digests(folder, bundle.ATTESTATION))} files are those that {keys[0]} attested",
         f"{len(proven.outputs) + len(proven.evaluations) + 1} events are in the log {proven.origin} of size {proven.size}",
     )
     nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
@@ -117,7 +118,8 @@ def _read(folder: Path, name: str) -> bytes:
 
 def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
     """Steps 1 to 3 but for the model folder."""
-    _same_files(bundle.attested(_read(folder, bundle.ATTESTATION), keys)[0], bundle.digests(folder))
+    said = attested(_read(folder, bundle.ATTESTATION), keys, bundle.PREDICATE, where=bundle.ATTESTATION)
+    check_files(said.files, digests(folder, bundle.ATTESTATION))
     events: dict[str, Event] = {}
     checkpoints = set()
     for name in bundle.STEPS:
@@ -167,17 +169,6 @@ def _of(event: Event, types: Sequence[str]) -> dict[str, object]:
     if event.type not in types:
         raise Tampered("an event of another type", where=event.id, expected=" or ".join(types), found=event.type)
     return dict(event.body)
-
-
-def _same_files(named: dict[str, str], found: dict[str, str]) -> None:
-    for path in sorted({*named, *found}):
-        if named.get(path) != found.get(path):
-            raise Tampered(
-                "a file is not the one that was attested",
-                where=path,
-                expected=named.get(path, "no such file"),
-                found=found.get(path, "no such file"),
-            )
 
 
 def _evaluation(

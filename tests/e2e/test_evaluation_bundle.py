@@ -16,6 +16,7 @@ from sessions import made_once
 from ledger import Signer, VerifierKey, default_key_path, load_signer
 from marin.evaluation import bundle
 from marin.recipe.schema import Execution
+from marin.record.attestation import attested, digests
 from marin.verify.bundle import verify_bundle
 from tests.e2e.conftest import Project
 from tests.e2e.test_evaluation import PAIR
@@ -114,17 +115,11 @@ def test_each_altered_file_is_found_and_named(exported: Project, brought: Path) 
 
 def attested_again(project: Project, place: Path) -> None:
     """By the operator, whose key signs whatever he likes."""
-    from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
-    from in_toto_attestation.v1.statement import Statement
+    from marin.export.in_toto import attestation
 
-    from marin.export.in_toto import envelope
-
-    files = [
-        ResourceDescriptor(name=name, digest={"sha256": digest.removeprefix("sha256:")}).pb
-        for name, digest in bundle.digests(place / "bundle").items()
-    ]
-    signed = envelope(Statement(files, bundle.PREDICATE, {"run": "any"}), signer_of(project))
-    (place / "bundle" / bundle.ATTESTATION).write_text(json.dumps(signed.to_dict()), encoding="utf-8")
+    files = digests(place / "bundle", bundle.ATTESTATION)
+    signed = attestation(files, bundle.PREDICATE, {"run": "any"}, signer_of(project))
+    (place / "bundle" / bundle.ATTESTATION).write_bytes(signed)
 
 
 def swapped(place: Path) -> None:
@@ -181,8 +176,8 @@ def test_attested_files_that_do_not_follow_are_refused(
     status, report = verified(exported, brought)
     assert (status, report["verdicts"]["ledger"], report["verdicts"]["evaluation"]) == (1, "PASS", "FAIL"), report
     assert said in report["evaluation"]["first_difference"]
-    attested = bundle.attested((brought / "bundle" / bundle.ATTESTATION).read_bytes(), [signer_of(exported).verifier])
-    assert len(attested[0]) == 12
+    content = (brought / "bundle" / bundle.ATTESTATION).read_bytes()
+    assert len(attested(content, [signer_of(exported).verifier], bundle.PREDICATE).files) == 12
 
 
 def test_what_is_no_bundle_is_said(exported: Project, brought: Path) -> None:

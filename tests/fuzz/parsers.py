@@ -59,7 +59,7 @@ from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
-from marin.evaluation.bundle import PAYLOAD_TYPE, PREDICATE, STATEMENT, attested
+from marin.evaluation.bundle import PREDICATE
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.evaluation.records import read_samples, read_task
@@ -69,6 +69,7 @@ from marin.provenance.environment import parse_cpuinfo
 from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
+from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
 from marin.record.pins import Pin, read_pin
 from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.evidence import read_answer
@@ -390,8 +391,8 @@ def parsers() -> list[Parser]:
         P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
           ("marin.evaluation.records.read_task",)),
-        P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier]), _attestation,
-          ("marin.evaluation.bundle.attested",)),
+        P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier], PREDICATE), _attestation,
+          ("marin.record.attestation.attested",)),
         P("model folder", on_file(folder_recipe, "./config.json"),
           given(b'{"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":9}')),
         P("a completion asked", asked_completion,

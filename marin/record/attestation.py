@@ -1,0 +1,107 @@
+"""A folder that is attested: one signed statement names every other file of it by digest.
+
+The statement is in-toto's (https://in-toto.io/Statement/v1) in a DSSE envelope, signed by a log's Ed25519 key; its subjects
+are the files. Bundles of evaluations and dossiers are such folders. Nothing of one is believed before its statement is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ledger import Malformed, Tampered, VerifierKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT = "https://in-toto.io/Statement/v1"
+_MOST = 64 << 20
+
+
+@dataclass(frozen=True)
+class Attested:
+    """What a statement says: digests of files by path, its predicate, and which key signed it."""
+
+    files: Mapping[str, str]
+    said: Mapping[str, Any]
+    key: str
+
+
+def digests(folder: Path, attestation: str) -> dict[str, str]:
+    """sha256 of every file of a folder but its ``attestation``, by path.
+
+    Raises:
+        Malformed: something in it is no plain file.
+    """
+    found = {}
+    for place, folders, files in os.walk(folder):
+        for name in sorted((*folders, *files)):
+            path = Path(place) / name
+            shown = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise Malformed(
+                    "an attested folder holds plain files", where=shown, expected="a file", found="a link or a device"
+                )
+            if path.is_file() and shown != attestation:
+                with path.open("rb") as file:
+                    found[shown] = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return found
+
+
+def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, where: str = "") -> Attested:
+    """What an attestation with this ``predicate`` says, signed by one of ``keys``. ``where``: its name.
+
+    Raises:
+        Malformed: it is none, or none of the keys signed it.
+    """
+    try:
+        envelope: Any = json.loads(content) if len(content) <= _MOST else None
+        payload = base64.b64decode(envelope["payload"], validate=True)
+        kind = envelope["payloadType"].encode()
+        signatures = [
+            (str(one["keyid"]), base64.b64decode(one["sig"], validate=True)) for one in envelope["signatures"]
+        ]
+        statement = json.loads(payload)
+        files = {str(one["name"]): f"sha256:{one['digest']['sha256']}" for one in statement["subject"]}
+        said = dict(statement["predicate"])
+        types = (statement["_type"], statement["predicateType"], envelope["payloadType"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Malformed("not an attestation", where=where, expected="one DSSE envelope of a statement") from None
+    if types != (STATEMENT, predicate, PAYLOAD_TYPE):
+        raise Malformed("an attestation of something else", where=where, expected=predicate, found=repr(types)[:200])
+    signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    for name, signature in signatures:
+        for key in keys:
+            if str(key) == name and _signed(key, signed, signature):
+                return Attested(files, said, str(key))
+    named = ", ".join(name for name, _ in signatures)[:200]
+    raise Malformed(
+        "the attestation is not signed by the log's key", where=where, expected=", ".join(map(str, keys)), found=named
+    )
+
+
+def _signed(key: VerifierKey, text: bytes, signature: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key.public).verify(signature, text)
+    except (InvalidSignature, ValueError):  # ValueError: a key of another kind
+        return False
+    return True
+
+
+def check_files(named: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise :class:`Tampered` for the first file that is not the one that was attested, is missing, or was added."""
+    for path in sorted({*named, *found}):
+        if named.get(path) != found.get(path):
+            raise Tampered(
+                "a file is not the one that was attested",
+                where=path,
+                expected=named.get(path, "no such file"),
+                found=found.get(path, "no such file"),
+            )

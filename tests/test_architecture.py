@@ -143,6 +143,7 @@ def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> N
 FLOORS = (
     "cli",
     "library",
+    "dossier",
     "tracking",
     "reporting",
     "export",

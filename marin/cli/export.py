@@ -95,6 +95,19 @@ File = click.Path(dir_okay=False, path_type=Path)
     metavar="JSON|FILE",
     help="For --mlperf: org, platform, division (open or closed), status, poc_name, poc_email.",
 )
+@click.option(
+    "--dossier",
+    "told",
+    type=Folder,
+    metavar="DIR",
+    help="What is known of the model, as documents with the proof of each field; with --signing-key also the model, signed.",
+)
+@click.option(
+    "--stated",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="CARD.yaml",
+    help="For --dossier: what only the provider can say, recorded before it is quoted.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def export(
     run: str,
@@ -116,9 +129,11 @@ def export(
     track: str,
     log: Path | None,
     submission: str | None,
+    told: Path | None,
+    stated: Path | None,
     as_json: bool,
 ) -> None:
-    """Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf, evaluations.
+    """Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.
 
     RUN is an id, a unique beginning of one, or latest. Every byte is hashed on its way out of the store.
 
@@ -133,19 +148,22 @@ def export(
       marin export latest --hf model/ --eval-bundle bundle/
       marin export latest --babylm submission/ --babylm-data evaluation_data/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
+      marin export latest --dossier dossier/ --stated model-card.yaml
       marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log)):
+    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log, told)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm or "
-            "--mlperf",
+            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm, "
+            "--mlperf or --dossier",
         )
     if (card or hub) and hf is None:
         raise UsageError("a card and a push are of a folder", where="--card, --hub", expected="--hf DEST", found="none")
+    if stated is not None and told is None:
+        raise UsageError("a card is quoted by a dossier", where="--stated", expected="--dossier DIR", found="none")
     if signature is not None and signing_key is None:
         raise UsageError(
             "a signature needs a key",
@@ -194,6 +212,10 @@ def export(
         _export_bundle(root, view, bundled, as_json)
     if babylm is not None:
         _export_babylm(root, view, babylm, babylm_data, track, as_json)
+    if told is not None:
+        from marin.dossier.write import write_dossier
+
+        _say("dossier", told, write_dossier(root, view, told, card=stated, key=signing_key), as_json)
     if log is not None:
         _export_mlperf(root, view, log, submission, as_json)
 

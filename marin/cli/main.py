@@ -104,7 +104,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "export": Lazy(
         "marin.cli.export",
-        "Write a run for other tools: Hugging Face, DVC, OCI, model signatures, W&B, in-toto, MLPerf, evaluations.",
+        "Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.",
     ),
     "mlperf": Lazy(
         "marin.cli.mlperf",

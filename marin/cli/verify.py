@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -31,7 +31,7 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 
 
 @click.command()
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", default="")
 @click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
 @click.option(
     "--devices",
@@ -140,6 +140,12 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     metavar="DIR",
     help="Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
 )
+@click.option(
+    "--dossier",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def verify(
@@ -173,6 +179,7 @@ def verify(
     memory: float | None,
     hours: float,
     bundle: Path | None,
+    dossier: Path | None,
     as_json: bool,
 ) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
@@ -196,8 +203,14 @@ def verify(
       marin verify latest --only training --sample 3
       marin verify latest --explain --setting devices=1 --setting devices=8
       marin verify model/ --bundle bundle/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin verify --dossier dossier/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
+    if dossier is not None:
+        judge_folder(ctx, dossier, [VerifierKey.parse(key) for key in vkey], run, as_json=as_json)
+    if not run:
+        raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
+                         cure="name a run, or latest; or a dossier with --dossier")  # fmt: skip
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
 
@@ -339,6 +352,25 @@ def verify(
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
     finish(ctx, report, verification.run, html=html, as_json=as_json)
+
+
+def judge_folder(ctx: click.Context, folder: Path, keys: Sequence[VerifierKey], run: str, *, as_json: bool) -> NoReturn:
+    """Judge a dossier, say what was found, and end with its exit status."""
+    from marin.dossier.judge import QUESTIONS, judge_dossier
+
+    if run:
+        raise UsageError("a dossier names its run", where="RUN", expected="--dossier alone", found=run)
+    found = judge_dossier(folder, keys)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        rows = []
+        for name in QUESTIONS:
+            lines = found.verdicts[name].lines or ("",)
+            rows.append([name, found.verdicts[name].outcome, lines[0]])
+            rows += [["", "", line] for line in lines[1:]]
+        print_table(("verdict", found.run, ""), rows, empty="")
+    ctx.exit(found.exit_code())
 
 
 def refuse_outside(address: str | None, at_commit: object, by: str = "") -> None:

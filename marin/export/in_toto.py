@@ -19,9 +19,10 @@ from typing import Any
 from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from ledger import Signer, VerifierKey
+from ledger import Signer, Tampered, VerifierKey
 from marin.history.run import Fact, Run, StepView
 from marin.record.events import Output, ReplayCompleted
 from marin.record.verdicts import NAMES, SHOWN
@@ -48,6 +49,22 @@ def statements(run: Run, origin: VerifierKey) -> Iterator[Statement]:
         yield provenance(run, step, origin)
     for fact in run.verdicts:
         yield test_result(run, fact, origin)
+
+
+def payloads(run: Run, origin: VerifierKey) -> list[bytes]:
+    """What :func:`bundle` signs, line by line."""
+    return [_json(statement) for statement in statements(run, origin)]
+
+
+def envelope_of(line: str, key: VerifierKey, *, where: str) -> Envelope:
+    """One line of a bundle, signed by ``key``; :class:`Tampered` where it is not."""
+    try:
+        found = Envelope.from_dict(json.loads(line))
+        found.verify([public_key(key)], 1)
+    except (ValueError, KeyError, TypeError, VerificationError) as error:
+        raise Tampered("an attestation is not signed by the log's key", where=where, expected=str(key),
+                       found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+    return found
 
 
 def envelope(statement: Statement, signer: Signer) -> Envelope:

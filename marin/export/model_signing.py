@@ -9,9 +9,13 @@ Ed25519 and stays with the log.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from ledger import Store
+from cryptography.hazmat.primitives import serialization
+
+from ledger import Store, Tampered
 from marin.errors import MissingEvidence, UsageError
 from marin.record import outputs
 from marin.record.events import Output
@@ -26,12 +30,56 @@ def sign_model(store: Store, model: Output, key: Path, signature: Path) -> None:
         MissingEvidence: model-signing is not installed, or there is no key file.
         UsageError: the key is none that the format knows.
     """
+    config = _config(key)
+    signature.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=signature.parent, prefix=".tmp-") as private:
+        folder, bundle = Path(private) / "model", Path(private) / "bundle"
+        outputs.checkout(store, model, folder, kind="model")
+        config.sign(folder, bundle)
+        bundle.replace(signature)
+
+
+def sign_folder(folder: Path, key: Path, signature: Path, public: Path) -> None:
+    """Sign every file that is in ``folder`` now, the ``public`` half of the key first among them. Raises as
+    :func:`sign_model`."""
+    config = _config(key)
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    form = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public.write_bytes(private.public_key().public_bytes(*form))
+    config.sign(folder, signature)
+
+
+def check_folder(folder: Path, public: Path, signature: Path, without: Sequence[str]) -> None:
+    """Raise :class:`Tampered` unless ``signature`` is one of every file of ``folder`` but those in ``without``.
+
+    Raises:
+        MissingEvidence: model-signing is not installed.
+    """
+    _library()
+    from model_signing import hashing, verifying
+
+    folder = folder.resolve()  # names that are left out are compared with whole ones
+    hashed = hashing.Config().set_ignored_paths(paths=[folder / name for name in without])  # type: ignore[no-untyped-call]
+    try:
+        config: Any = verifying.Config().use_elliptic_key_verifier(public_key=public)  # type: ignore[no-untyped-call]
+        config.set_hashing_config(hashed).verify(folder, signature)
+    except Exception as error:  # whatever a library says of bytes that were brought
+        raise Tampered("the model's signature does not hold", where=signature.name, expected=f"one under {public.name}",
+                       found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+
+
+def _library() -> Any:
     try:
         from model_signing import signing  # brings sigstore with it: a second that nobody else should wait for
     except ImportError as error:
         raise MissingEvidence(
             "model signatures need model-signing", found=str(error), cure="install model-signing"
         ) from error
+    return signing
+
+
+def _config(key: Path) -> Any:
+    signing = _library()
     if not key.is_file():
         raise MissingEvidence(
             "there is no signing key",
@@ -41,7 +89,7 @@ def sign_model(store: Store, model: Output, key: Path, signature: Path) -> None:
             cure=f"make one: {MAKE_KEY}",
         )
     try:
-        config = signing.Config().use_elliptic_key_signer(private_key=key)  # type: ignore[no-untyped-call]
+        return signing.Config().use_elliptic_key_signer(private_key=key)
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(
             "the key cannot sign models",
@@ -50,9 +98,3 @@ def sign_model(store: Store, model: Output, key: Path, signature: Path) -> None:
             found=" ".join(str(error).split())[:200],
             cure=f"make one: {MAKE_KEY}",
         ) from error
-    signature.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=signature.parent, prefix=".tmp-") as private:
-        folder, bundle = Path(private) / "model", Path(private) / "bundle"
-        outputs.checkout(store, model, folder, kind="model")
-        config.sign(folder, bundle)
-        bundle.replace(signature)

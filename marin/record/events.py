@@ -61,6 +61,7 @@ COLLECTION_SHARD = "collection.shard/v1"
 COLLECTION_COMPLETED = "collection.completed/v1"
 UNLEARNING_REQUESTED = "unlearning.requested/v1"
 UNLEARNING_FORKED = "unlearning.forked/v1"
+CARD_STATED = "card.stated/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -606,6 +607,14 @@ class UnlearningForked(Body, frozen=True):
     same_tokenizer: bool
 
 
+class CardStated(Body, frozen=True):
+    """What a provider states of the model of run ``about``, by name (:mod:`marin.dossier.stated`), in the stream
+    ``card/<about>``. The newest counts."""
+
+    about: str
+    values: Json
+
+
 class Replayed(Struct, frozen=True, kw_only=True):
     """Where a reproducer's five PASS stand: his verifier key, the event in his log, and the size of the run's log."""
 
@@ -672,6 +681,7 @@ BODIES: dict[str, type[Body]] = {
     COLLECTION_COMPLETED: CollectionCompleted,
     UNLEARNING_REQUESTED: UnlearningRequested,
     UNLEARNING_FORKED: UnlearningForked,
+    CARD_STATED: CardStated,
 }
 
 

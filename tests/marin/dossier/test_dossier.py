@@ -1,0 +1,268 @@
+"""A dossier says what the events say; every alteration of a file or a field is found, also when the operator signs it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import RUN, record
+from tables import Tenth
+
+from ledger import VerifierKey, create_key
+from marin.dossier import judge as judge_module
+from marin.dossier.evidence import proof_path, proven
+from marin.dossier.facts import Subject
+from marin.dossier.judge import Judgement, judge_dossier
+from marin.dossier.layout import ATTESTATION, MANIFESTS, PREDICATE, subject_of
+from marin.dossier.stated import STATED, card_stream, read_card
+from marin.dossier.write import write_dossier
+from marin.errors import UsageError
+from marin.export.in_toto import attestation
+from marin.history.runs import load
+from marin.record import events
+from marin.record.attestation import attested, digests
+from marin.record.root import Root
+
+CARD = "provider:\n  name: An Example Laboratory\nmodel: {name: Nano 1, licence: Apache-2.0}\ndata.language: [en, de]\n"
+
+
+def written(root: Root, dest: Path, **more: Any) -> Path:
+    write_dossier(root, load(root.history(), RUN), dest, **more)
+    return dest
+
+
+def judge(root: Root, folder: Path) -> Judgement:
+    return judge_dossier(folder, [root.verifier])
+
+
+def subject_of_folder(root: Root, folder: Path) -> Subject:
+    manifests = {step: (folder / file).read_bytes() for step, file in MANIFESTS.items()}
+    return subject_of(proven(folder, [root.verifier]), RUN, manifests)
+
+
+def signed_again(root: Root, folder: Path) -> None:
+    """By the operator, whose key signs whatever he likes."""
+    said = dict(attested((folder / ATTESTATION).read_bytes(), [root.verifier], PREDICATE).said)
+    again = attestation(digests(folder, ATTESTATION), PREDICATE, said, root.signer())
+    (folder / ATTESTATION).write_bytes(again)
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    (tmp_path / "model-card.yaml").write_text(CARD)
+    return tmp_path / "model-card.yaml"
+
+
+@pytest.fixture
+def dossier(root: Root, tmp_path: Path, card: Path) -> Path:
+    return written(root, tmp_path / "dossier", card=card)
+
+
+def test_a_dossier_is_judged_by_its_folder_and_a_key(root: Root, dossier: Path) -> None:
+    found = judge(root, dossier)
+    assert {name: verdict.outcome for name, verdict in found.verdicts.items()} == {
+        "files": "PASS", "events": "PASS", "fields": "PASS", "model": "PASS", "complete": "PARTIAL",
+    }  # fmt: skip
+    assert found.exit_code() == 4
+    assert any("1.1 Provider" in line and "Article 53(1)(d)" in line for line in found.verdicts["complete"].lines)
+
+
+def test_each_field_says_where_it_comes_from(root: Root, dossier: Path) -> None:
+    listed = json.loads((dossier / "fields.json").read_text())
+    by_name = {item["name"]: item for item in listed}
+    assert by_name["training.steps"]["value"] == 6
+    assert by_name["training.steps"]["events"] == [0]
+    assert by_name["evaluation.loss"]["value"] == 5.25
+    assert by_name["model.digest"]["value"] == load(root.history(), RUN).output("export").digest
+    assert by_name["provider.name"]["source"] == "stated"
+    assert by_name["model.base"]["value"] == "to be stated by the provider"
+    for item in listed:
+        assert (item["source"] == "open") == (item["events"] == []), item
+        assert all((dossier / proof).is_file() for proof in item["proofs"])
+        if item["file"].endswith(".json"):
+            value = json.loads((dossier / item["file"]).read_text())
+            for part in item["at"].split("/")[1:]:
+                value = value[int(part) if isinstance(value, list) else part.replace("~1", "/").replace("~0", "~")]
+            assert value == item["value"], item
+
+
+def test_the_same_events_give_the_same_bytes(root: Root, dossier: Path, tmp_path: Path) -> None:
+    assert digests(written(root, tmp_path / "again"), "") == digests(dossier, "")
+
+
+def test_every_question_answered_is_complete(root: Root, tmp_path: Path) -> None:
+    (tmp_path / "whole.yaml").write_text("".join(f"{name}: as the provider says\n" for name in STATED))
+    found = judge(root, written(root, tmp_path / "dossier", card=tmp_path / "whole.yaml"))
+    assert found.exit_code() == 0, found.as_json()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("training.steps: 7", ("6", "7")),
+        ("model: {digest: 'sha256:00'}", ("sha256:00", "contradicts")),
+        ("data.languages: [en]", ("data.language",)),
+        ("model: [1, 2]", ("model",)),
+        ("- a list", ("names and values",)),
+        ("a: [b", ("YAML",)),
+        ("model.limitations: .nan", ("nan",)),
+        ("model: !!python/object/apply:os.system [true]", ("YAML",)),
+    ],
+)
+def test_a_card_that_is_wrong_is_refused(root: Root, tmp_path: Path, line: str, said: tuple[str, ...]) -> None:
+    (tmp_path / "card.yaml").write_text(line)
+    size = root.reader().checkpoint().size
+    with pytest.raises(UsageError) as raised:
+        written(root, tmp_path / "dossier", card=tmp_path / "card.yaml")
+    assert all(text in str(raised.value) for text in said), raised.value
+    assert root.reader().checkpoint().size == size, "nothing is recorded of it"
+    assert not (tmp_path / "dossier").exists()
+
+
+def test_a_card_of_somebody_else_that_contradicts_is_refused(root: Root, tmp_path: Path) -> None:
+    body = events.CardStated(about=RUN, values={"training.steps": 9})
+    record(root, events.CARD_STATED, body, card_stream(RUN))
+    with pytest.raises(UsageError, match="contradicts"):
+        written(root, tmp_path / "dossier")
+
+
+def test_a_card_is_recorded_once(root: Root, dossier: Path, tmp_path: Path, card: Path) -> None:
+    size = root.reader().checkpoint().size
+    written(root, tmp_path / "again", card=card)
+    assert root.reader().checkpoint().size == size
+    assert read_card(card)["data.language"] == ["en", "de"]
+
+
+def test_what_is_there_stays(root: Root, dossier: Path) -> None:
+    before = digests(dossier, "")
+    with pytest.raises(UsageError, match="empty folder"):
+        written(root, dossier)
+    assert digests(dossier, "") == before
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_every_altered_file_is_found(root: Root, dossier: Path, tmp_path: Path) -> None:
+    found, tried = [], 0
+    for path in files(dossier):
+        content = path.read_bytes()
+        for changed in (
+            content[:-2] + bytes([content[-2] ^ 1]) + content[-1:],
+            content[: len(content) // 2],
+            b"",
+            None,
+        ):
+            path.unlink()
+            if changed is not None:
+                path.write_bytes(changed)
+            tried += 1
+            try:
+                if judge(root, dossier).exit_code() != 1:
+                    found.append(path)
+            except UsageError:
+                assert path.name == ATTESTATION
+                assert changed is None
+            path.write_bytes(content)
+    assert tried > 60
+    assert found == []
+    (dossier / "another.json").write_bytes(b"{}")
+    assert judge(root, dossier).exit_code() == 1
+    signed_again(root, dossier)
+    assert judge(root, dossier).exit_code() == 1, "nor is a file that belongs to no dossier taken from the operator"
+
+
+def leaves(value: Any) -> Iterator[Callable[[], None]]:
+    """One alteration for each leaf of a JSON value, which undoes itself when it is called again."""
+    places = value.items() if isinstance(value, dict) else enumerate(value)
+    for place, inner in list(places):
+        if isinstance(inner, dict | list) and inner:
+            yield from leaves(inner)
+        else:
+            other = [inner, inner + 1 if type(inner) in (int, float) else [*inner, "x"] if inner == [] else f"{inner}x"]
+
+            def swap(place: Any = place, other: list[Any] = other) -> None:
+                value[place] = other[1]
+                other.reverse()
+
+            yield swap
+
+
+def test_every_altered_field_is_found_though_it_is_signed_again(
+    root: Root, dossier: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = judge_module.documents(subject_of_folder(root, dossier))
+    monkeypatch.setattr(
+        judge_module, "documents", lambda about: made
+    )  # the events stay: what follows from them does too
+    missed, tried = [], 0
+    for path in sorted(dossier.glob("*.json")):
+        content = path.read_bytes()
+        value = json.loads(content)
+        swaps = list(leaves(value))
+        for number in tenth(range(len(swaps))):
+            swaps[number]()
+            path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+            swaps[number]()
+            tried += 1
+            signed_again(root, dossier)
+            if judge(root, dossier).verdicts["fields"].outcome != "FAIL":
+                missed.append(path)
+        path.write_bytes(content)
+    for name in ("README.md", "index.html"):
+        content = (dossier / name).read_bytes()
+        lines = content.split(b"\n")
+        for number in tenth(range(len(lines))):
+            (dossier / name).write_bytes(b"\n".join([*lines[:number], lines[number] + b".", *lines[number + 1 :]]))
+            signed_again(root, dossier)
+            tried += 1
+            if judge(root, dossier).verdicts["fields"].outcome != "FAIL":
+                missed.append(dossier / name)
+        (dossier / name).write_bytes(content)
+    assert tried
+    assert missed == []
+
+
+def test_an_event_that_is_left_out_is_found(root: Root, dossier: Path) -> None:
+    """Every event that anything follows from is needed; of the others the documents would say otherwise."""
+    for index in (0, 1, 4, 6, 7):
+        content = (dossier / proof_path(index)).read_bytes()
+        (dossier / proof_path(index)).unlink()
+        signed_again(root, dossier)
+        assert judge(root, dossier).verdicts["fields"].outcome != "PASS", index
+        (dossier / proof_path(index)).write_bytes(content)
+
+
+def test_a_strangers_key_proves_nothing(root: Root, dossier: Path, tmp_path: Path) -> None:
+    other = create_key(tmp_path / "other", root.verifier.name).verifier
+    found = judge_dossier(dossier, [VerifierKey.parse(str(other))])
+    assert found.verdicts["files"].outcome == "FAIL"
+    with pytest.raises(UsageError, match="verifier key"):
+        judge_dossier(dossier, [])
+
+
+def test_the_model_is_bound_to_what_is_said_of_it(root: Root, tmp_path: Path, pem: Path) -> None:
+    folder = written(root, tmp_path / "dossier", key=pem)
+    assert judge(root, folder).verdicts["model"].outcome == "PASS"
+    (folder / "model" / "config.json").write_bytes(b'{"a": 2}\n')
+    signed_again(root, folder)
+    assert "another model" in judge(root, folder).verdicts["model"].lines[0]
+    (folder / "model" / "config.json").write_bytes(b'{"a": 1}\n')
+    content = (folder / "model.sig").read_text()
+    (folder / "model.sig").write_text(content.replace("A", "B"))
+    signed_again(root, folder)
+    assert "signature" in judge(root, folder).verdicts["model"].lines[0]
+
+
+def test_another_version_of_the_writer_is_not_called_a_forger(
+    root: Root, dossier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dossier / "README.md").write_bytes((dossier / "README.md").read_bytes() + b"\nwritten otherwise\n")
+    signed_again(root, dossier)
+    monkeypatch.setattr("marin.dossier.judge.writer", lambda: "sha256:another")
+    found = judge(root, dossier)
+    assert (found.verdicts["fields"].outcome, found.exit_code()) == ("UNAVAILABLE", 3)

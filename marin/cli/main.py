@@ -111,6 +111,9 @@ COMMANDS: dict[str, Lazy] = {
         "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",
     ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
+    "site": Lazy(
+        "marin.cli.looking.site", "Write experiments, runs, data sets and models as one static folder with an index."
+    ),
     "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
 }

@@ -9,7 +9,7 @@ from marin.history.run import Run
 from marin.history.runs import History, facts, load, load_graph, load_named
 from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root
-from marin.reporting.graph import graph_of
+from marin.reporting.graph import LineageGraph, graph_of
 from marin.reporting.lineage import graph_page, lineage_page
 from marin.reporting.samples import read_samples
 
@@ -25,13 +25,8 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
     """
     origin, store, history = root.verifier.name, root.store(), root.history()
     if name.startswith("sha256:"):
-        whole = graph_of(runs := _runs(history))
-        ends = [
-            key
-            for key, node in whole.nodes.items()
-            if node.kind == "artifact" and name in (value for _, value in node.facts)
-        ]
-        if not ends:
+        page = artifact_page(root, runs := recorded_runs(history), graph_of(runs), name, train_steps)
+        if page is None:
             raise UsageError(
                 "no run of this root reads or made it",
                 where=name,
@@ -39,29 +34,47 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
                 found="no mention",
                 cure="see `marin ls artifacts`",
             )
-        graph, title = whole.before_and_after(ends), f"Lineage of {name[:19]}…"
-    else:
-        try:
-            run = load_named(history, name)
-        except UsageError:
-            if not (runs := _of_experiment(history, name)):
-                raise
-        else:
-            return lineage_page(run, origin, read_samples(run, store, steps=train_steps))
-        graph, title = graph_of(runs), f"Experiment {name}"
+        return page
+    try:
+        run = load_named(history, name)
+    except UsageError:
+        if not (runs := _of_experiment(history, name)):
+            raise
+        return _part(root, f"Experiment {name}", graph_of(runs), runs, train_steps)
+    return lineage_page(run, origin, read_samples(run, store, steps=train_steps))
+
+
+def artifact_page(
+    root: Root, runs: Sequence[Run], whole: LineageGraph, digest: str, train_steps: Sequence[int] | None = None
+) -> bytes | None:
+    """What led to an output and what follows from it, in the graph ``whole`` of ``runs``; None where none has it."""
+    ends = [
+        key
+        for key, node in whole.nodes.items()
+        if node.kind == "artifact" and digest in (value for _, value in node.facts)
+    ]
+    if not ends:
+        return None
+    return _part(root, f"Lineage of {digest[:19]}…", whole.before_and_after(ends), runs, train_steps)
+
+
+def _part(root: Root, title: str, graph: LineageGraph, runs: Sequence[Run], train_steps: Sequence[int] | None) -> bytes:
     by_run = {run.run: run for run in runs if any(node.run == run.run for node in graph.nodes.values())}
     shown = list(by_run.values())[-RUNS_SAMPLED:]
-    samples = {run.run: read_samples(run, store, steps=train_steps or []) for run in shown}
-    return graph_page(title, graph, by_run, samples, about=f"{len(by_run)} runs of the ", origin=origin)
+    samples = {run.run: read_samples(run, root.store(), steps=train_steps or []) for run in shown}
+    about = f"{len(by_run)} runs of the "
+    return graph_page(title, graph, by_run, samples, about=about, origin=root.verifier.name)
 
 
 def _of_experiment(history: History, name: str) -> list[Run]:
     """The runs that cite a registration of this experiment or have it for their pipeline, and its graphs."""
     cited = {fact.body.registration: fact.body.experiment for fact in facts(history, ExperimentRegistered)}
-    return _runs(history, lambda run: cited.get(run.experiment, run.pipeline) == name, lambda graph: graph.name == name)
+    return recorded_runs(
+        history, lambda run: cited.get(run.experiment, run.pipeline) == name, lambda graph: graph.name == name
+    )
 
 
-def _runs(
+def recorded_runs(
     history: History,
     wanted: Callable[[RunStarted], bool] = lambda _: True,
     wanted_graph: Callable[[GraphStarted], bool] = lambda _: True,

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
+from ledger import Store
 from marin.history.run import Fact
-from marin.preregistration.speedrun import Rules
+from marin.history.runs import History
+from marin.preregistration.speedrun import Rules, entries, ranked, tracks
 from marin.recipe.schema import unplain
 from marin.record.events import SpeedrunEntered
 from marin.reporting.template import render
@@ -35,6 +37,14 @@ class Row:
     replayed: tuple[str, ...]
     changes: tuple[tuple[str, str, str], ...]
     command: str
+
+
+def pages(history: History, store: Store) -> Iterator[tuple[str, bytes]]:
+    """All pages by file name: one for each track, then ``index.html``."""
+    found = [(rules, ranked(rules, entries(history, rules.name))) for rules in tracks(history, store)]
+    for rules, best in found:
+        yield f"{rules.name}.html", track_page(rules, best)
+    yield "index.html", index_page(found)
 
 
 def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:

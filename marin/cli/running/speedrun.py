@@ -182,17 +182,13 @@ def site(folder: Path) -> None:
     Examples:
       marin speedrun site public/
     """
-    from marin.preregistration.speedrun import entries, ranked, tracks
     from marin.process.files import write_whole
-    from marin.reporting.speedrun import index_page, track_page
+    from marin.reporting.speedrun import pages
 
     root = open_root()
-    history, store = root.history(), root.store()
     folder.mkdir(parents=True, exist_ok=True)
-    found = [(rules, ranked(rules, entries(history, rules.name))) for rules in tracks(history, store)]
-    for rules, best in found:
-        write_whole(folder / f"{rules.name}.html", track_page(rules, best))
-    write_whole(folder / "index.html", index_page(found))
+    for name, page in pages(root.history(), root.store()):
+        write_whole(folder / name, page)
     say(str(folder / "index.html"))
 
 

@@ -105,13 +105,18 @@ class Fold:
             mounts |= {name: bytes_of(output) for name, output in known.completed.body.outputs.items()}
         for state in states:
             own = {"output": bytes_of(state.output)} if state.output is not None else {}
-            pages = ("loss.png",) if state.step == "train" and projected.losses else ()
-            yield Shelve(projected.id(state.step), run, at, own, pages)
+            curve = ("loss.png",) if state.step == "train" and projected.losses else ()
+            yield Shelve(projected.id(state.step), run, at, own, curve)
         for saved in projected.checkpoints:
             yield Shelve(f"m-{self.ids.checkpoint(run, saved)}", run, at, {"": saved.artifact})
         for export in projected.exports:
             yield Shelve(f"m-{self.ids.model(export)}", run, at, {"": bytes_of(export.output)})
-        yield Shelve(projected.id(), run, at, mounts, pages_of(projected))
+        pages = pages_of(
+            losses=bool(projected.losses),
+            steps=bool(projected.fold.states),
+            replayed=bool(projected.fold.last_verdict()),
+        )
+        yield Shelve(projected.id(), run, at, mounts, pages)
 
     def _logged(self, index: int, event: Event, body: types.TrackingLogged) -> list[Intent]:
         """What a user logged by plain MLflow; an edit of a ledger's run is told on that run."""
@@ -207,14 +212,14 @@ class Fold:
         return body.name if isinstance(body, types.GraphStarted) else ""
 
 
-def pages_of(projected: ProjectedRun) -> tuple[str, ...]:
-    """The pages that a run has by now."""
+def pages_of(*, losses: bool, steps: bool, replayed: bool) -> tuple[str, ...]:
+    """The pages that a run has by now: of one with losses, with steps that were begun, with a verdict that counts."""
     found = ["report.html", "record.json"]
-    if projected.losses:
+    if losses:
         found += ["loss.png", "data_order.html"]
-    if projected.fold.states:
+    if steps:
         found.append("lineage.html")
-    if projected.fold.last_verdict():
+    if replayed:
         found.append("verification.html")
     return tuple(found)
 

@@ -1,0 +1,36 @@
+"""`marin site`: the whole root as one static folder."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from marin.cli.output import print_json, say
+from marin.record.root import open_root
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def site(folder: Path, as_json: bool) -> None:
+    """Write experiments, runs, data sets and models as one static folder with an index.
+
+    Any web server serves it, and it reads without scripts. What has not changed since the last time is not drawn again. Prints
+    the path of the index.
+
+    \b
+    Examples:
+      marin site public/
+    """
+    from marin.reporting.site import write_site
+
+    written = write_site(open_root(), folder, lambda path: logger.info("%s", path))
+    if as_json:
+        print_json({"index": str(folder / "index.html"), "drawn": written.drawn, "kept": written.kept})
+        return
+    say(f"{written.drawn} pages drawn, {written.kept} kept", err=True)
+    say(str(folder / "index.html"))

@@ -1,0 +1,219 @@
+"""A root as one static folder, for any web server: an index of experiments, runs, data sets and models, and the pages of
+each. What has not changed since it was written is not drawn again.
+
+    index.html                          what there is, with links
+    experiments/NAME.html               the report of a registered experiment
+    runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
+    outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
+    speedruns/index.html, ...           the tracks, where there are any
+    site.json                           of each page what it was drawn from
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ledger import canonical_digest, digest_bytes
+from marin.errors import UsageError
+from marin.history.names import data_of, name_of
+from marin.history.projection.fold import pages_of
+from marin.history.run import Run
+from marin.history.runs import run_ids
+from marin.preregistration.analysis import conclusion, examine
+from marin.preregistration.registration import registrations
+from marin.process.files import write_whole
+from marin.record.root import Root
+from marin.reporting import preregistration
+from marin.reporting.browser import artifact_page, recorded_runs
+from marin.reporting.graph import graph_of
+from marin.reporting.pages import draw
+from marin.reporting.template import render, size
+
+DATA = ("corpus", "tokens")
+MODELS = ("train", "export")
+STATE = "site.json"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that belongs to the site: where it lies, what it follows from, and how it is drawn."""
+
+    path: str
+    source: str
+    draw: Callable[[], bytes]
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as the index lists it."""
+
+    run: str
+    name: str
+    started: str
+    data: str
+    loss: str
+    perplexity: str
+    verified: str
+    pages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """A data set or a model as the index lists it."""
+
+    digest: str
+    path: str
+    step: str
+    size: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many pages were drawn, and how many were there and still right."""
+
+    drawn: int
+    kept: int
+
+
+def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None) -> Written:
+    """The whole root as pages below ``folder``; each is replaced whole. ``told`` hears the path of a page that is drawn.
+
+    Raises:
+        UsageError: ``folder`` has files and is no site.
+    """
+    before = _before(folder)
+    known: dict[str, str] = {}
+    drawn = 0
+    for page in pages(root):
+        known[page.path] = page.source
+        path = folder / page.path
+        if before.get(page.path) == page.source and path.is_file():
+            continue
+        told(page.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, page.draw())
+        drawn += 1
+    write_whole(folder / STATE, json.dumps(known, indent=1).encode() + b"\n")
+    return Written(drawn, len(known) - drawn)
+
+
+def _before(folder: Path) -> Mapping[str, str]:
+    state = folder / STATE
+    if not state.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(
+                "the folder has files, and no site was written there",
+                where=str(folder),
+                expected=f"a new folder, or one with {STATE}",
+                cure="name another folder",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        return {}
+    try:
+        return msgspec.json.decode(state.read_bytes(), type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}  # it only saves work
+
+
+def pages(root: Root) -> Iterator[Page]:
+    """Every page of the site, ``index.html`` last."""
+    history, software = root.history(), _software()
+    runs = recorded_runs(history)
+    named = set(run_ids(history))
+    own = [run for run in runs if run.run in named]  # the rest are executions of graphs
+    rows = []
+    for run in own:
+        names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts))
+        rows.append(_row(run, names))
+        source = canonical_digest([software, run.last_index, run.verified])
+        for name in names:
+            yield Page(f"runs/{run.run}/{name}", source, partial(draw, root, run.run, name))
+    experiments = []
+    for name in sorted({fact.body.experiment for fact in registrations(history)}):
+        findings = examine(history, name)
+        said = conclusion(findings)
+        experiments.append((name, findings.registration.body.question, said))
+        source = digest_bytes(repr((software, preregistration.as_json(findings))).encode())
+        yield Page(
+            f"experiments/{name}.html",
+            source,
+            lambda findings=findings: preregistration.html(findings, preregistration.plot(findings)),  # type: ignore[misc]
+        )
+    whole = graph_of(runs)
+    latest = canonical_digest([software, *((run.run, run.last_index) for run in runs)])
+    data, models = _outputs(own, DATA), _outputs(own, MODELS)
+    for row in (*data, *models):
+        yield Page(row.path, latest, lambda row=row: artifact_page(root, runs, whole, row.digest) or b"")  # type: ignore[misc]
+    tracks = list(_speedruns(root, software))
+    yield from tracks
+    source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
+    yield Page(
+        "index.html",
+        source,
+        partial(
+            render,
+            "site.html.j2",
+            origin=root.verifier.name,
+            experiments=experiments,
+            rows=rows[::-1],
+            outputs=[("Data sets", data), ("Models", models)],
+            tracks=bool(tracks),
+        ),
+    )
+
+
+def _speedruns(root: Root, software: str) -> Iterator[Page]:
+    from marin.preregistration.speedrun import tracks  # here: most roots have none
+
+    history, store = root.history(), root.store()
+    if any(True for _ in tracks(history, store)):
+        from marin.reporting.speedrun import pages as drawn
+
+        for name, page in drawn(history, store):
+            yield Page(f"speedruns/{name}", canonical_digest([software, digest_bytes(page)]), lambda page=page: page)  # type: ignore[misc]
+
+
+def _row(run: Run, names: tuple[str, ...]) -> RunRow:
+    recipe, measured = run.started.body.recipe, run.measured
+    return RunRow(
+        run.run,
+        name_of(run.run, recipe),
+        run.started.time[:10],
+        data_of(recipe),
+        f"{measured['loss']:.4f}" if "loss" in measured else "",
+        f"{measured['perplexity']:.4f}" if "perplexity" in measured else "",
+        run.verified if run.status == "completed" else run.status,
+        names,
+    )
+
+
+def _outputs(runs: Sequence[Run], steps: Sequence[str]) -> list[OutputRow]:
+    """What these steps made, each content once, the newest first."""
+    found: dict[str, OutputRow] = {}
+    for run in runs:
+        for step in steps:
+            if step in run.steps:
+                output = run.steps[step].output
+                others = found[output.digest].runs if output.digest in found else ()
+                path = f"outputs/{output.digest.removeprefix('sha256:')}.html"
+                found[output.digest] = OutputRow(output.digest, path, step, size(output.size), (*others, run.run))
+    return list(found.values())[::-1]
+
+
+def _software() -> str:
+    """Digest of what draws pages: with another, all are drawn again."""
+    here = Path(__file__).parent
+    return canonical_digest(
+        {
+            path.relative_to(here).as_posix(): digest_bytes(path.read_bytes())
+            for path in sorted(here.rglob("*"))
+            if path.suffix in (".py", ".j2", ".css", ".js")
+        }
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from marin.errors import UsageError
 from marin.history.run import Run
@@ -11,7 +12,9 @@ from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root
 from marin.reporting.graph import LineageGraph, graph_of
 from marin.reporting.lineage import graph_page, lineage_page
-from marin.reporting.samples import read_samples
+from marin.reporting.samples import Samples, read_samples
+
+type Sampled = Callable[[Run], Samples]
 
 RUNS_SAMPLED = 3
 """Of an experiment, so many of the newest runs are shown with samples of their data."""
@@ -25,7 +28,8 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
     """
     origin, store, history = root.verifier.name, root.store(), root.history()
     if name.startswith("sha256:"):
-        page = artifact_page(root, runs := recorded_runs(history), graph_of(runs), name, train_steps)
+        sampled = partial(read_samples, store=store, steps=train_steps or [])
+        page = artifact_page(origin, runs := recorded_runs(history), graph_of(runs), name, sampled)
         if page is None:
             raise UsageError(
                 "no run of this root reads or made it",
@@ -40,13 +44,12 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
     except UsageError:
         if not (runs := _of_experiment(history, name)):
             raise
-        return _part(root, f"Experiment {name}", graph_of(runs), runs, train_steps)
+        sampled = partial(read_samples, store=store, steps=train_steps or [])
+        return _part(origin, f"Experiment {name}", graph_of(runs), runs, sampled)
     return lineage_page(run, origin, read_samples(run, store, steps=train_steps))
 
 
-def artifact_page(
-    root: Root, runs: Sequence[Run], whole: LineageGraph, digest: str, train_steps: Sequence[int] | None = None
-) -> bytes | None:
+def artifact_page(origin: str, runs: Sequence[Run], whole: LineageGraph, digest: str, sampled: Sampled) -> bytes | None:
     """What led to an output and what follows from it, in the graph ``whole`` of ``runs``; None where none has it."""
     ends = [
         key
@@ -55,15 +58,13 @@ def artifact_page(
     ]
     if not ends:
         return None
-    return _part(root, f"Lineage of {digest[:19]}…", whole.before_and_after(ends), runs, train_steps)
+    return _part(origin, f"Lineage of {digest[:19]}…", whole.before_and_after(ends), runs, sampled)
 
 
-def _part(root: Root, title: str, graph: LineageGraph, runs: Sequence[Run], train_steps: Sequence[int] | None) -> bytes:
+def _part(origin: str, title: str, graph: LineageGraph, runs: Sequence[Run], sampled: Sampled) -> bytes:
     by_run = {run.run: run for run in runs if any(node.run == run.run for node in graph.nodes.values())}
-    shown = list(by_run.values())[-RUNS_SAMPLED:]
-    samples = {run.run: read_samples(run, root.store(), steps=train_steps or []) for run in shown}
-    about = f"{len(by_run)} runs of the "
-    return graph_page(title, graph, by_run, samples, about=about, origin=root.verifier.name)
+    samples = {run.run: sampled(run) for run in list(by_run.values())[-RUNS_SAMPLED:]}
+    return graph_page(title, graph, by_run, samples, about=f"{len(by_run)} runs of the ", origin=origin)
 
 
 def _of_experiment(history: History, name: str) -> list[Run]:

@@ -25,7 +25,7 @@ from marin.history.names import data_of, name_of
 from marin.history.projection.fold import pages_of
 from marin.history.run import Run
 from marin.history.runs import run_ids
-from marin.preregistration.analysis import conclusion, examine
+from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.process.files import write_whole
 from marin.record.root import Root
@@ -33,6 +33,7 @@ from marin.reporting import preregistration
 from marin.reporting.browser import artifact_page, recorded_runs
 from marin.reporting.graph import graph_of
 from marin.reporting.pages import draw
+from marin.reporting.samples import Samples, read_samples
 from marin.reporting.template import render, size
 
 DATA = ("corpus", "tokens")
@@ -141,16 +142,24 @@ def pages(root: Root) -> Iterator[Page]:
         said = conclusion(findings)
         experiments.append((name, findings.registration.body.question, said))
         source = digest_bytes(repr((software, preregistration.as_json(findings))).encode())
-        yield Page(
-            f"experiments/{name}.html",
-            source,
-            lambda findings=findings: preregistration.html(findings, preregistration.plot(findings)),  # type: ignore[misc]
-        )
+        yield Page(f"experiments/{name}.html", source, partial(_experiment, findings))
     whole = graph_of(runs)
     latest = canonical_digest([software, *((run.run, run.last_index) for run in runs)])
     data, models = _outputs(own, DATA), _outputs(own, MODELS)
+    seen: dict[str, Samples] = {}  # the same few runs stand on most pages
+
+    def sampled(run: Run) -> Samples:
+        if run.run not in seen:
+            seen[run.run] = read_samples(run, root.store(), steps=[])
+        return seen[run.run]
+
+    def output_page(digest: str) -> bytes:
+        page = artifact_page(root.verifier.name, runs, whole, digest, sampled)
+        assert page is not None, "a step of one of these runs made it"
+        return page
+
     for row in (*data, *models):
-        yield Page(row.path, latest, lambda row=row: artifact_page(root, runs, whole, row.digest) or b"")  # type: ignore[misc]
+        yield Page(row.path, latest, partial(output_page, row.digest))
     tracks = list(_speedruns(root, software))
     yield from tracks
     source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
@@ -177,7 +186,11 @@ def _speedruns(root: Root, software: str) -> Iterator[Page]:
         from marin.reporting.speedrun import pages as drawn
 
         for name, page in drawn(history, store):
-            yield Page(f"speedruns/{name}", canonical_digest([software, digest_bytes(page)]), lambda page=page: page)  # type: ignore[misc]
+            yield Page(f"speedruns/{name}", canonical_digest([software, digest_bytes(page)]), partial(bytes, page))
+
+
+def _experiment(findings: Findings) -> bytes:
+    return preregistration.html(findings, preregistration.plot(findings))
 
 
 def _row(run: Run, names: tuple[str, ...]) -> RunRow:

@@ -1,0 +1,66 @@
+"""`marin site`: a root as one folder whose links lead somewhere, drawn again only where something happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ledger import Draft
+from marin.history.runs import stream_of
+from marin.recipe.schema import Recipe, digest, recorded
+from marin.record import events
+from marin.record.root import Root, open_root
+from tests.marin.cli.test_speedrun import FILE, read, record
+
+Marin = Any
+SOME = "sha256:" + "b" * 64
+
+
+def begin(root: Root, run: str) -> None:
+    """A run whose corpus is made and whose training is not."""
+    started = events.RunStarted(
+        run=run, pipeline="default", plan=SOME, recipe_digest=digest(Recipe()), recipe=recorded(Recipe()), code={},
+        environment={},
+    )  # fmt: skip
+    output = events.Output(kind="corpus", digest=SOME, size=2_000_000, artifact=SOME)
+    made = events.StepCompleted(
+        run=run, step="corpus", identity=SOME, inputs={}, seconds=1.0, metrics={}, output=output
+    )
+    bodies: list[tuple[str, events.Body]] = [(events.RUN_STARTED, started), (events.STEP_COMPLETED, made)]
+    root.append([Draft(kind, stream_of(run), events.write(body)) for kind, body in bodies])
+
+
+def test_every_link_leads_to_a_page_and_only_what_changed_is_drawn_again(
+    marin: Marin, root: Path, tmp_path: Path
+) -> None:
+    Path("exp9_lowest.py").write_text(FILE)
+    assert marin("experiment", "register", "exp9_lowest.py").status == 0
+    own, site = open_root(), tmp_path / "site"
+    record(own, "one", Recipe(seed=3), 3.25)
+    begin(own, "two")
+    first = marin("site", str(site), "--json").json
+    assert first["kept"] == 0 and Path(first["index"]).is_file()
+    index = read(site / "index.html")
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert index.links <= pages and index.loaded == [], "no link leads nowhere, nothing is loaded"
+    assert {"experiments/exp9_lowest.html", "speedruns/index.html", f"outputs/{'b' * 64}.html"} <= index.links
+    assert {"runs/one/report.html", "runs/two/report.html", "runs/two/lineage.html"} <= index.links
+    assert "3.2500" in index.words and "open" in index.words and "2.0 MB" in index.words
+    assert "How low does the loss go?" in index.words
+    assert marin("site", str(site), "--json").json | {"index": ""} == {"index": "", "drawn": 0, "kept": first["drawn"]}
+    before = (site / "runs" / "one" / "report.html").stat().st_mtime_ns
+    (site / "runs" / "two" / "report.html").unlink()
+    record(own, "three", Recipe(seed=4), 3.5)
+    again = marin("site", str(site), "--json").json
+    assert again["kept"] > 0 and (site / "runs" / "one" / "report.html").stat().st_mtime_ns == before
+    assert (site / "runs" / "two" / "report.html").is_file(), "what was deleted is drawn again"
+    assert "3.5000" in read(site / "index.html").words
+
+
+def test_a_folder_of_others_is_not_written_into(marin: Marin, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("mine")
+    refused = marin("site", str(tmp_path / "mine"))
+    assert refused.status == 2 and "no site was written there" in refused.err
+    (tmp_path / "mine" / "site.json").write_text("{")
+    assert marin("site", str(tmp_path / "mine")).status == 0, "a state that cannot be read only costs work"

@@ -27,6 +27,7 @@ from marin.history.run import Run
 from marin.history.runs import run_ids
 from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
+from marin.preregistration.speedrun import tracks
 from marin.process.files import write_whole
 from marin.record.root import Root
 from marin.reporting import preregistration
@@ -34,6 +35,7 @@ from marin.reporting.browser import artifact_page, recorded_runs
 from marin.reporting.graph import graph_of
 from marin.reporting.pages import draw
 from marin.reporting.samples import Samples, read_samples
+from marin.reporting.speedrun import pages as speedruns
 from marin.reporting.template import render, size
 
 DATA = ("corpus", "tokens")
@@ -160,8 +162,8 @@ def pages(root: Root) -> Iterator[Page]:
 
     for row in (*data, *models):
         yield Page(row.path, latest, partial(output_page, row.digest))
-    tracks = list(_speedruns(root, software))
-    yield from tracks
+    leaderboard = list(_speedruns(root, software))
+    yield from leaderboard
     source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
     yield Page(
         "index.html",
@@ -173,19 +175,15 @@ def pages(root: Root) -> Iterator[Page]:
             experiments=experiments,
             rows=rows[::-1],
             outputs=[("Data sets", data), ("Models", models)],
-            tracks=bool(tracks),
+            tracks=bool(leaderboard),
         ),
     )
 
 
 def _speedruns(root: Root, software: str) -> Iterator[Page]:
-    from marin.preregistration.speedrun import tracks  # here: most roots have none
-
     history, store = root.history(), root.store()
     if any(True for _ in tracks(history, store)):
-        from marin.reporting.speedrun import pages as drawn
-
-        for name, page in drawn(history, store):
+        for name, page in speedruns(history, store):
             yield Page(f"speedruns/{name}", canonical_digest([software, digest_bytes(page)]), partial(bytes, page))
 
 

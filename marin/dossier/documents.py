@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from marin.dossier import card, eu
+from marin.dossier import card, crate, croissant, cyclonedx, eu, spdx
 from marin.dossier.facts import Subject
 from marin.dossier.marked import encoded, fields, plain
 from marin.dossier.page import INDEX, page
@@ -16,6 +16,9 @@ FIELDS = "fields.json"
 FORMS: Mapping[str, Callable[[Subject], Any]] = {
     eu.SUMMARY: lambda subject: eu.filled(subject, eu.SUMMARY),
     eu.FORM: lambda subject: eu.filled(subject, eu.FORM),
+    cyclonedx.FILE: cyclonedx.bill,
+    spdx.FILE: spdx.spdx,
+    crate.FILE: crate.crate,
 }
 """Documents that are one JSON value, by file."""
 
@@ -34,7 +37,8 @@ def documents(subject: Subject) -> dict[str, bytes]:
 
 def forms(subject: Subject) -> dict[str, Any]:
     """The JSON documents, with the marks of their values."""
-    return {name: form(subject) for name, form in FORMS.items()}
+    described = {croissant.file_of(name): croissant.croissant(subject, name) for name in croissant.names(subject)}
+    return {name: form(subject) for name, form in FORMS.items()} | described
 
 
 def first_difference(file: str, found: bytes, made: bytes) -> str:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ledger import Draft
 from marin.history.runs import stream_of
+from marin.recipe.schema import digest, from_mapping, plain
 from marin.record import events
 from marin.record.root import Root
 
 RUN = "2khr7ocq"
+FILES = {
+    "corpus": {
+        "train.jsonl": b'{"text": "a cat"}\n',
+        "validation.jsonl": b'{"text": "a dog"}\n',
+        "dataset.json": b"{}\n",
+    },
+    "export": {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)), "tokenizer.json": b"{}\n"},
+}
+NUMBERS = {"corpus": {"train_documents": 46.0, "train_bytes": 60_000.0}, "tokens": {"train_tokens": 41_000.0}}
 
 
 def sha(letter: str) -> str:
@@ -17,3 +29,43 @@ def sha(letter: str) -> str:
 def record(root: Root, kind: str, body: events.Body, stream: str = stream_of(RUN)) -> int:
     (receipt,) = root.append([Draft(kind, stream, events.write(body))])
     return receipt.index
+
+
+def record_run(root: Root, folder: Path) -> None:
+    """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``."""
+    recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}}, where="test")
+    code = {"commit": "c0ffee", "steps": {}}
+    started = events.RunStarted(
+        run=RUN, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
+        environment={"processor": {"model": "A <processor> | of \"ours\""}, "lock": sha("d")},
+    )  # fmt: skip
+    record(root, events.RUN_STARTED, started)
+    outputs = {}
+    for number, step in enumerate(events.STEPS):
+        kind = {"corpus": "corpus", "export": "model", "train": "state"}.get(step, step)
+        if step in FILES:
+            for name, data in FILES[step].items():
+                (folder / step / name).parent.mkdir(exist_ok=True)
+                (folder / step / name).write_bytes(data)
+            tree = root.store().put_tree(folder / step)
+            output = events.Output(kind=kind, digest=tree.digest, size=tree.size, artifact=tree.digest)
+        else:
+            output = events.Output(kind=kind, digest=sha(str(number)), size=7, artifact=sha(str(number)))
+        if step == "evaluate":
+            told = events.EvalCompleted(run=RUN, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
+            record(root, events.EVAL_COMPLETED, told)
+        inputs = {name: outputs[name].digest for name in outputs}
+        outputs[step] = output
+        metrics = {name: value.hex() for name, value in NUMBERS.get(step, {}).items()}
+        done = events.StepCompleted(
+            run=RUN, step=step, identity=sha("e"), inputs=inputs, output=output, metrics=metrics, seconds=1.5
+        )
+        record(root, events.STEP_COMPLETED, done)
+    record(root, events.RUN_COMPLETED, events.RunCompleted(run=RUN, outputs=outputs, metrics={}))
+    checkpoint = root.reader().checkpoint()
+    verdict = events.ReplayCompleted(
+        run=RUN, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
+        log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
+        details={}, environment={},
+    )  # fmt: skip
+    record(root, events.REPLAY_COMPLETED, verdict)

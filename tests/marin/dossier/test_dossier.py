@@ -72,7 +72,7 @@ def test_a_dossier_is_judged_by_its_folder_and_a_key(root: Root, dossier: Path) 
 
 def test_each_field_says_where_it_comes_from(root: Root, dossier: Path) -> None:
     listed = json.loads((dossier / "fields.json").read_text())
-    by_name = {item["name"]: item for item in listed}
+    by_name = {item["name"]: item for item in listed if item["file"] == "README.md"}
     assert by_name["training.steps"]["value"] == 6
     assert by_name["training.steps"]["events"] == [0]
     assert by_name["evaluation.loss"]["value"] == 5.25
@@ -195,10 +195,12 @@ def leaves(value: Any) -> Iterator[Callable[[], None]]:
 def test_every_altered_field_is_found_though_it_is_signed_again(
     root: Root, dossier: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = judge_module.documents(subject_of_folder(root, dossier))
+    shown, made = proven(dossier, [root.verifier]), judge_module.documents(subject_of_folder(root, dossier))
+    monkeypatch.setattr(judge_module, "check_files", lambda named, found: None)  # as if the operator signed each again
     monkeypatch.setattr(
-        judge_module, "documents", lambda about: made
-    )  # the events stay: what follows from them does too
+        judge_module, "proven", lambda folder, keys: shown
+    )  # the events stay, and what follows from them
+    monkeypatch.setattr(judge_module, "documents", lambda about: made)
     missed, tried = [], 0
     for path in sorted(dossier.glob("*.json")):
         content = path.read_bytes()
@@ -209,7 +211,6 @@ def test_every_altered_field_is_found_though_it_is_signed_again(
             path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
             swaps[number]()
             tried += 1
-            signed_again(root, dossier)
             if judge(root, dossier).verdicts["fields"].outcome != "FAIL":
                 missed.append(path)
         path.write_bytes(content)
@@ -218,7 +219,6 @@ def test_every_altered_field_is_found_though_it_is_signed_again(
         lines = content.split(b"\n")
         for number in tenth(range(len(lines))):
             (dossier / name).write_bytes(b"\n".join([*lines[:number], lines[number] + b".", *lines[number + 1 :]]))
-            signed_again(root, dossier)
             tried += 1
             if judge(root, dossier).verdicts["fields"].outcome != "FAIL":
                 missed.append(dossier / name)

@@ -32,8 +32,9 @@ ADDEND_BITS, ROOM = 30, 52
 """Bits of an addend below the row's largest one; bits that a whole sum may have."""
 INT8_LONGEST, BFLOAT16_BLOCK = 2**16, 2**10
 """Products of bytes whose sum (of two such sums: the middle one) int32, and float32, still holds."""
-WORTH_BYTES = 512
-"""Products in a sum from which on a processor is faster with four products of bytes than with one of float64."""
+WORTH_BYTES = 256
+"""Products in a sum from which on a processor is faster with products of bytes than with one of float64; where batches are
+multiplied one by one it is not."""
 
 
 def addend_bits(count: int) -> int:
@@ -153,6 +154,11 @@ def _arranged(x: jax.Array, summed: Sequence[int], batch: Sequence[int], *, last
     return lax.transpose(x, (*batch, *order)).reshape(*(x.shape[axis] for axis in batch), *shape)
 
 
+def _ends_with(x: jax.Array, summed: Sequence[int]) -> bool:
+    """Whether what is summed lies last."""
+    return tuple(summed) == tuple(range(x.ndim - len(summed), x.ndim))
+
+
 def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     if count > INT8_LONGEST:
         raise UsageError(
@@ -167,24 +173,30 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
         [x.shape[axis] for axis in range(x.ndim) if axis not in (*summed, *batch)]
         for x, summed, batch in ((a, a_summed, a_batch), (b, b_summed, b_batch))
     ]
-    turned = bool(a_summed) and a_summed[0] < a.ndim - len(a_summed) and a.size > b.size
-    if turned:
-        left, right = _arranged(b, b_summed, b_batch, last=True), _arranged(a, a_summed, a_batch, last=False)
+    # XLA's fast products of bytes sum over the last axis of the left factor and the first of the right one. What it has
+    # to turn itself it multiplies slowly, in 32 bits; so a factor that is turned is turned in putting its parts together.
+    sides = ((a, a_summed, a_batch), (b, b_summed, b_batch))
+    natural = [_ends_with(x, over) for x, over, _ in sides]
+    turned = a.size < b.size if all(natural) else natural[1] or (not natural[0] and a.size > b.size)
+    left, right = (sides[1], sides[0]) if turned else sides
+    lead = len(a_batch)
+    axes = tuple(range(lead))
+    x = [part.astype(jnp.int8) for part in _bytes(_arranged(*left, last=True))]
+    y = [part.astype(jnp.int8) for part in _bytes(_arranged(*right, last=False))]
+
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
+        return lax.dot_general(x, y, (((lead + 1,), (lead,)), (axes, axes)), preferred_element_type=W)
+
+    if any(natural):
+        wide = jnp.concatenate(y, lead + 1)
+        (high, first), (second, low) = (jnp.split(product(part, wide), 2, lead + 1) for part in x)
     else:
-        left, right = _arranged(a, a_summed, a_batch, last=True), _arranged(b, b_summed, b_batch, last=False)
-    axes = tuple(range(len(a_batch)))
-    lead = len(axes)
-    parts = [jnp.stack([part.astype(jnp.int8) for part in _bytes(x)], axis=lead) for x in (left, right)]
-    found = lax.dot_general(*parts, (((lead + 2,), (lead + 1,)), (axes, axes)), preferred_element_type=W)
-
-    def piece(first: int, second: int) -> jax.Array:
-        whole: jax.Array = found[(..., first, slice(None), second, slice(None))]
-        return whole
-
-    middle = (piece(0, 1) + piece(1, 0)).astype(D)
-    whole = (piece(0, 0).astype(D) * 2.0**16 + middle * 2.0**8 + piece(1, 1).astype(D)).astype(F)
-    whole = jnp.swapaxes(whole, -1, -2) if turned else whole
-    return whole.reshape(*whole.shape[:lead], *free[0], *free[1])
+        tall = jnp.concatenate(x, lead)
+        (high, first), (second, low) = (jnp.split(product(tall, part), 2, lead) for part in y)
+    middle = (first + second).astype(D)
+    found = (high.astype(D) * 2.0**16 + middle * 2.0**8 + low.astype(D)).astype(F)
+    found = jnp.swapaxes(found, -1, -2) if turned else found
+    return found.reshape(*found.shape[:lead], *free[0], *free[1])
 
 
 def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
@@ -212,7 +224,8 @@ def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array
 
 def _chosen(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     """By bytes where the sum is long: what they save in products is more than what four results of each cost."""
-    return (_int8 if WORTH_BYTES <= count <= INT8_LONGEST else _float64)(a, b, numbers, count)
+    bytes_ = not numbers[1][0] and WORTH_BYTES <= count <= INT8_LONGEST
+    return (_int8 if bytes_ else _float64)(a, b, numbers, count)
 
 
 _WAYS: dict[Products, Callable[[jax.Array, jax.Array, Any, int], jax.Array]] = {

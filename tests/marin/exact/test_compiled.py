@@ -247,9 +247,14 @@ def test_long_contractions_go_by_bytes_and_are_those_of_the_reference(sizes: tup
         two_axes = lax.dot_general(a.reshape(halves), b.reshape(halves), (((0, 1), (0, 1)), ((), ())))
         return [a.T @ b, b.T @ a, batched, two_axes, jnp.einsum("ki,kj->ij", a, b)]
 
-    text = jax.jit(lambda z: exact(products, a, b)(z, a, b)).lower(MINUS_ZERO).as_text()
-    assert "xi8>" in text
-    both(products, a, b)
+    def lying(a: jax.Array, b: jax.Array, a_last: jax.Array, b_last: jax.Array) -> list[jax.Array]:
+        """What is summed lies last in one factor, the other, both: each has its own way by bytes."""
+        return [a_last @ b, b_last @ a, a_last @ b_last.T, b_last @ a_last.T, jnp.einsum("ki,jk->ij", a, b_last)]
+
+    for function, arguments in ((products, (a, b)), (lying, (a, b, a.T.copy(), b.T.copy()))):
+        text = jax.jit(exact(function, *arguments).__call__).lower(MINUS_ZERO, *arguments).as_text()
+        assert "xi8>" in text
+        both(function, *arguments)
 
 
 def test_the_order_of_what_is_summed_cannot_matter() -> None:

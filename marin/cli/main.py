@@ -106,6 +106,10 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.export",
         "Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.",
     ),
+    "publish": Lazy(
+        "marin.cli.publish",
+        "Publish RUN as static files: log, what its verification needs of the store, dossier and report.",
+    ),
     "mlperf": Lazy(
         "marin.cli.mlperf",
         "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",

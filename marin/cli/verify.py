@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -184,9 +185,10 @@ def verify(
 ) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
 
-    RUN is an id, a unique beginning of one, or latest. Each verdict is PASS (all of it established), PARTIAL (nothing
-    wrong in what was looked at), FAIL, NOT_RUN, UNAVAILABLE (something needed is missing) or UNSUPPORTED (this machine
-    cannot honour the arithmetic contract). Below them stands every claim of the run, with what established it.
+    RUN is an id, a unique beginning of one, or latest; or the address of one that `marin publish` wrote. Each verdict is
+    PASS (all of it established), PARTIAL (nothing wrong in what was looked at), FAIL, NOT_RUN, UNAVAILABLE (something
+    needed is missing) or UNSUPPORTED (this machine cannot honour the arithmetic contract). Below them stands every claim
+    of the run, with what established it.
 
     A root that your key did not sign is verified in a process of its own, without network, which reads that root and the
     installed software and writes to a temporary folder and a cache of its own; --allow opens more by name.
@@ -211,6 +213,7 @@ def verify(
     if not run:
         raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
                          cure="name a run, or latest; or a dossier with --dossier")  # fmt: skip
+    run = published(run)
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
 
@@ -352,6 +355,15 @@ def verify(
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
     finish(ctx, report, verification.run, html=html, as_json=as_json)
+
+
+def published(run: str) -> str:
+    """The id in ``https://HOST/PATH/RUN``, whose root is then the publication at the address before it."""
+    location, _, name = run.rstrip("/").rpartition("/")
+    if "://" not in location:
+        return run
+    os.environ["MARIN_ROOT"] = location
+    return name
 
 
 def judge_folder(ctx: click.Context, folder: Path, keys: Sequence[VerifierKey], run: str, *, as_json: bool) -> NoReturn:

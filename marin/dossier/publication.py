@@ -1,0 +1,76 @@
+"""A run, published as static files that any web server serves: what its verification needs, its dossier, its report.
+
+    log/, store/, vkey               a root like any other: the log, and what the run's events name of the store
+    dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
+    runs/RUN/index.html              the way to the newest dossier of the run, and to its report
+
+Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
+these is whole or not there, so a reader sees the publication before or after, and what broke off goes on. What several runs
+share lies there once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger import Storage, Store, mirror_log, named_digests
+from marin.dossier.evidence import gather
+from marin.dossier.layout import ATTESTATION
+from marin.dossier.write import write_dossier
+from marin.history.run import Run
+from marin.record.attestation import digests
+from marin.record.root import VKEY, Root
+from marin.reporting.run import run_page
+from marin.reporting.template import render
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where the pages are, relative to the publication, and how large the log is there."""
+
+    page: str
+    dossier: str
+    size: int
+
+
+def needed(root: Root, run: Run, source: Store) -> list[str]:
+    """The artifacts that verification of ``run`` needs, as far as they are here. Uncommitted changes of code stay at home:
+    no verification reads them."""
+    proven, _ = gather(root.history(), root.reader(), run.run)
+    diffs = {str(run.started.body.code.get("diff", ""))}
+    for event in proven.entries.values():
+        code = event.body.get("code")
+        if isinstance(code, dict):
+            diffs.add(str(code.get("diff", "")))
+    named = [digest for event in proven.entries.values() for digest in named_digests(dict(event.body))]
+    return list(source.present(digest for digest in dict.fromkeys(named) if digest not in diffs))
+
+
+def publish_pages(
+    root: Root, run: Run, target: Storage, *, card: Path | None = None, key: Path | None = None
+) -> Published:
+    """What is published when the artifacts are there: dossier, log, and the page of the run, in this order.
+
+    Raises:
+        UsageError: the run has no model, or the card contradicts the ledger.
+        Tampered: the log there is another one.
+    """
+    with TemporaryDirectory(prefix="marin-publish-") as base:
+        folder = Path(base) / "dossier"
+        name = write_dossier(root, run, folder, card=card, key=key).removeprefix("sha256:")
+        files = {path: (folder / path).read_bytes() for path in digests(folder, "")}
+    last = files.pop(ATTESTATION)
+    dossier = f"dossiers/{name}"
+    target.ensure_many([(f"{dossier}/{path}", data) for path, data in sorted(files.items())])
+    target.ensure(f"{dossier}/{ATTESTATION}", last)
+    if root.storage.writable and not root.endpoint.exists():  # a running service publishes by itself
+        with root.log() as log:
+            log.publish()
+    target.ensure(VKEY, root.storage.read(VKEY))
+    mirrored = mirror_log(root.storage, target, [root.verifier])
+    target.replace(f"runs/{run.run}/report.html", run_page(run, root.verifier.name))
+    page = f"runs/{run.run}/index.html"
+    target.replace(page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier)))
+    return Published(page, dossier, mirrored.new_size)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
-from marin.recipe.schema import block_counts
+from marin.recipe.mixture import block_counts
 
 
 class Interleave:

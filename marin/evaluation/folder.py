@@ -38,6 +38,13 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
 }
 """What a folder's ``config.json`` may say of settings that our models do not have; None: nothing."""
+LLAMA3: Mapping[str, float] = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+"""The scaling of Llama 3.1's rotary embeddings, which ``model.rope=llama3`` has."""
 
 
 def is_folder(name: str) -> bool:
@@ -58,10 +65,20 @@ def folder_recipe(folder: Path) -> Recipe:
     kind = str(config.get("model_type")) if isinstance(config, dict) else ""
     if not isinstance(config, dict) or kind not in FIXED:
         raise _other(folder, "model_type", "llama or gpt2", kind)
-    rope = config.pop("rope_parameters", None) or {}
+    rope = config.pop("rope_parameters", None) or config.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise _other(folder, "rope_parameters", "names and values", rope)
     config |= {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
-    if rope.get("rope_type", "default") != "default":
-        raise _other(folder, "rope_parameters", "rope_type default", rope)
+    scaled = rope.get("rope_type", "default") == "llama3"
+    if scaled and kind == "llama":
+        if {name: rope.get(name) for name in LLAMA3} | {"theta": config.pop("rope_theta", None)} != {
+            **LLAMA3,
+            "theta": 500000,
+        }:
+            raise _other(folder, "rope_parameters", f"rope_theta 500000, {LLAMA3}", rope)
+        config.pop("rope_scaling", None)
+    elif rope.get("rope_type", "default") != "default":
+        raise _other(folder, "rope_parameters", "rope_type default or, of Llama, llama3", rope)
     for name, allowed in FIXED[kind].items():
         if config.get(name) not in allowed:
             expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
@@ -84,6 +101,7 @@ def folder_recipe(folder: Path) -> Recipe:
         said["num_kv_heads"] = config.get("num_attention_heads")
     if lacking := {"hidden_dim", "num_layers", "num_heads", "seq_len", "intermediate_dim"} - said.keys():
         raise _other(folder, "config.json", ", ".join(sorted(lacking)), None)
+    said |= {"rope": "llama3"} if scaled and kind == "llama" else {}
     try:
         model = msgspec.convert({"architecture": kind, **said}, Model)
     except msgspec.ValidationError as error:

@@ -30,6 +30,7 @@ CODE = (
     "marin/exact/threefry.py",
     "marin/process/arithmetic.py",
     "marin/recipe/evaluation.py",
+    "marin/recipe/mixture.py",
     "marin/recipe/schema.py",
     "marin/recipe/section.py",
     "marin/training/model.py",

@@ -322,6 +322,7 @@ CORPUS = StepDefinition(
         "marin/pipeline/corpus.py",
         "marin/data",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

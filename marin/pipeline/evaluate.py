@@ -44,6 +44,7 @@ EVALUATE = StepDefinition(
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/pipeline/evaluate.py",

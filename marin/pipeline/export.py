@@ -36,6 +36,7 @@ EXPORT = StepDefinition(
         "marin/exact/reading.py",
         "marin/exact/threefry.py",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/pipeline/export.py",

@@ -130,6 +130,7 @@ TOKENIZER = StepDefinition(
         "marin/pipeline/tokenizer.py",
         "marin/data",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

@@ -36,6 +36,7 @@ TOKENS = StepDefinition(
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

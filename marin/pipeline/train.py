@@ -68,6 +68,7 @@ TRAIN = StepDefinition(
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
         "marin/recipe/evaluation.py",
+        "marin/recipe/mixture.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/recipe/seeds.py",

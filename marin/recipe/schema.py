@@ -16,7 +16,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -26,13 +25,15 @@ from ledger import canonical_digest
 from marin.errors import Unsupported, UsageError
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
+from marin.recipe.mixture import block_counts
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
 
 RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
+SCALE = ("rope", "decay", "z_loss")
 WHAT_IS_READ = ("chat", "artifact", "exclude")
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *DURING})
+ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *SCALE, *DURING})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 
@@ -193,7 +194,8 @@ class Phase(Section, frozen=True):
 
 
 class Model(Section, frozen=True):
-    """A decoder-only language model of Levanter, by architecture and sizes."""
+    """A decoder-only language model of Levanter, by architecture and sizes. ``rope``: rotary embeddings of base 10,000, or
+    those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192)."""
 
     architecture: Literal["llama", "gpt2"] = "llama"
     hidden_dim: Positive = 128
@@ -206,6 +208,7 @@ class Model(Section, frozen=True):
     layer_norm_epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-5
     tie_word_embeddings: bool = False
     gradient_checkpointing: bool = False
+    rope: Literal["llama3"] | None = None
 
 
 class Optimizer(Section, frozen=True):
@@ -220,6 +223,9 @@ class Optimizer(Section, frozen=True):
     min_lr_ratio: Rate = 0.1
     warmup_steps: Count = 20
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    decay: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    """The last part of all train steps, in which the rate decays; it is stable before (WSD, arXiv:2404.06395). None: it decays
+    from the end of the warm-up on."""
     weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
     beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
     beta2: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.95
@@ -236,6 +242,9 @@ class Trainer(Section, frozen=True):
     packing: Literal["isolated"] | None = None
     """Documents are packed into sequences one after another. ``isolated``: they do not attend to each other; None: they
     do."""
+    z_loss: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    """What the square of the log of the softmax's sum weighs in a token's training loss (PaLM, arXiv:2204.02311, section 5);
+    evaluation is without it."""
 
 
 class Arithmetic(Section, frozen=True):
@@ -571,6 +580,7 @@ def check(recipe: Recipe, *, where: str) -> None:
             found=str(model.hidden_dim // model.num_heads),
             cure="change model.hidden_dim or model.num_heads",
         )
+    _check_scale(recipe, where)
     if recipe.exclude is not None and recipe.tokens.artifact is not None:
         raise UsageError(
             "settings that do not go together",
@@ -583,6 +593,29 @@ def check(recipe: Recipe, *, where: str) -> None:
     _check_contract(arithmetic, where)
     parts = recipe.dataset.parts if isinstance(recipe.dataset, MixtureDataset) else ()
     check_evaluation(recipe.evaluation, trainer.steps_per_segment, parts, where)
+
+
+def _check_scale(recipe: Recipe, where: str) -> None:
+    together = (
+        ("model.rope", recipe.model.rope, "architecture=llama", recipe.model.architecture == "llama"),
+        # Its frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
+        ("model.rope", recipe.model.rope, "another profile than exact", recipe.arithmetic.profile != "exact"),
+        (
+            "optimizer.decay",
+            recipe.optimizer.decay,
+            "schedule=linear or cosine",
+            recipe.optimizer.schedule != "constant",
+        ),
+    )
+    for name, value, expected, fits in together:
+        if value is not None and not fits:
+            raise UsageError(
+                "settings that do not go together",
+                where=f"{where}: {name}",
+                expected=f"null, or {expected}",
+                found=str(value),
+                cure=f"drop {name}, or choose {expected}",
+            )
 
 
 CPU_PROFILES = ("portable-cpu", "arm-cpu", "exact")
@@ -705,36 +738,3 @@ def _check_mixture(recipe: Recipe, where: str) -> None:
             cure="name the parts as dataset.parts does",
         )
     block_counts(recipe.mixture.weights, recipe.mixture.block_size, where=f"{where}: mixture.weights")
-
-
-def block_counts(weights: Mapping[str, float], block_size: int, *, where: str = "mixture.weights") -> dict[str, int]:
-    """How many sequences of a block each part has, by name; parts without weight are left out.
-
-    Raises:
-        UsageError: no weight is positive, or a part's share is less than one sequence of a block.
-    """
-    shares = {name: Fraction(weight) for name, weight in sorted(weights.items()) if weight > 0}
-    if not shares:
-        raise UsageError(
-            "nothing to mix",
-            where=where,
-            expected="at least one positive weight",
-            found="none",
-            cure="give a part a weight",
-        )
-    total = sum(shares.values())
-    exact = {name: share * block_size / total for name, share in shares.items()}
-    counts = {name: int(value) for name, value in exact.items()}
-    by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))
-    for name in by_remainder[: block_size - sum(counts.values())]:
-        counts[name] += 1
-    rare = [name for name, count in counts.items() if not count]
-    if rare:
-        raise UsageError(
-            "a part's share is less than one sequence of a block",
-            where=where,
-            expected=f"at least 1/{block_size} of all weight",
-            found=", ".join(rare),
-            cure="raise its weight or mixture.block_size, or give it the weight 0",
-        )
-    return counts

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from levanter.layers.attention import AttentionBackend, AttentionMask
+from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
@@ -28,6 +29,9 @@ from marin.training.runtime.shape_checks import per_thread
 
 END_OF_TEXT_ID = 0
 """The first token of every tokenizer that is trained here (:mod:`marin.pipeline.tokenizer`)."""
+
+ROPE = {None: DefaultRotaryEmbeddingsConfig(theta=10000, factor=1.0), "llama3": Llama3RotaryEmbeddingsConfig()}
+"""By ``model.rope``; the defaults of the second are Llama 3.1's."""
 
 type LevanterModel = LlamaConfig | Gpt2Config
 
@@ -67,6 +71,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         activation_function=ActivationFunctionEnum.silu,
         initializer_range=model.initializer_range,
         layer_norm_epsilon=model.layer_norm_epsilon,
+        rope=ROPE[model.rope],
         tie_word_embeddings=model.tie_word_embeddings,
         upcast_attn=False,
         use_bias=False,
@@ -158,6 +163,7 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
                 weight_decay=config.weight_decay,
                 min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup,
+                decay=config.decay,
                 lr_schedule=config.schedule,
                 beta1=config.beta1,
                 beta2=config.beta2,
@@ -172,6 +178,7 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
                 weight_decay=config.weight_decay,
                 min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup,
+                decay=config.decay,
                 lr_schedule=config.schedule,
                 beta1=config.beta1,
                 beta2=config.beta2,

@@ -112,7 +112,7 @@ def shard_sums(
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
-        per_token = model.compute_next_token_loss(example, reduction=None)
+        per_token = model.compute_next_token_loss(example, reduction=None, logsumexp_weight=recipe.trainer.z_loss)
         return hax.sum(per_token.astype(jnp.float32)).array
 
     grad = jax.value_and_grad(loss_sum)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from marin.data.mixture import Interleave
 from marin.errors import UsageError
-from marin.recipe.schema import block_counts
+from marin.recipe.mixture import block_counts
 
 WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.05, 20.0), min_size=1)
 

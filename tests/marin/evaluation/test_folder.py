@@ -64,7 +64,7 @@ def test_both_layouts_come_back_tied_or_not(
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("model", [Model(), Model(num_kv_heads=2, tie_word_embeddings=True),
+@pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(num_kv_heads=2, tie_word_embeddings=True),
                                    Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False)])  # fmt: skip
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
     config = hugging_face_config(Recipe(model=model), 300, 0)

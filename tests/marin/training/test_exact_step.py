@@ -36,12 +36,16 @@ def bits(values: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"factor_bits": 8, "factor_rounding": "stochastic"}], ids=["15 bits", "8 bits stochastic"]
+    "changes",
+    [{}, {"factor_bits": 8, "factor_rounding": "stochastic"}, {"z_loss": 1e-2}],
+    ids=["15 bits", "8 bits stochastic", "z-loss"],
 )
 def test_the_initial_state_and_two_steps_are_those_of_the_reference(
     recipe: Recipe, worker: ModuleType, changes: dict[str, Any]
 ) -> None:
-    recipe = msgspec.structs.replace(recipe, arithmetic=msgspec.structs.replace(EXACT, **changes))
+    trainer = msgspec.structs.replace(recipe.trainer, z_loss=changes.get("z_loss"))
+    arithmetic = msgspec.structs.replace(EXACT, **{k: v for k, v in changes.items() if k != "z_loss"})
+    recipe = msgspec.structs.replace(recipe, trainer=trainer, arithmetic=arithmetic)
     check(recipe, where="recipe")
     first = initial_state(recipe, worker.VOCABULARY)
     program = exact_initializer(recipe, worker.VOCABULARY).program

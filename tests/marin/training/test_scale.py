@@ -1,0 +1,116 @@
+"""What larger models are trained with: Llama 3.1's rotary embeddings, a stable rate with a decay at its end, z-loss; each
+against its formula."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import equinox as eqx
+import haliax as hax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from levanter.layers.attention import AttentionMask
+from msgspec.structs import replace
+
+from marin.errors import UsageError
+from marin.recipe.composition import compose
+from marin.recipe.cost import flops_per_token, parameters
+from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest
+from marin.training.model import learning_rates, model_config
+from marin.training.state import initial_state
+from marin.training.step import shard_sums
+
+
+def test_a_rate_rises_stays_and_falls() -> None:
+    """WSD: warm-up, stable, linear decay (arXiv:2404.06395)."""
+    wsd = Optimizer(learning_rate=0.01, min_lr_ratio=0.1, warmup_steps=10, schedule="linear", decay=0.25)
+    rates = learning_rates(Recipe(optimizer=wsd, trainer=Trainer(num_steps=100)), 0, 100)
+    expected = [
+        0.01 * step / 10 if step < 10 else 0.01 if step < 75 else 0.01 * (1 - 0.9 * (step - 75) / 25)
+        for step in range(100)
+    ]
+    assert np.allclose(rates, expected, rtol=1e-5, atol=0)
+    assert compose(["optimizer=wsd"]).recipe.optimizer.decay == 0.2
+
+
+def test_the_square_of_the_log_of_the_sum_is_added_and_learned_from(worker: ModuleType) -> None:
+    recipe = worker.recipe_of(worker.Case(name="z", hidden=16, layers=1, length=16, shards=1, batch=2))
+    weighed = replace(recipe, trainer=replace(recipe.trainer, z_loss=0.5))
+    state = initial_state(recipe, worker.VOCABULARY)
+    arrays, static = eqx.partition(state.model, eqx.is_inexact_array)
+    draw = np.random.default_rng(1)
+    tokens = draw.integers(0, worker.VOCABULARY, (2, 16), dtype=np.int32)
+    weights = (draw.random((2, 16)) < 0.7).astype(np.float32)
+    weights[:, -1] = 0  # nothing comes after the last
+    plain, z = (shard_sums(static, one, arrays, jnp.asarray(tokens), jnp.asarray(weights)) for one in (recipe, weighed))
+    axes = (hax.Axis("batch", 2), hax.Axis("position", 16))
+    logits = state.model(hax.named(jnp.asarray(tokens), axes), AttentionMask.causal()).array
+    wide = np.asarray(logits, np.float64)
+    squares = np.log(np.exp(wide).sum(-1)) ** 2
+    assert math.isclose(float(z[1] - plain[1]), 0.5 * float((squares * weights).sum()), rel_tol=1e-4)
+    assert float(z[2]) == float(plain[2]), "the same tokens count"
+    first, second = (np.asarray(grads.embeddings.token_embeddings.weight.array) for grads in (plain[0], z[0]))
+    assert not np.array_equal(first, second)
+
+
+def test_the_frequencies_are_llamas() -> None:
+    """Wavelengths above 8,192 positions are eight times as long, those below 2,048 unchanged, smooth between."""
+    model = Model(hidden_dim=512, num_heads=4, num_kv_heads=4, intermediate_dim=1024, rope="llama3")
+    config: Any = model_config(model)
+    built = config.rope.build(hax.Axis("head_size", 128))
+    expected = []
+    for place in range(64):
+        frequency = 500000.0 ** (-2 * place / 128)
+        wave = 2 * math.pi / frequency
+        if wave > 8192:
+            frequency /= 8
+        elif wave >= 2048:
+            smooth = (8192 / wave - 1) / (4 - 1)
+            frequency = (1 - smooth) * frequency / 8 + smooth * frequency
+        expected.append(frequency)
+    assert np.allclose(built._compute_inv_freq_llama().array, expected, rtol=1e-5, atol=0)
+    assert model_config(replace(model, rope=None)).rope.theta == 10000  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("name", "count"), [("llama-8b", 8.03e9), ("llama-32b", 32.5e9)])
+def test_the_large_ones_have_their_size(name: str, count: float) -> None:
+    model = compose([f"model={name}"]).recipe.model
+    assert model.rope == "llama3" and math.isclose(parameters(model, 128_256), count, rel_tol=0.01)
+
+
+def test_what_is_not_asked_for_leaves_the_identity_as_it_was() -> None:
+    text = repr(Recipe())
+    assert "rope=None" in text and "decay=None" in text and "z_loss=None" in text
+    asked = {
+        digest(Recipe()),
+        digest(Recipe(model=Model(rope="llama3"))),
+        digest(Recipe(optimizer=Optimizer(decay=0.5))),
+        digest(Recipe(trainer=Trainer(z_loss=1e-4))),
+    }
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(model=Model(architecture="gpt2", intermediate_dim=256, rope="llama3")),
+        Recipe(optimizer=Optimizer(schedule="constant", decay=0.5)),
+        replace(compose(["profile=exact"]).recipe, model=Model(rope="llama3")),
+    ],
+)
+def test_what_does_not_go_together_is_said(recipe: Recipe) -> None:
+    assert isinstance(recipe.arithmetic, Arithmetic)
+    with pytest.raises(UsageError, match="do not go together"):
+        check(recipe, where="recipe")
+
+
+def test_the_table_of_the_page_is_what_the_recipes_say(pytestconfig: pytest.Config) -> None:
+    page = (pytestconfig.rootpath / "docs" / "scale.md").read_text("utf-8")
+    for name in ("llama-135m", "llama-360m", "llama-1b", "llama-8b", "llama-32b"):
+        recipe = compose([f"model={name}"]).recipe
+        count, flops = parameters(recipe.model, 128_256), flops_per_token(recipe.model, 128_256)
+        row = f"| `{name}` | {count / 1e9:.2f} | {3 * flops / 1e9:.1f} | {12 * count / 1e9:.1f} |"
+        assert row in page

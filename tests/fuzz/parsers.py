@@ -59,6 +59,7 @@ from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.tokenizer import parse_tokenizer
+from marin.dossier.stated import read_card
 from marin.evaluation.bundle import PREDICATE
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
@@ -391,6 +392,8 @@ def parsers() -> list[Parser]:
         P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
           ("marin.evaluation.records.read_task",)),
+        P("a card of a model", on_file(read_card), given(b"model:\n  name: a\ndata.language: [en]\ndate: 2026-11-23\n"),
+          ("marin.dossier.stated.read_card",)),
         P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier], PREDICATE), _attestation,
           ("marin.record.attestation.attested",)),
         P("model folder", on_file(folder_recipe, "./config.json"),

@@ -76,13 +76,13 @@ DOCUMENTATION = _asked(
     Model properties | Total model size | model.parameters model.bytes | Annex XI(1)(1)(d)
     Methods of distribution and licences | Distribution channels | model.distribution | Annex XI(1)(1)(c)
     Methods of distribution and licences | Licence | model.licence | Annex XI(1)(1)(f)
-    Methods of distribution and licences | Additional assets | model.assets | Annex XII(1)(f)
+    Methods of distribution and licences | Additional assets | model.assets | Annex XI(1)(1)(c)
     Use | Acceptable use policy | model.acceptable_use | Annex XI(1)(1)(b)
     Use | Intended uses | model.intended_use model.limitations | Annex XI(1)(1)(a)
     Use | Type and nature of systems for integration | model.systems | Annex XI(1)(1)(a)
     Use | Technical means for integration | model.integration model.format | Annex XI(1)(2)(a)
-    Use | Required hardware | model.hardware | Annex XII(1)(c)
-    Use | Required software | model.software | Annex XII(1)(d)
+    Use | Required hardware | model.hardware | Annex XII(1)(d)
+    Use | Required software | model.software | Annex XII(1)(e)
     Training process | Design specifications of the training process | training.steps training.sequences training.tokens \
     training.objective training.optimizer training.learning_rate training.schedule training.weight_decay \
     training.precision training.arithmetic training.seed run.recipe run.plan | Annex XI(1)(2)(b)

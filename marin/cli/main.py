@@ -56,6 +56,10 @@ COMMANDS: dict[str, Lazy] = {
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
+    "compile": Lazy(
+        "marin.cli.running.compile",
+        "Compile the train step of a recipe for a slice of TPUs that need not be there: does it fit, what would it cost.",
+    ),
     "unlearn": Lazy(
         "marin.cli.running.unlearn",
         "Make RUN again without documents, in equal bits to training from the start without them.",

@@ -306,6 +306,9 @@ class TrainStep(Step):
         rows = np.asarray(values, np.uint32)
         return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
 
+    def _compile(self, lowered: jax.stages.Lowered) -> Program:
+        return lowered.compile()
+
     def compiled(self) -> Programs:
         """The programs, compiled for this mesh, as many at a time as there are :data:`COMPILERS`."""
         over = partial(jax.shard_map, mesh=self.mesh, check_vma=False)
@@ -389,7 +392,7 @@ class TrainStep(Step):
             def compiled(function: Any, *given: Any, donate: tuple[int, ...] = ()) -> tuple[Future[Any], Any]:
                 """A program on its way, and what it gives."""
                 lowered = jax.jit(function, donate_argnums=donate).lower(*given)
-                return compilers.submit(lowered.compile), lowered.out_info
+                return compilers.submit(self._compile, lowered), lowered.out_info
 
             coming: dict[str, Future[Any]] = {}
             coming["gradient"], sums = compiled(

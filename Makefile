@@ -31,7 +31,7 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench gpu browser foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test lint bench survival faults-bench verify-bench gpu browser tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | sed -n '1,13p'
@@ -76,6 +76,10 @@ gpu: # no environment of its own: jax and its plugin are the machine's
 
 browser: environment
 	$(PYTEST) -m browser tests/e2e
+
+tpu: environment
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock
+	$(PYTEST) -q -m "tpu or not tpu" tests/tpu --durations 0
 
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md

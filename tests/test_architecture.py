@@ -20,7 +20,7 @@ FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglo
 # package -> project packages that it may import
 DIRECTIONS = {"ledger": {"ledger"}, "marin": {"marin", "ledger"}, "experiments": {"experiments", "marin"}}
 
-COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/exact/")
+COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/exact/", "marin/scale/")
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function
 CONFINED = {
@@ -153,6 +153,7 @@ FLOORS = (
     "unlearning",
     "pipeline",
     "collection",
+    "scale",
     "runners",
     "evaluation",
     "training",

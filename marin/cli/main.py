@@ -58,7 +58,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "compile": Lazy(
         "marin.cli.running.compile",
-        "Compile the train step of a recipe for a slice of TPUs that need not be there: does it fit, what would it cost.",
+        "Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.",
     ),
     "unlearn": Lazy(
         "marin.cli.running.unlearn",

@@ -1,14 +1,15 @@
 """Compile the programs of a train step for a slice of TPUs, in a process of its own: libtpu reads its settings when it is loaded.
 
-    python -m marin.scale.child < question > answer
+    python -m marin.scale.child QUESTION ANSWER
 
-Question and answer are JSON. Nothing is executed, and no array of the model's size is made.
+Both are files of JSON. Nothing is executed, and no array of the model's size is made.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from marin.recipe.schema import Recipe, from_plain
+from marin.scale.chips import bounds_of
 from marin.scale.compiled import Answer, Made, Moved, Question
 from marin.scale.hlo import Program
 from marin.training.state import DATA, state_like
@@ -68,7 +70,9 @@ def read(name: str, compiled: Any) -> Made:
 def answer(question: Question) -> Answer:
     """Every program of the train step."""
     recipe: Recipe = from_plain(question.recipe, where="recipe")
-    described: Any = topologies.get_topology_desc(platform="tpu", topology_name=question.topology)
+    bounds = bounds_of(question.topology)
+    more = {} if bounds is None else {"chips_per_host_bounds": bounds}
+    described: Any = topologies.get_topology_desc(platform="tpu", topology_name=question.topology, **more)
     devices = np.array(described.devices)
     step = AheadStep(recipe, Mesh(devices, (DATA,)), state_like(recipe, question.vocabulary))
     found = {name: getattr(step.programs, name) for name in step.programs.__dataclass_fields__}
@@ -81,6 +85,5 @@ def answer(question: Question) -> Answer:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(
-        msgspec.json.encode(answer(msgspec.json.decode(sys.stdin.buffer.read(), type=Question, strict=True)))
-    )
+    given = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Question, strict=True)
+    Path(sys.argv[2]).write_bytes(msgspec.json.encode(answer(given)))

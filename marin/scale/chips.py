@@ -1,6 +1,6 @@
 """Kinds of TPU by the name that libtpu knows them by, and the slices that they come in.
 
-Memory, peak and links are those of cloud.google.com/tpu/docs/system-architecture-tpu-vm (pages v4, v5e, v5p, v6e), read in November
+Memory, peak and links are those of cloud.google.com/tpu/docs/system-architecture-tpu-vm (pages v5e, v5p, v6e), read in November
 2026; the clock is the one that turns libtpu's estimated cycles into seconds.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,16 +27,14 @@ class Chip:
     slices: tuple[str, ...]
 
 
-_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
+_CUBES = ("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _GIB = 2**30
 CHIPS: Mapping[str, Chip] = {
-    "v4": Chip("TPU v4", int(31.75 * _GIB), 275e12, 2400e9 / 8, 1.05e9, _CUBES),
     "v5e": Chip("TPU v5 lite", int(15.75 * _GIB), 197e12, 1600e9 / 8, 1.5e9, _FLAT),
     "v5p": Chip("TPU v5", int(95.74 * _GIB), 459e12, 4800e9 / 8, 1.75e9, _CUBES),
     "v6e": Chip("TPU v6 lite", int(31.25 * _GIB), 918e12, 3200e9 / 8, 1.75e9, _FLAT),
 }
-TOPOLOGY = re.compile(r"([a-z0-9]+):(\d+(?:x\d+){1,2})")
 
 
 def chip_of(topology: str, where: str = "--topology") -> Chip:
@@ -62,3 +59,8 @@ def chip_of(topology: str, where: str = "--topology") -> Chip:
 def count_of(topology: str) -> int:
     """How many chips a slice has."""
     return math.prod(int(side) for side in topology.partition(":")[2].split("x"))
+
+
+def bounds_of(topology: str) -> tuple[int, int, int] | None:
+    """Chips of a host along each axis where it is not libtpu's own 2x2x1: a slice of one chip."""
+    return (1, 1, 1) if count_of(topology) == 1 else None

@@ -1,13 +1,14 @@
-"""A recipe's train step compiled for slices of TPUs that are not here, and what follows from it: whether it fits, what it would cost.
+"""A recipe's train step compiled for slices of TPUs that are not here: whether it fits, and what it would cost.
 
 What is counted, and what is assumed:
 
 - the programs are those of `marin train` (:class:`marin.training.step.TrainStep`), compiled by libtpu for the whole slice;
-- memory of a chip while a program runs: the state's slices that lie there, and the program's own arguments, results and temporaries;
-  where a device has several logical shards, the running sum of gradients too;
-- time: libtpu's estimated cycles at the chip's clock, loops by their turns, each program as often as a train step executes it; after
-  that, one at a time, the collectives' bytes over all links of a chip. Nothing is said for kernels without an estimate: they are counted;
-- FLOPs and utilisation: those of the model (forward and backward, without what is computed again), against the bfloat16 peak.
+- memory of a chip while a program runs: the state's slices that lie there, and the program's own arguments, results and
+  temporaries; where a device has several logical shards, the running sum of gradients too;
+- time: libtpu's estimated cycles at the chip's clock, loops by their turns, each program as often as a train step executes
+  it; after that the collectives' bytes over all links of a chip. Kernels without an estimate are counted, and cost nothing;
+- FLOPs and utilisation: those of the model (forward and backward, without what is computed again), against the bfloat16
+  peak.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from marin.errors import NotInstalled, StepFailed, Unsupported
-from marin.recipe.cost import flops_per_token
+from marin.recipe.cost import flops_per_token, parameters
 from marin.recipe.schema import Recipe, recorded
 from marin.scale.chips import Chip, chip_of
 
@@ -41,6 +44,7 @@ ENVIRONMENT = {
     "JAX_NUMPY_DTYPE_PROMOTION": "standard",
 }
 """Of the compiling process, beside where programs and packages lie."""
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "VIRTUAL_ENV", "PYTHONPATH")
 CHANGES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS", "TF_XLA_FLAGS")
 COMPUTES = ("gradient", "blank", "add", "square", "update")
 """Programs that compute; the rest moves words and folds sums."""
@@ -127,7 +131,6 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int) -> Forecast:
     """
     chip = chip_of(topology)
     answer = _asked(Question(recorded(recipe), topology, vocabulary))
-    from marin.recipe.cost import parameters
 
     state = STATE * parameters(recipe.model, vocabulary) // answer.chips
     whole = STATE // 3 * parameters(recipe.model, vocabulary)
@@ -180,23 +183,25 @@ def _asked(question: Question) -> Answer:
     kept = {
         name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "LANG", "VIRTUAL_ENV")
     }
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "marin.scale.child"],
-        input=msgspec.json.encode(question),
-        capture_output=True,
-        env=kept | ENVIRONMENT | ({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),
-        check=False,
-    )
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-        raise StepFailed(
-            "the compiling process ended early",
-            where=f"{question.topology}: exit status {done.returncode}",
-            expected="programs",
-            found=last[0][:500],
-            cure="with status -9 memory ran out: choose a smaller model or slice",
+    with tempfile.TemporaryDirectory(prefix="marin-compile-") as folder:
+        asked, answered = Path(folder) / "question.json", Path(folder) / "answer.json"
+        asked.write_bytes(msgspec.json.encode(question))
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "marin.scale.child", str(asked), str(answered)],
+            capture_output=True,
+            env=kept | ENVIRONMENT,
+            check=False,
         )
-    return msgspec.json.decode(done.stdout, type=Answer)
+        if done.returncode == 0:
+            return msgspec.json.decode(answered.read_bytes(), type=Answer)
+    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+    raise StepFailed(
+        "the compiling process ended early",
+        where=f"{question.topology}: exit status {done.returncode}",
+        expected="programs",
+        found=last[0][:500],
+        cure="with status -9 memory ran out: choose a smaller model or slice",
+    )
 
 
 def differing(one: Answer, other: Answer, names: Sequence[str] = COMPUTES) -> list[str]:

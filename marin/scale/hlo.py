@@ -28,21 +28,15 @@ _PLACEMENT = tuple(
 )
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_BODY = re.compile(r" while\(.*body=%([\w.\-]+)")
+_LOOP = re.compile(r" while\(.*condition=%([\w.\-]+), body=%([\w.\-]+)")
+_LIMIT = re.compile(r"^s32\[\]\S* constant\((\d+)\)")
+_CALLS = re.compile(r"calls=%([\w.\-]+)")
 _COLLECTIVE = re.compile(r" (all-gather|all-to-all|all-reduce|reduce-scatter|collective-permute)(?:-start)?\(")
 _SHAPE = re.compile(r"\b(pred|[sufb]+\d+|bf16|f8\w+)\[([\d,]*)\]")
 _WIDTHS: Mapping[str, float] = {
-    "pred": 1,
-    "s4": 0.5,
-    "u4": 0.5,
-    "bf16": 2,
-    "f16": 2,
-    "s16": 2,
-    "u16": 2,
-    "s8": 1,
-    "u8": 1,
-}
-_WIDTHS |= {"f64": 8, "s64": 8, "u64": 8}
+    "pred": 1, "s8": 1, "u8": 1, "s4": 0.5, "u4": 0.5, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f64": 8, "s64": 8, "u64": 8,
+}  # fmt: skip
+"""Bytes of a number where they are not four."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +122,20 @@ class Program:
         """Instructions of the entry and of the loops in it, and how often each is executed."""
         made = []
         for called, _, text in self.computations.get(name or self.entry, ()):
-            if loop := _BODY.search(text):
-                turns = int(trips[1]) if (trips := _TRIPS.search(text)) else 1
-                made += self._executed(loop[1], times * turns)
+            if loop := _LOOP.search(text):
+                turns = int(trips[1]) if (trips := _TRIPS.search(text)) else max(self._limits(loop[1]), default=1)
+                made += self._executed(loop[2], times * turns)
             else:
                 made.append((called, text, times))
         return made
+
+    def _limits(self, condition: str) -> list[int]:
+        """Whole numbers that a loop's condition may compare with: XLA's loops over layers and pieces count up to one."""
+        found = []
+        for _, _, text in self.computations.get(condition, ()):
+            found += [int(limit[1]) for limit in _LIMIT.finditer(text)]
+            found += [limit for called in _CALLS.findall(text) for limit in self._limits(called)]
+        return found
 
 
 def _size(dtype: str, dims: str) -> float:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -136,6 +136,11 @@ def shard_sums(
 def slice_square(grads: Leaves) -> jax.Array:
     """Sum of squares of one slice of the gradient sum, tensor after tensor."""
     return sum((jnp.sum(jnp.square(g)) for g in grads), jnp.zeros((), jnp.float32))
+
+
+def as_words(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """``move(x)`` of float32, moved as uint32: XLA may make a sum over zeros of a movement, which would turn -0.0 into 0.0."""
+    return jax.lax.bitcast_convert_type(move(jax.lax.bitcast_convert_type(x, jnp.uint32)), x.dtype)
 
 
 def fold(x: jax.Array) -> jax.Array:
@@ -332,19 +337,22 @@ class TrainStep(Step):
             slices = []
             for grad in jax.tree.leaves(unnamed(grads)):
                 rows = layout.rows(grad).reshape(self.devices, local, -1)
-                theirs = jax.lax.all_to_all(rows, DATA, 0, 0) if self.devices > 1 else rows
+                theirs = as_words(lambda x: jax.lax.all_to_all(x, DATA, 0, 0), rows) if self.devices > 1 else rows
                 slices.append(fold(theirs))
             pieces = tuple(tuple(rows[j][None] for rows in slices) for j in range(local))
             return pieces, across(loss), across(weight)
 
+        def together(x: jax.Array) -> jax.Array:
+            return jax.lax.all_gather(x, DATA, tiled=True)
+
         def across(value: jax.Array) -> jax.Array:
-            return fold(jax.lax.all_gather(value, DATA))
+            return fold(as_words(lambda x: jax.lax.all_gather(x, DATA), value))
 
         def square(grads: Leaves) -> jax.Array:
             return slice_square(mine(grads))[None]
 
         def total(squares: Leaves) -> jax.Array:
-            return fold(jax.lax.all_gather(jnp.concatenate(squares), DATA, tiled=True))
+            return fold(as_words(together, jnp.concatenate(squares)))
 
         def update(
             params: Leaves,
@@ -361,7 +369,7 @@ class TrainStep(Step):
 
         def gather(params: tuple[Leaves, ...]) -> Arrays:
             stacked = [jnp.concatenate([piece[i] for piece in params]) for i in range(len(layout.params))]
-            return layout.whole_params([jax.lax.all_gather(rows, DATA, tiled=True) for rows in stacked])
+            return layout.whole_params([as_words(together, rows) for rows in stacked])
 
         def prints(pieces: tuple[jax.Array, ...]) -> jax.Array:
             return jax.lax.psum(jnp.sum(jnp.concatenate(pieces), axis=0, dtype=jnp.uint32), DATA)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
-from marin.recipe.units import human_size, human_time
+from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
     from marin.scale.compiled import Forecast
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def compile(
     overrides: tuple[str, ...], topology: str, against: str | None, vocabulary: int | None, as_json: bool
 ) -> None:
-    """Compile the train step of a recipe for a slice of TPUs that need not be there: does it fit, what would it cost.
+    """Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.
 
     The programs are those of `marin train`. Where the recipe does not name them, logical shards and batch are one for each chip,
     and the kind of device is that of the slice.
@@ -37,8 +38,6 @@ def compile(
       marin compile model=llama-135m profile=tpu --topology v5e:2x4
       marin compile model=llama-8b profile=tpu --topology v5p:4x4x8 --against v5p:2x2x2 --json
     """
-    import os
-
     from marin.recipe.composition import compose
     from marin.scale.chips import chip_of, count_of
     from marin.scale.compiled import check_environment, forecast
@@ -53,21 +52,21 @@ def compile(
             cure="programs are compared within a kind: each kind has its own",
         )
     check_environment(os.environ)
-    chips = max(count_of(topology), count_of(against) if against else 1)
-    named = {text.partition("=")[0].lstrip("+") for text in overrides}
-    assumed = {"arithmetic.device_kind": f"'{chip.kind}'"}
-    if chips > 8:
-        assumed |= {"arithmetic.logical_shards": str(chips), "trainer.batch_size": str(chips)}
-    said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
-    recipe = compose([*overrides, *said]).recipe
-    if recipe.arithmetic.profile != "tpu":
+    named = dict(text.lstrip("+").partition("=")[::2] for text in overrides)
+    if named.get("profile", "tpu") != "tpu":
         raise UsageError(
             "only the profile of TPUs is compiled for TPUs",
             where="profile",
             expected="tpu",
-            found=recipe.arithmetic.profile,
-            cure="add profile=tpu",
+            found=named["profile"],
+            cure="say profile=tpu, or nothing",
         )
+    chips = max(count_of(topology), count_of(against) if against else 1)
+    assumed = {"profile": "tpu", "arithmetic.device_kind": f"'{chip.kind}'"}
+    if chips > 8:
+        assumed |= {"arithmetic.logical_shards": str(chips), "trainer.batch_size": str(chips)}
+    said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
+    recipe = compose([*overrides, *said]).recipe
     tokens = vocabulary or recipe.tokenizer.vocab_size
     say(f"compiling for {topology}; a large model takes minutes", err=True)
     made = forecast(recipe, topology, tokens)
@@ -139,7 +138,7 @@ def _print(made: Forecast, other: Forecast | None, assumed: list[str], vocabular
             ("recipe", ", ".join([f"vocabulary {vocabulary:,}", *assumed])),
             ("memory", f"{human_size(needed)} of {human_size(made.chip.hbm)} a chip, in {made.largest}"),
             ("fits", "yes" if made.fits else "no: more chips, rematerialisation or fewer sequences at once would help"),
-            ("step", f"{human_time(made.seconds[0])} computing, {human_time(made.seconds[1])} moving (estimates)"),
+            ("step", f"{made.seconds[0] * 1e3:.3g} ms computing, {made.seconds[1] * 1e3:.3g} ms moving (estimates)"),
             ("MFU", f"{made.utilisation:.1%} of the bfloat16 peak, {made.flops:.3g} FLOPs of the model"),
         ]
     )

@@ -1,0 +1,82 @@
+"""Optimised programs are read as they are written, and a question that cannot be asked is answered in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from marin.errors import Unsupported, UsageError
+from marin.scale.chips import CHIPS, bounds_of, chip_of, count_of
+from marin.scale.compiled import Answer, Made, check_environment, differing
+from marin.scale.hlo import Program
+
+TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+%limit.1 (q.1: (s32[], f32[8])) -> pred[] {
+  %q.1 = (s32[], f32[8]{0}) parameter(0)
+  %c.1 = s32[]{:T(128)} constant(5)
+  %i.1 = s32[] get-tuple-element(%q.1), index=0
+  ROOT %l.1 = pred[] compare(%i.1, %c.1), direction=LT
+}
+
+%body.1 (p.1: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %p.1 = (s32[], f32[8]{0}) parameter(0)
+  %x.1 = f32[8]{0} get-tuple-element(%p.1), index=1
+  %y.1 = f32[8]{0} multiply(%x.1, %x.1), metadata={op_name="a"}, backend_config={"estimated_cycles":"10"}
+  %g.1 = bf16[16,4]{1,0} all-gather(%y.1), channel_id=3, dimensions={0}
+  ROOT %t.1 = (s32[], f32[8]{0}) tuple(%x.1, %y.1)
+}
+
+ENTRY %main.2 (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %w = (s32[], f32[8]{0}) while(%a), condition=%limit.1, body=%body.1
+  %r = u32[3]{0} all-reduce(%a), channel_id=1
+  %b = f32[8]{0} get-tuple-element(%w), index=1
+  ROOT %o = f32[8]{0} add(%b, %a), backend_config={"estimated_cycles":"7"}
+}
+"""
+
+
+def test_loops_count_as_often_as_they_turn() -> None:
+    program = Program.read(TEXT)
+    assert program.entry == "main.2" and program.cycles == (5 * 10 + 7, 0)
+    moved = [(one.kind, one.dtype, one.bytes, one.times) for one in program.collectives]
+    assert moved == [("all-gather", "bf16", 128.0, 5), ("all-reduce", "u32", 12.0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (("%y.1", "%other"), True),
+        (('op_name="a"', 'op_name="b"'), True),
+        (("channel_id=3", "channel_id=9"), True),
+        (("multiply(", "subtract("), False),
+        (("add(%b, %a)", "add(%b, %b)"), False),
+        (("dimensions={0}", "dimensions={1}"), True),
+        (("constant(5)", "constant(6)"), False),
+    ],
+    ids=["name", "source", "channel", "operation", "operand", "unused", "turns"],
+)
+def test_the_identity_is_of_what_is_computed(change: tuple[str, str], same: bool) -> None:
+    assert (Program.read(TEXT.replace(*change)).identity == Program.read(TEXT).identity) is same
+
+
+def test_only_computing_programs_are_compared() -> None:
+    one, other = (
+        Answer("TPU v5", 4, 1, [Made(name="gradient", identity=gradient), Made(name="gather", identity=gather)])
+        for gradient, gather in (("a", "b"), ("a", "c"))
+    )
+    assert differing(one, other) == []
+    assert differing(one, Answer("TPU v5", 4, 1, [Made(name="gradient", identity="z")])) == ["gradient"]
+
+
+def test_slices_have_names() -> None:
+    assert count_of("v5p:4x4x8") == 128 and chip_of("v5p:4x4x8") is CHIPS["v5p"]
+    assert bounds_of("v5e:1x1") == (1, 1, 1) and bounds_of("v5e:2x4") is None
+    with pytest.raises(UsageError, match="did you mean v5p:4x4x8"):
+        chip_of("v5p:4x4x9")
+
+
+def test_what_changes_programs_is_refused_by_name() -> None:
+    check_environment({"PATH": "/bin", "XLA_FLAGS": ""})
+    with pytest.raises(Unsupported, match="LIBTPU_INIT_ARGS"):
+        check_environment({"LIBTPU_INIT_ARGS": "--xla_tpu_x=1"})

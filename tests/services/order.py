@@ -23,6 +23,7 @@ LONGEST = (
     "marin/training/test_exact_step.py",
     "fault/test_fault_bench.py",
     "e2e/test_verify.py",
+    "e2e/test_data_page.py",
     "e2e/test_tutorial.py",
     "e2e/test_stops.py",
     "e2e/test_wandb_live.py",

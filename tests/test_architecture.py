@@ -175,7 +175,7 @@ FLOORS = (
 ON_DEMAND = {
     "marin/collection/execute.py": "Ray, where several workers are wanted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
-    "marin/evaluation/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
+    "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",

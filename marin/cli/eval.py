@@ -106,7 +106,7 @@ def eval(
     from ledger import Draft, describe_tree
     from marin.cli.generate import local
     from marin.evaluation.folder import folder_recipe, is_folder
-    from marin.evaluation.tasks import read_groups, read_tasks
+    from marin.evaluation.harness.tasks import read_groups, read_tasks
     from marin.history.runs import evaluation_stream, load, resolve
     from marin.process.arithmetic import apply
     from marin.process.progress import bar
@@ -127,9 +127,9 @@ def eval(
         view = load(history, resolve(history, run))
         recipe = view.recipe
     apply(recipe.arithmetic, Execution(devices=devices))
-    from marin.evaluation.harness import numbers
-    from marin.evaluation.recording import evaluated
-    from marin.evaluation.records import Settings, group_of, write_tree  # jax, after the contract is in force
+    from marin.evaluation.harness.evaluator import numbers
+    from marin.evaluation.harness.recording import evaluated
+    from marin.evaluation.harness.records import Settings, group_of, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
     from marin.serving.chat import template_of_folder

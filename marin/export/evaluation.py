@@ -1,7 +1,7 @@
 """`marin export --eval-bundle`: the recorded evaluations of a run's exported model, for a stranger who has that model alone.
 
-:mod:`marin.evaluation.bundle` says what lies where. The harness's own files are made here from the recorded answers; nothing
-is answered anew.
+:mod:`marin.evaluation.harness.bundle` says what lies where. The harness's own files are made here from the recorded answers;
+nothing is answered anew.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 
 from ledger import digest_bytes, make_proof
 from marin.errors import MissingEvidence, UsageError
-from marin.evaluation import bundle, records
-from marin.evaluation.recording import evaluated
+from marin.evaluation.harness import bundle, records
+from marin.evaluation.harness.recording import evaluated
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
 from marin.export.in_toto import attestation

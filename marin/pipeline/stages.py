@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from marin.evaluation.during import DURING
+from marin.evaluation.heldout.during import DURING
 from marin.execution.plan import Plan
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE

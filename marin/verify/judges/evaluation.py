@@ -3,7 +3,7 @@
 What is recorded is taken apart without believing it: the event and the stored tree have to agree; the requests are made
 again from the stored tasks and their data; every request (or a sample that nobody could choose) is answered again by the
 state whose bytes are proven; metrics and errors are computed again from all answers. A stored task is data: nothing of it
-is executed or fetched (:mod:`marin.evaluation.tasks`).
+is executed or fetched (:mod:`marin.evaluation.harness.tasks`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 
 from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
-from marin.evaluation import records
-from marin.evaluation.comparison import first_difference
-from marin.evaluation.records import Key, Sample, Settings
-from marin.evaluation.tasks import EvaluationTask
+from marin.evaluation.harness import records
+from marin.evaluation.harness.comparison import first_difference
+from marin.evaluation.harness.records import Key, Sample, Settings
+from marin.evaluation.harness.tasks import EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -35,7 +35,7 @@ from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
 if TYPE_CHECKING:
-    from marin.evaluation.recording import Evaluated
+    from marin.evaluation.harness.recording import Evaluated
     from marin.evaluation.subject import Subject
 
 HARNESS = "install requirements-evaluation.lock into this environment"
@@ -130,7 +130,7 @@ def judge_tree(
             "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
         )
     apply(arithmetic, execution)
-    from marin.evaluation.harness import harness_version, numbers  # jax, after the contract is in force
+    from marin.evaluation.harness.evaluator import harness_version, numbers  # jax, after the contract is in force
 
     if harness_version() != body.harness:
         raise MissingEvidence(
@@ -212,7 +212,7 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
 def _again(
     subject: Subject, body: EvaluationRecorded, stored: Stored, execution: Execution, again: set[Key] | None
 ) -> Evaluated:
-    from marin.evaluation.recording import evaluated
+    from marin.evaluation.harness.recording import evaluated
     from marin.evaluation.scoring import Scorer
 
     scorer = Scorer(subject.model, subject.recipe, devices=execution.devices)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledger import LedgerError, digest_bytes
-from marin.evaluation.during import due
-from marin.evaluation.sets import CODE
+from marin.evaluation.heldout.during import due
+from marin.evaluation.heldout.sets import CODE
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -103,7 +103,7 @@ class _Judging:
         """The first difference, or ""."""
         case = self.case
         apply(case.run.recipe.arithmetic, case.execution)
-        from marin.evaluation.heldout import plain_tokenizer
+        from marin.evaluation.heldout.measuring import plain_tokenizer
         from marin.evaluation.scoring import Scorer
         from marin.evaluation.subject import open_subject
 
@@ -123,7 +123,7 @@ class _Judging:
         return ""
 
     def _set(self, one: MeasuredSet, name: str, tokenizer: Tokenizer, scorer: Scorer, chosen: set[int] | None) -> str:
-        from marin.evaluation.heldout import encoded, numbers_of, score, texts_of
+        from marin.evaluation.heldout.measuring import encoded, numbers_of, score, texts_of
 
         data, kept = self._read(one.data), self._read(one.scores)
         scores: list[float] = np.frombuffer(kept[: len(kept) // 4 * 4], dtype="<f4").tolist()

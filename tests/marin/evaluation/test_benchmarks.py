@@ -12,11 +12,11 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 from experiments.benchmark_table import table
 from experiments.benchmarks import BENCHMARKS, prepare
 from marin.errors import DataError, DataMissing
-from marin.evaluation.recording import evaluated
-from marin.evaluation.records import Settings, group_of
+from marin.evaluation.harness.recording import evaluated
+from marin.evaluation.harness.records import Settings, group_of
+from marin.evaluation.harness.tasks import read_groups, read_tasks
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.evaluation.tasks import read_groups, read_tasks
 
 QUESTIONS = [{"question": f"{n} plus {n}?", "answer": f"It is <<{n}+{n}={2 * n}>>.\n#### {2 * n}"} for n in range(7)]
 DOCUMENTS = ("Eating: He eats.", "1", "He flies.", "He is full.", "He is a dog.", "He sings.")

@@ -10,7 +10,7 @@ import pytest
 
 from ledger import MemoryStorage, Store
 from marin.errors import DataError
-from marin.evaluation.heldout import encoded, measured, numbers_of, plain_tokenizer, score, texts_of, windows
+from marin.evaluation.heldout.measuring import encoded, measured, numbers_of, plain_tokenizer, score, texts_of, windows
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 

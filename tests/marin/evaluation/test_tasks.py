@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marin.errors import DataError, DataMissing, UsageError
-from marin.evaluation.tasks import read_tasks
+from marin.evaluation.harness.tasks import read_tasks
 
 
 def test_tasks_are_found_by_name_tag_and_group(folder: Path) -> None:

@@ -20,12 +20,12 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from ledger import MemoryStorage, Store
 from marin.errors import MissingEvidence
-from marin.evaluation import harness, records
-from marin.evaluation.recording import Evaluated, evaluated
-from marin.evaluation.records import Sample, Settings
+from marin.evaluation.harness import evaluator, records
+from marin.evaluation.harness.recording import Evaluated, evaluated
+from marin.evaluation.harness.records import Sample, Settings
+from marin.evaluation.harness.tasks import EvaluationTask, read_tasks
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.evaluation.tasks import EvaluationTask, read_tasks
 from marin.history.run import Fact
 from marin.recipe.schema import Execution
 from marin.record.events import Continues, EvaluationRecorded
@@ -103,7 +103,7 @@ def honest(folder: Path, subject: Subject, scorer: Scorer) -> Claimed:
     tasks, settings = tuple(read_tasks(["small", "text"], folder)), Settings(seed=5)
     found = evaluated(subject, scorer, tasks, settings)
     return Claimed(
-        tasks, settings, {name: list(one) for name, one in found.samples.items()}, harness.numbers(found.results)
+        tasks, settings, {name: list(one) for name, one in found.samples.items()}, evaluator.numbers(found.results)
     )
 
 

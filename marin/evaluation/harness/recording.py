@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from marin.evaluation.harness import Harness, evaluate, harness_version, numbers, own_files
-from marin.evaluation.records import CODE, Key, Request, Sample, Settings, described, identity_of
+from marin.evaluation.harness.evaluator import evaluate, harness_version, numbers, own_files
+from marin.evaluation.harness.model import Harness
+from marin.evaluation.harness.records import CODE, Key, Request, Sample, Settings, described, identity_of
+from marin.evaluation.harness.tasks import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.evaluation.tasks import EvaluationTask
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.record.events import EvaluationRecorded
 

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from marin.errors import MissingEvidence
-from marin.evaluation.sets import read_sets
+from marin.evaluation.heldout.sets import read_sets
 from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream, load
@@ -44,9 +44,9 @@ from marin.record.events import (
 from marin.record.root import Root
 
 if TYPE_CHECKING:
+    from marin.evaluation.harness.tasks import EvaluationTask
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
-    from marin.evaluation.tasks import EvaluationTask
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Measuring:
                     found="none",
                     cure="install requirements-evaluation.lock into this environment",
                 )
-            from marin.evaluation.tasks import read_tasks
+            from marin.evaluation.harness.tasks import read_tasks
 
             tasks = read_tasks(asked.names, Path(asked.path))
         return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), tasks)
@@ -159,7 +159,7 @@ class Measuring:
                 self._evaluate(subject, self._scorer)
 
     def _measure(self, subject: Subject, scorer: Scorer) -> None:
-        from marin.evaluation.heldout import measured
+        from marin.evaluation.heldout.measuring import measured
 
         with bar(f"evaluate {subject.step}", sum(data.count(b"\n") for data in self.sets.values())) as progress:
             body = measured(subject, scorer, self.root.store(), self.sets, lambda done, name: progress(done, name))
@@ -169,10 +169,10 @@ class Measuring:
             log.info("before train step %d, %s: %s", subject.step, name, told)
 
     def _evaluate(self, subject: Subject, scorer: Scorer) -> None:
-        from marin.evaluation.harness import numbers
-        from marin.evaluation.recording import evaluated
-        from marin.evaluation.records import Settings, group_of, write_tree
-        from marin.evaluation.tasks import read_groups
+        from marin.evaluation.harness.evaluator import numbers
+        from marin.evaluation.harness.recording import evaluated
+        from marin.evaluation.harness.records import Settings, group_of, write_tree
+        from marin.evaluation.harness.tasks import read_groups
 
         asked = self.recipe.evaluation.tasks
         assert asked is not None, "tasks are evaluated where the recipe has some"

@@ -12,31 +12,12 @@ from ledger import Store
 from marin.data.documents import VALIDATION
 from marin.data.local import KINDS, matched, read_file
 from marin.errors import DataMissing, UsageError
+from marin.evaluation.code import SCORING
 from marin.history.run import Run
 from marin.recipe.evaluation import CorpusSet, FilesSet, FolderSet, HeldOut
 from marin.recipe.schema import MixtureDataset, Recipe
 
-CODE = (
-    "marin/evaluation/evaluate.py",
-    "marin/evaluation/heldout.py",
-    "marin/evaluation/scoring.py",
-    "marin/evaluation/subject.py",
-    "marin/exact/compiled.py",
-    "marin/exact/functions.py",
-    "marin/exact/guarded.py",
-    "marin/exact/integers.py",
-    "marin/exact/program.py",
-    "marin/exact/reading.py",
-    "marin/exact/threefry.py",
-    "marin/process/arithmetic.py",
-    "marin/recipe/evaluation.py",
-    "marin/recipe/mixture.py",
-    "marin/recipe/schema.py",
-    "marin/recipe/section.py",
-    "marin/training/model.py",
-    "marin/training/products.py",
-    "marin/training/state.py",
-)
+CODE = ("marin/evaluation/evaluate.py", "marin/evaluation/heldout/measuring.py", *SCORING)
 """The files that decide what a held-out set measures."""
 
 DEFAULT: Mapping[str, HeldOut] = {"validation": CorpusSet()}

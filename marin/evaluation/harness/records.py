@@ -19,35 +19,21 @@ from msgspec import Struct
 
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import DataError
-from marin.evaluation.tasks import EvaluationTask, checked
+from marin.evaluation.code import SCORING
+from marin.evaluation.harness.tasks import EvaluationTask, checked
 from marin.record.events import EvaluatedTask, EvaluationRecorded
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
 CODE = (
-    "marin/evaluation/harness.py",
-    "marin/evaluation/recording.py",
-    "marin/evaluation/records.py",
-    "marin/evaluation/scoring.py",
-    "marin/evaluation/subject.py",
-    "marin/evaluation/tasks.py",
-    "marin/exact/compiled.py",
-    "marin/exact/functions.py",
-    "marin/exact/guarded.py",
-    "marin/exact/integers.py",
-    "marin/exact/program.py",
-    "marin/exact/reading.py",
-    "marin/exact/threefry.py",
-    "marin/process/arithmetic.py",
-    "marin/recipe/evaluation.py",
-    "marin/recipe/mixture.py",
-    "marin/recipe/schema.py",
-    "marin/recipe/section.py",
-    "marin/training/model.py",
-    "marin/training/products.py",
-    "marin/training/state.py",
+    "marin/evaluation/harness/evaluator.py",
+    "marin/evaluation/harness/model.py",
+    "marin/evaluation/harness/recording.py",
+    "marin/evaluation/harness/records.py",
+    "marin/evaluation/harness/tasks.py",
+    *SCORING,
 )
-"""The files that decide what an evaluation finds."""
+"""The files that decide what an evaluation by the harness finds."""
 
 
 Key = tuple[str, int, int, int]

@@ -21,8 +21,8 @@ from tokenizers import Tokenizer
 from ledger import Store
 from marin.errors import DataError
 from marin.evaluation.evaluate import exponential
+from marin.evaluation.heldout.sets import CODE
 from marin.evaluation.scoring import Row, Scorer
-from marin.evaluation.sets import CODE
 from marin.evaluation.subject import Subject
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.record.events import EvaluationMeasured, HexFloat, MeasuredSet

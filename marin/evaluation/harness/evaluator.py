@@ -1,0 +1,202 @@
+"""lm-evaluation-harness over a recorded state: requests, filters, metrics and errors are its own, log-likelihoods ours.
+
+It runs in this process, with no network and nothing of the task executed: templates are rendered in jinja2's sandbox, and
+data comes from the task's own bytes. What it prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import version
+from typing import Any
+
+import datasets
+import jinja2
+import jinja2.sandbox
+import numpy as np
+from lm_eval import evaluator, utils
+from lm_eval.api.group import Group
+from lm_eval.api.task import ConfigurableTask
+
+from ledger import LedgerError
+from marin.errors import UsageError
+from marin.evaluation.harness.model import Harness
+from marin.evaluation.harness.records import Key, Outcome, Request, Sample, Settings, TaskGroup
+from marin.evaluation.harness.tasks import EvaluationTask
+
+logging.getLogger("lm_eval").setLevel(logging.ERROR)
+
+
+def harness_version() -> str:
+    """The installed one."""
+    return version("lm-eval")
+
+
+class _FileTask(ConfigurableTask):
+    """A task whose data is here."""
+
+    given: EvaluationTask
+    dataset: dict[str, datasets.Dataset]
+
+    def __init__(self, task: EvaluationTask) -> None:
+        self.given = task
+        super().__init__(config=copy.deepcopy({**task.config, "task": task.name, "dataset_path": "json"}))
+
+    def download(self, dataset_kwargs: Any = None, **kwargs: Any) -> None:
+        self.dataset = {split: datasets.Dataset.from_list(self.given.rows(split)) for split in sorted(self.given.data)}
+
+
+def evaluate(
+    tasks: Sequence[EvaluationTask], settings: Settings, lm: Harness
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[Sample]], Mapping[str, Any]]:
+    """The harness's results by task, in its own shape; what was asked and found of every document; and all that the harness
+    gave back.
+
+    Raises:
+        UsageError: the harness can make nothing of a task, its documents and the settings together.
+    """
+    _be_safe()
+    quiet = io.StringIO()
+    try:
+        with redirect_stdout(quiet), redirect_stderr(quiet):
+            built = {task.name: _built(task, settings) for task in tasks}
+            found = evaluator.evaluate(
+                lm,
+                {"tasks": built, "groups": {group.name: _group(group, built) for group in settings.groups}},
+                limit=settings.limit,
+                bootstrap_iters=settings.bootstrap,
+                apply_chat_template=settings.chat,
+                log_samples=True,
+            )
+    except LedgerError:
+        raise
+    except (jinja2.TemplateError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
+            SyntaxError, RecursionError, NotImplementedError, datasets.exceptions.DatasetsError) as error:  # fmt: skip
+        raise UsageError(
+            "lm-evaluation-harness can not evaluate these tasks",
+            where=", ".join(task.name for task in tasks)[:200],
+            expected="templates, splits and settings that fit the documents",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+            cure="correct the task file, or --num-fewshot and --limit",
+        ) from error
+    shown = {**found["results"], **found.get("groups", {})}
+    results = {
+        name: dict(shown[name]) for name in (*built, *(group.name for group in settings.groups)) if name in shown
+    }
+    return results, {name: _samples(name, found["samples"][name], lm.asked) for name in built}, found
+
+
+def _built(task: EvaluationTask, settings: Settings) -> ConfigurableTask:
+    built = _FileTask(task)
+    named = built.get_config("num_fewshot")
+    if settings.num_fewshot is not None and named != 0:  # a task that says 0 stays so, as in the harness
+        built.set_config(key="num_fewshot", value=settings.num_fewshot)
+    elif named is None:
+        built.set_config(key="num_fewshot", value=0)
+    built.set_fewshot_seed(seed=settings.seed)
+    return built
+
+
+def _group(group: TaskGroup, built: Mapping[str, ConfigurableTask]) -> Group:
+    metrics = [
+        {"metric": one.metric, "aggregation": "mean", "weight_by_size": one.weight_by_size, "filter_list": one.filters}
+        for one in group.metrics
+    ]
+    made = Group.from_config({"group": group.name, "task": group.tasks, "aggregate_metric_list": metrics})
+    for name in group.tasks:
+        made.add(built[name])
+    return made
+
+
+def _be_safe() -> None:
+    """Templates are rendered in jinja2's sandbox, and nothing is computed by other processes."""
+    if not isinstance(utils.env, jinja2.sandbox.SandboxedEnvironment):
+        sandbox = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        )
+        sandbox.filters["regex_replace"] = utils.regex_replace
+        utils.env = sandbox
+    os.environ["DISABLE_MULTIPROC"] = "1"
+
+
+def _samples(task: str, logged: Sequence[Mapping[str, Any]], asked: Mapping[Key, Request]) -> list[Sample]:
+    outcomes: dict[int, list[Outcome]] = {}
+    first: dict[int, Mapping[str, Any]] = {}
+    for one in logged:
+        first.setdefault(one["doc_id"], one)
+        metrics = {name: plain(one[name]) for name in one["metrics"]}
+        outcomes.setdefault(one["doc_id"], []).append(Outcome(one["filter"], plain(one["filtered_resps"]), metrics))
+    requests: dict[int, list[Request]] = {}
+    for key in sorted(key for key in asked if key[0] == task):
+        requests.setdefault(key[1], []).append(asked[key])
+    return [
+        Sample(
+            number, str(first[number]["doc_hash"]), plain(first[number]["target"]), requests[number], outcomes[number]
+        )
+        for number in sorted(first)
+    ]
+
+
+def own_files(found: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, bytes]:
+    """What the harness writes of an evaluation, by name: ``results.json`` and ``samples_NAME.jsonl``, in its form (of
+    ``EvaluationTracker``) without times and dates, so that the same evaluation gives the same bytes.
+
+    Args:
+        config: what its ``config`` says of the model and of how it was asked.
+    """
+    head = {name: value for name, value in found.items() if name != "samples"}
+    text = json.dumps({**head, "config": dict(config), "lm_eval_version": harness_version()}, indent=2, sort_keys=True,
+                      default=utils.handle_non_serializable, ensure_ascii=False)  # fmt: skip
+    files = {"results.json": text.encode() + b"\n"}
+    for task, samples in found["samples"].items():
+        lines = []
+        for sample in samples:
+            arguments = {
+                f"gen_args_{number}": {f"arg_{place}": part for place, part in enumerate(given)}
+                for number, given in enumerate(sample["arguments"])
+            }
+            said = {
+                "resps": utils.sanitize_list(sample["resps"]),
+                "filtered_resps": utils.sanitize_list(sample["filtered_resps"]),
+                "arguments": arguments,
+                "target": str(sample["target"]),
+            }
+            lines.append(json.dumps({**sample, **said}, default=utils.handle_non_serializable, ensure_ascii=False))
+        files[f"samples_{task}.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+    return files
+
+
+def plain(value: Any) -> Any:
+    """A value of the harness as JSON; floats as hex."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value).hex()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
+def numbers(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The harness's results as hex floats, without what is no number."""
+    return {
+        task: {
+            name: float(value).hex()
+            for name, value in found.items()
+            if isinstance(value, int | float | np.number)
+            and not isinstance(value, bool)
+            and not math.isnan(float(value))
+        }
+        for task, found in results.items()
+    }

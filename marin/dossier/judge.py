@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Malformed, Tampered, VerifierKey, describe_tree
-from marin.dossier.documents import documents, first_difference
-from marin.dossier.eu import open_fields
+from marin.dossier.documents.eu import open_fields
+from marin.dossier.documents.making import documents, first_difference
 from marin.dossier.evidence import FOLDER, Proven, proven
 from marin.dossier.facts import Subject
 from marin.dossier.layout import (

@@ -33,7 +33,7 @@ def writer() -> str:
     """Digest of the code that the documents follow from: another version may write them otherwise."""
     here = Path(__file__).resolve().parents[1]
     files = [
-        *(here / "dossier").glob("*.py"),
+        *(here / "dossier").rglob("*.py"),
         *(here / "recipe").glob("*.py"),
         *(here / "reporting/templates").iterdir(),
     ]

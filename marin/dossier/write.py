@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ledger import Manifest, Store
-from marin.dossier.documents import documents
+from marin.dossier.documents.making import documents
 from marin.dossier.evidence import gather
 from marin.dossier.facts import derived
 from marin.dossier.layout import (

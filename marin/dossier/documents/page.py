@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from marin.dossier import eu
+from marin.dossier.documents import eu
 from marin.dossier.evidence import proof_path
 from marin.dossier.facts import Subject, Told
 from marin.record.verdicts import overall

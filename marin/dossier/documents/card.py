@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from marin.dossier.documents.marked import field, fields, plain
 from marin.dossier.facts import OPEN, Subject, Told
-from marin.dossier.marked import field, fields, plain
 
 FILE = "README.md"
 _SECTIONS = (

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from marin.dossier import card, crate, croissant, cyclonedx, eu, spdx
+from marin.dossier.documents import card, crate, croissant, cyclonedx, eu, spdx
+from marin.dossier.documents.marked import encoded, fields, plain
+from marin.dossier.documents.page import INDEX, page
 from marin.dossier.facts import Subject
-from marin.dossier.marked import encoded, fields, plain
-from marin.dossier.page import INDEX, page
 
 FIELDS = "fields.json"
 

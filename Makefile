@@ -56,11 +56,11 @@ lint: environment
 
 bench: environment
 	$(BIN)/python -m bench
-	$(BIN)/python -m bench.ledger_append --events 20000
-	$(BIN)/python -m bench.store_put --size-mib 256 --files 5000 --many 20000
-	$(BIN)/python -m bench.chunked_push
-	$(BIN)/python -m bench.train_step --sizes 1M
-	$(BIN)/python -m bench.looking_back --events 100000
+	$(BIN)/python -m bench.ledger.append --events 20000
+	$(BIN)/python -m bench.ledger.store_put --size-mib 256 --files 5000 --many 20000
+	$(BIN)/python -m bench.ledger.chunked_push
+	$(BIN)/python -m bench.training.train_step --sizes 1M
+	$(BIN)/python -m bench.ledger.looking_back --events 100000
 
 survival: environment
 	$(PYTEST) -q -m survival tests/e2e

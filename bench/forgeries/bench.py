@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
+from bench.forgeries.registry import CLASSES, KINDS, Kind
 from bench.forgeries.stranger import Seen, look, visit
 from bench.forgeries.workshop import Base, Shop
 from marin.process.text import visible

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bench.forgeries.workshop import Shop, variable
 from ledger import LedgerError, Malformed, Tampered, Unverified
-from marin.cli.verify import print_report
+from marin.cli.verifying.verify import print_report
 from marin.data.reach import Reach
 from marin.recipe.schema import Execution
-from marin.record.pins import Pins
 from marin.record.root import open_root
+from marin.record.trust.pins import Pins
 from marin.record.verdicts import NAMES
 from marin.verify.segments.sampling import WHOLE, Scope
 from marin.verify.verdict import Report

@@ -33,7 +33,8 @@ for finder in list(sys.meta_path):
     finder.find_spec = lambda name, path=None, target=None, original=original: (
         None if name.partition(".")[0] in stand_ins.ABSENT else original(name, path, target))
 stand_ins.install()
-import marin.cli.main, marin.cli.verify, marin.cli.init, marin.cli.doctor, marin.cli.running.train, marin.cli.looking.show
+import marin.cli.main, marin.cli.verifying.verify, marin.cli.init, marin.cli.doctor
+import marin.cli.running.train, marin.cli.looking.show
 import marin.recipe.composition, marin.training.loop, marin.training.run, marin.runners.child
 import marin.pipeline.stages, marin.pipeline.train, marin.pipeline.evaluate, marin.pipeline.export
 import marin.verify.verification, marin.verify.judges.model, marin.execution.executor, bench.gpu.probes

@@ -65,24 +65,27 @@ COMMANDS: dict[str, Lazy] = {
         "Make RUN again without documents, in equal bits to training from the start without them.",
     ),
     "verify": Lazy(
-        "marin.cli.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
+        "marin.cli.verifying.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
     ),
     "eval": Lazy(
-        "marin.cli.eval", "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers."
+        "marin.cli.models.eval",
+        "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.",
     ),
     "generate": Lazy(
-        "marin.cli.generate",
+        "marin.cli.models.generate",
         "Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.",
     ),
     "serve": Lazy(
-        "marin.cli.serve",
+        "marin.cli.models.serve",
         "Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.",
     ),
-    "trust": Lazy("marin.cli.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."),
+    "trust": Lazy(
+        "marin.cli.verifying.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."
+    ),
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),
     "show": Lazy("marin.cli.looking.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
-    "sample": Lazy("marin.cli.looking.sample", "Continue PROMPT by the trained model of RUN."),
+    "sample": Lazy("marin.cli.models.sample", "Continue PROMPT by the trained model of RUN."),
     "lineage": Lazy(
         "marin.cli.looking.lineage",
         "Show what something was made of, back to the raw data: a tree of steps and digests.",
@@ -107,20 +110,20 @@ COMMANDS: dict[str, Lazy] = {
         "Bring a backup back: the log at SOURCE and its artifacts into the root here (--root, MARIN_ROOT or .marin).",
     ),
     "export": Lazy(
-        "marin.cli.export",
+        "marin.cli.sharing.export",
         "Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.",
     ),
     "publish": Lazy(
-        "marin.cli.publish",
+        "marin.cli.sharing.publish",
         "Publish RUN as static files: log, what its verification needs of the store, dossier and report.",
     ),
     "mlperf": Lazy(
-        "marin.cli.mlperf",
+        "marin.cli.sharing.mlperf",
         "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",
     ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
     "site": Lazy(
-        "marin.cli.looking.site", "Write experiments, runs, data sets and models as one static folder with an index."
+        "marin.cli.sharing.site", "Write experiments, runs, data sets and models as one static folder with an index."
     ),
     "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
     "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),

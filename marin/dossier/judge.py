@@ -38,7 +38,7 @@ from marin.errors import UsageError
 from marin.export.in_toto import envelope_of, payloads
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
-from marin.record.trust import default_trust
+from marin.record.trust.trusted import default_trust
 from marin.verify.verdict import Outcome, Verdict, judged, worst
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")

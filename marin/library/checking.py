@@ -10,8 +10,8 @@ from marin.errors import UsageError
 from marin.history.run import Run
 from marin.library.page import Page
 from marin.recipe.schema import Execution
-from marin.record.pins import Pins, default_pins
 from marin.record.root import Root
+from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import SHOWN, overall
 from marin.reporting.verification import page
 from marin.verify.verdict import Report

@@ -19,9 +19,9 @@ from ledger import (
     check,
     open_storage,
 )
-from marin.record.evidence import ANCHORED, NOBODY, Sources, Vouched, gather
-from marin.record.pins import Pins, default_pins
 from marin.record.root import absolute, open_root, root_location
+from marin.record.trust.evidence import ANCHORED, NOBODY, Sources, Vouched, gather
+from marin.record.trust.pins import Pins, default_pins
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ whoever handed the copy over could show both. So what is found in a copy is reco
 from __future__ import annotations
 
 from ledger import LedgerError, Tampered
-from marin.record.pins import Pins, default_pins
 from marin.record.root import Root, open_root
+from marin.record.trust.pins import Pins, default_pins
 
 
 def home_of(root: Root) -> Root:

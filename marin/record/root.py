@@ -51,8 +51,8 @@ from ledger import (
 )
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted, schema_checks
-from marin.record.pins import Pins, default_pins
-from marin.record.trust import Keys, default_trust
+from marin.record.trust.pins import Pins, default_pins
+from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log
 from marin.record.writer import RootWriter, connect
 

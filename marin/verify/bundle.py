@@ -26,7 +26,7 @@ from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record import events as kinds
 from marin.record.attestation import attested, check_files, digests
 from marin.record.events import EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
-from marin.record.trust import default_trust
+from marin.record.trust.trusted import default_trust
 from marin.verify.judges.evaluation import judge_tree
 from marin.verify.segments.sampling import seed
 from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of, worst

@@ -14,7 +14,7 @@ from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import Continues
 from marin.record.root import Root
-from marin.record.trust import Keys
+from marin.record.trust.trusted import Keys
 from marin.verify.derivation.record import RunRecord
 from marin.verify.rehearsal import Rehearsal
 

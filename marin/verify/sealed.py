@@ -143,8 +143,8 @@ def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
 
 
 def enter(told: Seal) -> tuple[Confined, Root | None]:
-    """What holds of this process since it shut itself in (:mod:`marin.cli.confined`), and the verifier's own root, whose
-    appends go through the parent."""
+    """What holds of this process since it shut itself in (:mod:`marin.cli.verifying.confined`), and the verifier's own
+    root, whose appends go through the parent."""
     if told.own is None:
         return held(), None
     append_through(lambda _, drafts: _hand_over(told.appends, drafts))
@@ -203,7 +203,18 @@ def verify(
         told = _seal(folder, location, allowed, own, limits, variables, shared)
         variables[VARIABLE] = msgspec.json.encode(told).decode()
         written = ["--html", str(page)] if html is not None else []
-        command = [sys.executable, "-P", "-m", "marin.cli.confined", *front, "verify", *written, *arguments, "--", run]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "marin.cli.verifying.confined",
+            *front,
+            "verify",
+            *written,
+            *arguments,
+            "--",
+            run,
+        ]
         status = _run(command, variables, limits)
         with suppress(OSError):  # the folder had to be there for the child; where nothing was pinned it goes again
             Path(variables["MARIN_PINS"]).rmdir()

@@ -28,10 +28,10 @@ from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
-from marin.record.evidence import NOBODY, Sources
-from marin.record.pins import Pins, Seen
 from marin.record.root import LedgerHistory, Root
-from marin.record.trust import Keys
+from marin.record.trust.evidence import NOBODY, Sources
+from marin.record.trust.pins import Pins, Seen
+from marin.record.trust.trusted import Keys
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN, effective, of_this_log
 from marin.verify.case import Case
 from marin.verify.derivation import claims

@@ -13,7 +13,7 @@ import pytest
 import bench.forgeries.kinds as kinds
 from bench.forgeries.__main__ import BEGIN, END
 from bench.forgeries.bench import GOOD, chosen, judged
-from bench.forgeries.kinds.registry import CLASSES
+from bench.forgeries.registry import CLASSES
 from bench.forgeries.workshop import Base
 from marin.history.runs import run_ids
 

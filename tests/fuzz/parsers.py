@@ -71,7 +71,7 @@ from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
-from marin.record.pins import Pin, read_pin
+from marin.record.trust.pins import Pin, read_pin
 from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.evidence import read_answer
 from marin.serving.files import read_instructions, read_scenario
@@ -335,7 +335,7 @@ def parsers() -> list[Parser]:
         P("event", same(Event.decode, Event.encode), entries, ("format.event.Event.decode",)),
         P("event, parsed", parse_event, entries, ("format.event.parse_event",)),
         P("event bodies", event_body, event_bodies, ("marin.record.events.read",)),
-        P("pin", on_file(read_pin), pins, ("marin.record.pins.Pin.parse", "marin.record.pins.read_pin")),
+        P("pin", on_file(read_pin), pins, ("marin.record.trust.pins.Pin.parse", "marin.record.trust.pins.read_pin")),
         P("tokenizer", partial(parse_tokenizer, where="fuzz"), tokenizers, ("marin.data.tokenizer.parse_tokenizer",)),
         P("time", text(lambda t: format_time(parse_time(t))), given(b"2026-11-22T10:00:00.000000Z"),
           ("format.event.parse_time",)),

@@ -10,7 +10,7 @@ import pytest
 from ledger import Draft, Log, LogReader, MemoryStorage, create_key
 from marin.provenance.code import provenance
 from marin.provenance.git import git
-from marin.record.anchors import find_anchors, trailer_of, write_note
+from marin.record.trust.anchors import find_anchors, trailer_of, write_note
 
 
 def plain(folder: Path, *arguments: str) -> str:

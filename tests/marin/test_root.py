@@ -12,7 +12,7 @@ from buckets import Bucket
 
 from ledger import Conflict, Draft, LedgerError, Log, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
-from marin.cli.verify import own_root
+from marin.cli.verifying.verify import own_root
 from marin.record.root import VKEY, create_root, key_path, open_root
 from marin.verify import sealed
 

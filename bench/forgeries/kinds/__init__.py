@@ -17,7 +17,7 @@ from bench.forgeries.kinds import (
     services,
     surface,
 )
-from bench.forgeries.kinds.registry import CLASSES, KINDS, Kind
+from bench.forgeries.registry import CLASSES, KINDS, Kind
 
 __all__ = [
     "CLASSES",

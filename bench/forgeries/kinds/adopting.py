@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from bench.forgeries.kinds.registry import Forge, kind
+from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.history.runs import stream_of
 from marin.preregistration.registration import arm_digest

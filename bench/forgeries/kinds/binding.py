@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.forgeries.kinds.registry import Forge, kind
+from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.record import events as kinds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from bench.forgeries.kinds.registry import Forge, kind
+from bench.forgeries.registry import Forge, kind
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import OTHER, Shop
 from marin.record import events as kinds

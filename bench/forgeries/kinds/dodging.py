@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.forgeries.kinds.binding import cache_changed, other_token
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.record import events as kinds
 

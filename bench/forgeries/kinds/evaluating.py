@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Entry, Forgery, Shop
 from marin.evaluation.harness import records
 from marin.evaluation.harness.tasks import EvaluationTask

@@ -9,7 +9,7 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import OTHER, Shop
 from ledger import Draft, Log, Projection, create_key, open_storage
@@ -62,7 +62,7 @@ def _hostile(shop: Shop, config: Path) -> None:
 
 @kind(5, "a Git configuration that names programs", by="publisher", harmless=True, proof=_not_executed, asked=INSIDE)
 def configuration(shop: Shop) -> None:
-    from marin.record.anchors import trailer_of
+    from marin.record.trust.anchors import trailer_of
 
     folder = shop.path.parent
     shop.sign()
@@ -110,7 +110,7 @@ def option(shop: Shop) -> None:
 
 @kind(7, "a backdated Git trailer beside the record", by="publisher", harmless=True, unsaid=EXISTED, asked=INSIDE)
 def trailer(shop: Shop) -> None:
-    from marin.record.anchors import trailer_of
+    from marin.record.trust.anchors import trailer_of
 
     shop.sign()
     checkpoint = shop.root.reader().checkpoint()

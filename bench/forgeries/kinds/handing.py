@@ -10,7 +10,7 @@ import shutil
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.stranger import look
 from bench.forgeries.workshop import Shop, as_operator
 from ledger import (
@@ -32,7 +32,7 @@ from ledger import (
 from ledger.format.cosigner import Cosigner
 from marin.record import events as kinds
 from marin.record.root import VKEY, open_root, vkey_lines
-from marin.record.witnesses import POLICY, WITNESSED
+from marin.record.trust.witnesses import POLICY, WITNESSED
 from marin.verify.derivation.record import read_record
 from marin.verify.judges.artifacts import named_artifacts
 

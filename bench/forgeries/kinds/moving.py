@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Shop
 from ledger import PosixStorage, Storage
 from marin.record import events as kinds

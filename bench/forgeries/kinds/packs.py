@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.forgeries.kinds.binding import _edit, _json, _kind
-from bench.forgeries.kinds.registry import Forge, kind
 from bench.forgeries.kinds.surface import _blob, _trace
+from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
 from ledger.store.blobs.hashing import hash_bytes
 from ledger.store.packs.packing import Chunks, Packed, Planes, compress_planes

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.workshop import Shop, as_operator
 from ledger import Draft, LedgerError, Log, LogReader, MemoryStorage, ask_witness
 from ledger.format.cosigner import Cosigner

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bench.forgeries.kinds.binding import _json, _kind
-from bench.forgeries.kinds.registry import kind
+from bench.forgeries.registry import kind
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import Shop
 from marin.recipe import schema

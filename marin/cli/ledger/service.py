@@ -15,7 +15,7 @@ import click
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
 from marin.cli.output import print_json, say
 from marin.record.root import Root, open_root
-from marin.record.witnesses import Asked, ask_all, load_policy
+from marin.record.trust.witnesses import Asked, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 PUBLISH_SECONDS = 1.0

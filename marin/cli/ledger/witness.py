@@ -26,7 +26,7 @@ from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
-from marin.record.witnesses import Asked, add_witness, ask_all, load_policy
+from marin.record.trust.witnesses import Asked, add_witness, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
 from marin.recipe.units import human_size
-from marin.record.pins import Pins, default_pins, read_pin
 from marin.record.root import VKEY, absolute, open_root, root_location
+from marin.record.trust.pins import Pins, default_pins, read_pin
 
 
 @click.command()

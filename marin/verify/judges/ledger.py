@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ledger import Event, LogCheckpoint, LogReader, check
 from marin.pipeline.stages import PIPELINE
-from marin.record.evidence import ANCHORED, Sources, gather
+from marin.record.trust.evidence import ANCHORED, Sources, gather
 from marin.verify.case import Case
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.loop import judge_record

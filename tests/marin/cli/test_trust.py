@@ -11,8 +11,8 @@ import pytest
 from ledger import Draft, Log, Signer, create_key, load_signer, open_storage
 from marin.history.runs import stream_of
 from marin.record import events
-from marin.record.pins import Pins, default_pins
 from marin.record.root import create_root, key_path, open_root
+from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import NAMES
 
 Marin = Any

@@ -22,8 +22,8 @@ from ledger import (
     retire_key,
     rotate_key,
 )
-from marin.record import pins as pins_module
-from marin.record.pins import Pins
+from marin.record.trust import pins as pins_module
+from marin.record.trust.pins import Pins
 
 ORIGIN = "test.example/log"
 

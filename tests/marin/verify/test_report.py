@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from marin.cli.verify import print_report
+from marin.cli.verifying.verify import print_report
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE

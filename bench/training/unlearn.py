@@ -1,6 +1,6 @@
 """Unlearning against its definition: random documents of a tiny run, each unlearned, and trained without from the start.
 
-    python -m bench.unlearn --documents 20 [--seed 1]
+    python -m bench.training.unlearn --documents 20 [--seed 1]
 
 For each document: whether tokenizer, tokens and the last state are the same bits, and what it cost: train steps executed
 over the train steps from the first use to the end. A start of its own (imports, compiled programs) is not in it, and is
@@ -96,14 +96,14 @@ def read_documents(root: Root, run: Run) -> list[str]:
 
 def measure(root: Root, count: int, seed: int) -> Iterator[Row]:
     """Unlearn, train from the start, compare; one document after the other."""
-    recipe = from_mapping(RECIPE, where="bench.unlearn")
+    recipe = from_mapping(RECIPE, where="bench.training.unlearn")
     apply(recipe.arithmetic, Execution())
     run = trained(root, recipe)
     known = sorted(read_documents(root, run))
     for document in random.Random(seed).sample(known, min(count, len(known))):  # noqa: S311
         began = time.perf_counter()
         planned = asking.plan(root, run.run, [document])
-        asking.request(root, planned, "bench.unlearn")
+        asking.request(root, planned, "bench.training.unlearn")
         forked = trained(root, planned.recipe, fork=run.run)
         seconds = time.perf_counter() - began
         oracle = trained(root, planned.recipe, force=True)

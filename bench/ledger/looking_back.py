@@ -1,4 +1,4 @@
-"""`python -m bench.looking_back [--events N] [--keep FOLDER]`: how long a question takes when the log has many events.
+"""`python -m bench.ledger.looking_back [--events N] [--keep FOLDER]`: how long a question takes when the log has many events.
 
 Runs of 500 events each are appended (a training with its segments and checkpoints, an evaluation, an export), the read
 models are folded once, and then each command is a fresh process, as people start it. The bound is that of a `marin`
@@ -185,7 +185,7 @@ def _fastest(arguments: list[str], root: Root) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.looking_back", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.ledger.looking_back", description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--keep", type=Path, help="a folder to keep the root in, or to find it in from an earlier call")
     options = parser.parse_args()

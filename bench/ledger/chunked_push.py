@@ -1,6 +1,6 @@
 """How much of an edited corpus is sent again: whole, and in chunks that its content cuts.
 
-    python -m bench.chunked_push [--size-mib 64] [--edits 10] [--json]
+    python -m bench.ledger.chunked_push [--size-mib 64] [--edits 10] [--json]
 
 A corpus of JSON lines is pushed, edited (a line inserted, one deleted, one changed, in turn, at places spread over it)
 and pushed again, to a store in memory; and the rate at which content is cut is put beside sha256's.
@@ -71,7 +71,7 @@ def measure(size: int, edits: int) -> list[Figure]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.chunked_push", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.ledger.chunked_push", description=__doc__)
     parser.add_argument("--size-mib", type=int, default=64)
     parser.add_argument("--edits", type=int, default=10)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")

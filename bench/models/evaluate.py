@@ -1,6 +1,6 @@
 """Log-likelihoods that no neighbour changes: how many bits differ over batch sizes, orders and devices, and what it costs.
 
-    python -m bench.evaluate [--requests 300] [--size 1M]
+    python -m bench.models.evaluate [--requests 300] [--size 1M]
 
 The requests are sequences of 6 to 128 random tokens, the model is the default one with its initial weights. `ours` scores
 them one to a program (marin/evaluation/scoring.py), with so many on their way (`batch`), on so many virtual devices;
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench.train_step import SIZES
+from bench.training.train_step import SIZES
 from marin.process.arithmetic import settings
 from marin.recipe.schema import Arithmetic, Execution, Recipe
 
@@ -148,7 +148,7 @@ def main() -> None:
     command = [
         sys.executable,
         "-m",
-        "bench.evaluate",
+        "bench.models.evaluate",
         "--inside",
         "--size",
         given.size,

@@ -1,6 +1,6 @@
 """`marin` in a process that shuts itself in first: what the parent of a confined verification starts.
 
-    MARIN_SEALED='{"read": [...], "write": [...], ...}' python -m marin.cli.confined verify RUN
+    MARIN_SEALED='{"read": [...], "write": [...], ...}' python -m marin.cli.verifying.confined verify RUN
 
 Nothing else is imported before: a library that starts a thread would keep the process out of a network of its own.
 """

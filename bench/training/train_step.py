@@ -1,6 +1,6 @@
 """The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
-    python -m bench.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
+    python -m bench.training.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
                                 [--pairs 9] [--seconds S] [--keep FILE]
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over
@@ -349,7 +349,7 @@ class Peer:
         large = pages_of == "both" or (pages_of == "product" and what == "ours")
         pages = hugepages.wanted(["train"], os.environ) if large else None
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.train_step", "--serve", f"{what}:{size}:{devices}"],
+            [sys.executable, "-m", "bench.training.train_step", "--serve", f"{what}:{size}:{devices}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -421,7 +421,7 @@ def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
     if file is None:
         return [found]
     found = {
-        "code": files_digest(Path(__file__).resolve().parents[1], ("marin/training", "bench/train_step.py")),
+        "code": files_digest(Path(__file__).resolve().parents[2], ("marin/training", "bench/training/train_step.py")),
         **found,
     }
     with file.open("a+", encoding="utf-8") as lines:

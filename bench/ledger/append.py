@@ -1,6 +1,6 @@
 """How fast the log is, beside what the same disk can do at all, in one run.
 
-    python -m bench.ledger_append [--events 100000] [--folder DIR] [--keep DIR] [--json]
+    python -m bench.ledger.append [--events 100000] [--folder DIR] [--keep DIR] [--json]
 
 The raw limit is a plain file that gets the same bytes in the same batches, each followed by fdatasync; the neighbour is
 SQLite (WAL, synchronous FULL). Batches of ours and of the raw file alternate, so that a disk that slows down
@@ -359,7 +359,7 @@ def _audit(storage: PosixStorage, findings: list[object], workers: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.ledger_append", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.ledger.append", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000, help="size of the large log")
     parser.add_argument("--folder", type=Path, help="on the disk to measure; a folder is made in it and removed")
     parser.add_argument("--keep", type=Path, help="a folder whose large log is kept, and used again")

@@ -64,7 +64,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
       marin trust add --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin trust add --policy witnesses.txt --ca freetsa.pem --git .
     """
-    from marin.record.trust import default_trust
+    from marin.record.trust.trusted import default_trust
 
     if not (vkeys or policy or ca or git):
         raise UsageError("nothing to trust", expected="--vkey, --policy, --ca or --git", found="none of them",
@@ -89,7 +89,7 @@ def ls_(as_json: bool) -> None:
     Examples:
       marin trust ls
     """
-    from marin.record.trust import default_trust
+    from marin.record.trust.trusted import default_trust
 
     mine = default_trust()
     policy, authorities = mine.policy(), mine.authorities()
@@ -118,7 +118,7 @@ def rm(key: str) -> None:
     Examples:
       marin trust rm example.org/log
     """
-    from marin.record.trust import default_trust
+    from marin.record.trust.trusted import default_trust
 
     for gone in default_trust().remove_key(key):
         say(f"no longer trusted: {gone}", err=True)

@@ -1,6 +1,6 @@
 """How fast the artifact store is, beside plain sha256 and beside DVC, in one run on one machine.
 
-    python -m bench.store_put [--size-mib 1024] [--files 20000] [--many 100000] [--only large,small,many,state]
+    python -m bench.ledger.store_put [--size-mib 1024] [--files 20000] [--many 100000] [--only large,small,many,state]
                               [--without-dvc] [--folder DIR] [--json]
 
 Absolute times move with the machine; the ratios are what bench/RESULTS.md quotes. Every figure is taken once on files

@@ -81,7 +81,7 @@ def serve(
     if vllm:
         _say_vllm(run)
         return
-    from marin.cli.generate import local, open_model
+    from marin.cli.models.generate import local, open_model
 
     given, run = run, local(run)
     subject, scorer = open_model(run, step, devices)

@@ -1,6 +1,6 @@
 """Bytes of a training run's consecutive checkpoints: as Levanter writes them, plain, by zstd, and packed.
 
-    python -m bench.delta_pack [--root R] [--run RUN] [--json]
+    python -m bench.ledger.delta_pack [--root R] [--run RUN] [--json]
 
 Takes the checkpoints of a run that the root has (`dvc repro` or `marin train` made it), reads each as tensors, and
 keeps them in a store of its own, which is removed at the end. Every packed state is read back and its digest compared.
@@ -89,7 +89,7 @@ def measure(root: str | None, run: str) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.delta_pack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.ledger.delta_pack", description=__doc__)
     parser.add_argument("--root")
     parser.add_argument("--run", default="latest")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -14,7 +14,7 @@ import click
 from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
 from marin.cli.execution import accelerator_type, topology
 from marin.cli.output import agree, print_json, print_table, say
-from marin.cli.trust import ca_option, git_option, policy_option
+from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.recipe.schema import Execution
 from marin.record.events import STEPS
@@ -229,9 +229,9 @@ def verify(
     wanted, covered = _names(only), _steps(steps)
     from marin.data.reach import EVERYTHING
     from marin.process.confinement import Limits, physical_memory
-    from marin.record.evidence import sources
-    from marin.record.pins import Pins, default_pins
     from marin.record.root import open_root
+    from marin.record.trust.evidence import sources
+    from marin.record.trust.pins import Pins, default_pins
     from marin.runners.ray.cluster import one_ray
     from marin.verify import sealed
     from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help

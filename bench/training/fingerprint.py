@@ -1,6 +1,6 @@
 """How fast the fingerprint reads: GB/s over one large tensor and over many small ones, compiled, under the contract.
 
-python -m bench.fingerprint [--mib 256]
+python -m bench.training.fingerprint [--mib 256]
 """
 
 from __future__ import annotations

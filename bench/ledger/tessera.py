@@ -1,6 +1,6 @@
 """Durable appends a second beside Tessera's on the same disk, in one run.
 
-    python -m bench.tessera [--rounds 3] [--events 8000] [--folder DIR] [--json]
+    python -m bench.ledger.tessera [--rounds 3] [--events 8000] [--folder DIR] [--json]
 
 Tessera (transparency-dev, Go) is the log that others would take; its POSIX driver keeps the same format in the same
 kind of folder. Like is compared with like. Service: its own hammer over HTTP against its own POSIX server, as it ships, and our
@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.figure import Figure
-from bench.ledger_append import SIGNER, drafts
+from bench.ledger.append import SIGNER, drafts
 from ledger import Log, LogClient, LogService, PosixStorage, check
 
 ENTRY_BYTES = 350
@@ -42,7 +42,7 @@ TESSERA = "github.com/transparency-dev/tessera"
 
 def judges() -> ModuleType:
     """The module that fetches what others wrote; it belongs to the tests."""
-    path = Path(__file__).parents[1] / "tests" / "foreign" / "judges.py"
+    path = Path(__file__).parents[2] / "tests" / "foreign" / "judges.py"
     spec = importlib.util.spec_from_file_location("judges", path)
     assert spec is not None
     assert spec.loader is not None
@@ -214,7 +214,7 @@ def machine() -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tessera", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.ledger.tessera", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--events",

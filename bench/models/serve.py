@@ -1,6 +1,6 @@
 """How long the first token of `marin serve` takes, and how many tokens come a second, beside how many others.
 
-    python -m bench.serve [--size 1M] [--tokens 32]
+    python -m bench.models.serve [--size 1M] [--tokens 32]
 
 Streams of sampled text after a prompt of 16 random tokens, over a real socket of the loopback interface; the default model
 with its initial weights. `first` is the median time to the first piece of text, `same` the share of streams whose tokens are
@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from bench.train_step import SIZES
+from bench.training.train_step import SIZES
 from marin.recipe.schema import Execution, Recipe
 
 VOCABULARY = 2048

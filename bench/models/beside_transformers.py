@@ -1,6 +1,6 @@
 """A recorded evaluation beside transformers: the same tokens scored by torch on the CPU, from the exported folder.
 
-    python -m bench.beside_transformers PYTHON MODEL TREE [--batch 16]
+    python -m bench.models.beside_transformers PYTHON MODEL TREE [--batch 16]
 
 PYTHON is an interpreter of an environment of its own with torch and transformers, which are no dependency here; MODEL what
 `marin export --hf` wrote; TREE a stored evaluation (`evaluations/N/tree` of a bundle, or `marin store get SAMPLES TREE`).

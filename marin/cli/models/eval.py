@@ -104,7 +104,7 @@ def eval(
             cure="install requirements-evaluation.lock into this environment",
         )
     from ledger import Draft, describe_tree
-    from marin.cli.generate import local
+    from marin.cli.models.generate import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.evaluation.harness.tasks import read_groups, read_tasks
     from marin.history.runs import evaluation_stream, load, resolve

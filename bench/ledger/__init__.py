@@ -1,0 +1,1 @@
+"""Log and store beside their peers."""

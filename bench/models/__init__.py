@@ -1,0 +1,1 @@
+"""Trained models evaluated and served, beside others' software."""

@@ -1,0 +1,1 @@
+"""Train steps and what is made of them."""

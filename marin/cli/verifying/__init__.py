@@ -1,0 +1,1 @@
+"""Commands that judge a run, and say whom to trust."""

@@ -100,7 +100,7 @@ def measure_exact(documents: int) -> float:
     """Documents a second of exact deduplication by columns."""
     import numpy as np
 
-    from marin.collection.make import exact_duplicates
+    from marin.collection.making.make import exact_duplicates
 
     draw = np.random.default_rng(1)
     digests = draw.integers(0, 256, (documents, 32), np.uint8)

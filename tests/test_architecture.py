@@ -173,7 +173,7 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
-    "marin/collection/execute.py": "Ray, where several workers are wanted",
+    "marin/collection/making/execute.py": "Ray, where several workers are wanted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/library/model.py": "jax begins under the arithmetic contract",

@@ -21,11 +21,11 @@ from pathlib import Path
 import msgspec
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
-from marin.collection.execute import executing
-from marin.collection.make import Made, Shard, content, make
+from marin.collection.making.execute import executing
+from marin.collection.making.make import Made, Shard, content, make
+from marin.collection.making.work import Answer, Setup
 from marin.collection.settings import CollectionSettings
-from marin.collection.sources import Found, Source, find
-from marin.collection.work import Answer, Setup
+from marin.collection.sources.finding import Found, Source, find
 from marin.data.local import matched
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
@@ -173,7 +173,7 @@ def stream_of_collection(identity: str) -> str:
 
 
 class LedgerShelf:
-    """:class:`marin.collection.make.Shelf` in a root: bytes in the store, results in the ledger."""
+    """:class:`marin.collection.making.make.Shelf` in a root: bytes in the store, results in the ledger."""
 
     def __init__(self, root: Root, identity: str) -> None:
         self._root, self._identity, self._stream = root, identity, stream_of_collection(identity)

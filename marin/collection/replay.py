@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, describe_tree
 from marin.collection.build import Asked, Prepared, prepare
-from marin.collection.columns import LISTING
-from marin.collection.execute import executing
-from marin.collection.make import Made, Shard, content, make
+from marin.collection.making.columns import LISTING
+from marin.collection.making.execute import executing
+from marin.collection.making.make import Made, Shard, content, make
+from marin.collection.making.work import LISTED, PROBLEMS, Answer
 from marin.collection.settings import settings_of
-from marin.collection.work import LISTED, PROBLEMS, Answer
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import MissingEvidence
 from marin.history.runs import History
@@ -230,7 +230,7 @@ def _short(value: object) -> str:
 
 @dataclass
 class _Comparing:
-    """:class:`marin.collection.make.Shelf` that holds what is made against what is recorded under the same identity."""
+    """:class:`marin.collection.making.make.Shelf` that holds what is made against what is recorded under the same identity."""
 
     store: Store
     history: History

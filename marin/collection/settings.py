@@ -20,25 +20,25 @@ from marin.errors import UsageError
 
 DEFAULT = "default"
 KINDS: Mapping[str, str] = {
-    "c4": "marin.collection.web.rules:C4",
-    "encoding": "marin.collection.web.rewriting:Repair",
-    "fineweb": "marin.collection.web.rules:FineWeb",
-    "gopher_quality": "marin.collection.web.rules:GopherQuality",
-    "gopher_repetition": "marin.collection.web.rules:GopherRepetition",
-    "html": "marin.collection.web.extraction:Html",
-    "language": "marin.collection.web.language:Language",
-    "pii": "marin.collection.web.rewriting:Mask",
+    "c4": "marin.collection.steps.rules:C4",
+    "encoding": "marin.collection.steps.rewriting:Repair",
+    "fineweb": "marin.collection.steps.rules:FineWeb",
+    "gopher_quality": "marin.collection.steps.rules:GopherQuality",
+    "gopher_repetition": "marin.collection.steps.rules:GopherRepetition",
+    "html": "marin.collection.steps.extraction:Html",
+    "language": "marin.collection.steps.language:Language",
+    "pii": "marin.collection.steps.rewriting:Mask",
 }
 """Settings of steps of one document, by the kind that a configuration names: ``module:Class``."""
 READERS: Mapping[str, str] = {
-    ".htm": "marin.collection.web.page:read_html",
-    ".html": "marin.collection.web.page:read_html",
-    ".warc": "marin.collection.web.warc:read_warc",
-    ".warc.gz": "marin.collection.web.warc:read_warc",
-    ".wet": "marin.collection.web.warc:read_warc",
-    ".wet.gz": "marin.collection.web.warc:read_warc",
+    ".htm": "marin.collection.sources.page:read_html",
+    ".html": "marin.collection.sources.page:read_html",
+    ".warc": "marin.collection.sources.warc:read_warc",
+    ".warc.gz": "marin.collection.sources.warc:read_warc",
+    ".wet": "marin.collection.sources.warc:read_warc",
+    ".wet.gz": "marin.collection.sources.warc:read_warc",
 }
-"""Readers beside those of :mod:`marin.collection.reading`, by the end of a file's name: ``module:function``."""
+"""Readers beside those of :mod:`marin.collection.sources.lines`, by the end of a file's name: ``module:function``."""
 
 Share = Annotated[float, Meta(gt=0.0, lt=1.0)]
 

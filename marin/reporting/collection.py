@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marin.collection.account import Account
+from marin.collection.asking.account import Account
 from marin.reporting.template import render, size
 
 WIDEST = 100

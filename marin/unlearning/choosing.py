@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Store
-from marin.collection.asking import Collection
+from marin.collection.asking.documents import Collection
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run

@@ -17,9 +17,9 @@ from programs import ask
 pytest.importorskip("fastwarc", reason="the extra `data`")
 
 from marin.collection.document import Document
-from marin.collection.web.extraction import Html
-from marin.collection.web.rules import C4, fineweb, gopher_quality, gopher_repetition
-from marin.collection.web.warc import read_warc
+from marin.collection.sources.warc import read_warc
+from marin.collection.steps.extraction import Html
+from marin.collection.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
 
 pytestmark = pytest.mark.foreign
 PROJECT = Path(__file__).resolve().parents[2]

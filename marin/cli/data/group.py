@@ -11,7 +11,7 @@ import click
 from marin.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from marin.collection.asking import Collection, Told
+    from marin.collection.asking.documents import Collection, Told
     from marin.record.root import Root
 
 
@@ -130,7 +130,7 @@ def list_documents(name: str, limit: int | None, as_json: bool) -> None:
 def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
     """Id, source and split of each document."""
     if name.startswith("sha256:"):
-        from marin.collection.asking import named
+        from marin.collection.asking.documents import named
 
         collection = named(root, name)
         collection.description()
@@ -156,7 +156,7 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
       marin data show 0a1b2c3d4e5f60718293a4b5c6d7e8f9
       marin data show page.txt --json
     """
-    from marin.collection.asking import collections, named
+    from marin.collection.asking.documents import collections, named
     from marin.errors import UsageError
     from marin.record.root import open_root
 
@@ -206,8 +206,8 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
       marin data report sha256:DIGEST --html collection.html
       marin data report latest --json
     """
-    from marin.collection.account import account
-    from marin.collection.asking import named
+    from marin.collection.asking.account import account
+    from marin.collection.asking.documents import named
     from marin.record.root import open_root
 
     found = account(named(open_root(), name))
@@ -246,7 +246,7 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
     import tempfile
 
     from ledger import Tampered
-    from marin.collection.asking import named
+    from marin.collection.asking.documents import named
     from marin.record.root import open_root
     from marin.verify.judges.collection import judge_collection
     from marin.verify.segments.sampling import describe_bound
@@ -292,7 +292,7 @@ def _text(path: Path) -> str | None:
 
 
 def _found(collection: Collection, what: str, text: str | None) -> list[Told]:
-    from marin.collection.asking import find
+    from marin.collection.asking.documents import find
 
     if text is None:
         return list(find(collection, what))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from marin.collection import build as building
-from marin.collection.asking import Collection
-from marin.collection.execute import in_process
-from marin.collection.make import Execute
+from marin.collection.asking.documents import Collection
+from marin.collection.making.execute import in_process
+from marin.collection.making.make import Execute
 from marin.record.root import Root, open_root
 from marin.runners import Start
 

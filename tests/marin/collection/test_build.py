@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from marin.collection import make as making_module
-from marin.collection import sources as sources_module
-from marin.collection.asking import Collection, find
+from marin.collection.asking.documents import Collection, find
 from marin.collection.build import Asked, Built, build
+from marin.collection.making import make as making_module
+from marin.collection.sources import finding
 from marin.errors import DataError
 from tests.marin.collection.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.marin.collection.making import Killed, by, dying, root_of, rows, shuffled
@@ -92,7 +92,7 @@ def _labels(collection: Collection, known: Labelled) -> list[str]:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many tasks of few documents."""
-    monkeypatch.setattr(sources_module, "SLICE", 20_000)
+    monkeypatch.setattr(finding, "SLICE", 20_000)
     monkeypatch.setattr(making_module, "NEAR_DOCUMENTS", 10)
     monkeypatch.setattr(making_module, "WRITE_BYTES", 60_000)
 

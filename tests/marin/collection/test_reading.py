@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from marin.collection import reading, sources
 from marin.collection.build import Asked, build
 from marin.collection.document import Document, Problem
+from marin.collection.sources import finding, lines
 from marin.errors import DataError
 from tests.marin.collection.making import root_of
 
@@ -21,7 +21,7 @@ GOOD = [json.dumps({"text": f"text number {number} with some words"}).encode() +
 
 
 def read(path: Path) -> tuple[list[str], list[tuple[int, str]]]:
-    items = list(reading.read(path, path.name))
+    items = list(lines.read(path, path.name))
     texts = [item.text for item in items if isinstance(item, Document)]
     return texts, [(item.position, item.reason) for item in items if isinstance(item, Problem)]
 
@@ -66,10 +66,10 @@ def test_packed_lines_are_read_and_a_cut_file_is_a_problem_at_its_end(tmp_path: 
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(lines, "MOST_BYTES", 10_000)
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b" " * 50_000_000))
-    monkeypatch.setattr(reading, "MOST_RATIO", 10)
+    monkeypatch.setattr(lines, "MOST_RATIO", 10)
     assert read(path) == ([], [(1, "unpacks to too much")])
 
 
@@ -77,7 +77,7 @@ def test_parquet_is_read_and_one_cut_short_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     rows = [{"text": "first", "url": "https://a.example/"}, {"text": None, "url": None}, {"text": "third", "url": "x"}]
     pq.write_table(pa.Table.from_pylist(rows), path)
-    items = list(reading.read(path, "a.parquet"))
+    items = list(lines.read(path, "a.parquet"))
     assert [type(item) for item in items] == [Document, Problem, Document]
     assert isinstance(items[0], Document) and items[0].metadata["url"] == "https://a.example/"
     path.write_bytes(path.read_bytes()[:-20])
@@ -89,13 +89,13 @@ def test_parquet_is_read_and_one_cut_short_is_a_problem(tmp_path: Path) -> None:
 def test_slices_are_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(GOOD))
-    whole = list(reading.read(path, "a.jsonl"))
-    monkeypatch.setattr(sources, "SLICE", 5000)
-    (found,) = sources.find([str(path)])
+    whole = list(lines.read(path, "a.jsonl"))
+    monkeypatch.setattr(finding, "SLICE", 5000)
+    (found,) = finding.find([str(path)])
     parts = [
         item
         for part in found.slices
-        for item in reading.read(path, "a.jsonl", start=part.start, end=part.end, first=part.first)
+        for item in lines.read(path, "a.jsonl", start=part.start, end=part.end, first=part.first)
     ]
     assert len(found.slices) > 10 and parts == whole
 

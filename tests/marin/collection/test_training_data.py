@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marin.collection.asking import Collection
+from marin.collection.asking.documents import Collection
 from marin.collection.gathering import gathered
 from marin.data.documents import TRAIN, VALIDATION, read_documents
 from marin.data.reach import Reach

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from marin.collection import make as making_module
 from marin.collection.build import Asked, build
+from marin.collection.making import make as making_module
 from marin.record.root import create_root
 from tests.marin.collection.labelled import labelled
 from tests.marin.collection.making import root_of

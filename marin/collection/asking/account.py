@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from marin.collection.asking import Collection
-from marin.collection.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.asking.documents import Collection
+from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 
 EXAMPLES = 3
 """Removed documents that are shown of each reason: those with the least ids."""

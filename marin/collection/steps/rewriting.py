@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from marin.collection.document import Document, Judgement
-from marin.collection.web.deciding import changed
+from marin.collection.steps.deciding import changed
 
 EMAIL = re.compile(
     r"(?<![\w.+-])[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,24}(?![\w-])"

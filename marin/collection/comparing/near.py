@@ -20,8 +20,8 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
+from marin.collection.comparing.words import grams, hashes, rows, words
 from marin.collection.settings import Near
-from marin.collection.words import grams, hashes, rows, words
 
 type Shingles = frozenset[tuple[str, ...]]
 _BLOCK = 2048

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from marin.collection.reading import SUFFIXES
 from marin.collection.settings import READERS
+from marin.collection.sources.lines import SUFFIXES
 from marin.data.local import matched
 from marin.data.remote import mirrored_glob
 from marin.errors import DataMissing

@@ -24,10 +24,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ledger import canonical_digest
-from marin.collection.columns import EXACT, ArrowRows, ParquetWriter, fixed, hex_column, long_rows
-from marin.collection.near import components
-from marin.collection.sources import Slice, Source
-from marin.collection.work import (
+from marin.collection.comparing.near import components
+from marin.collection.making.columns import EXACT, ArrowRows, ParquetWriter, fixed, hex_column, long_rows
+from marin.collection.making.work import (
     DECIDED,
     LISTED,
     PROBLEMS,
@@ -40,6 +39,7 @@ from marin.collection.work import (
     start,
     told,
 )
+from marin.collection.sources.finding import Slice, Source
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from marin.collection.comparing.words import grams, hashes, spans
 from marin.collection.document import Decision, Document, Judgement, Scalar
 from marin.collection.settings import Contamination
-from marin.collection.words import grams, hashes, spans
 from marin.data.local import json_objects
 from marin.errors import DataError, DataMissing
 

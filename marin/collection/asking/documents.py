@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, parse_digest
-from marin.collection.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.making.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
 from marin.recipe.schema import DocumentsDataset, parts

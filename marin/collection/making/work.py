@@ -18,8 +18,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from marin.collection import reading
-from marin.collection.columns import (
+from marin.collection.comparing.contamination import STEP as CONTAMINATION
+from marin.collection.comparing.contamination import Decontaminate, Evaluations, load_evaluations
+from marin.collection.comparing.near import choose, signature
+from marin.collection.document import Decision, Document, Problem, Step
+from marin.collection.making.columns import (
     DECISIONS,
     DOCUMENTS,
     LISTING,
@@ -31,12 +34,9 @@ from marin.collection.columns import (
     decision_row,
     encode,
 )
-from marin.collection.contamination import STEP as CONTAMINATION
-from marin.collection.contamination import Decontaminate, Evaluations, load_evaluations
-from marin.collection.document import Decision, Document, Problem, Step
-from marin.collection.near import choose, signature
 from marin.collection.settings import CollectionSettings, reader_of, step_settings
-from marin.collection.sources import Found
+from marin.collection.sources import lines
+from marin.collection.sources.finding import Found
 from marin.execution.workspace import explained
 
 READ_FILE, LISTED, DECIDED, PROBLEMS = "read.arrow", "listing.parquet", "decisions.parquet", "problems.jsonl"
@@ -123,7 +123,7 @@ class Worker:
         if reader is not None:
             items = reader(path, name)
         else:
-            items = reading.read(
+            items = lines.read(
                 path, name, text_field=self._setup.settings.text_field, start=part.start, end=part.end, first=part.first
             )
         counts, problems, removed = Counter[str](), Counter[str](), Counter[str]()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from marin.collection.document import Document, Problem
-from marin.collection.web.page import MOST_PAGE, page
+from marin.collection.sources.page import MOST_PAGE, page
 
 MOST_HEAD = 1 << 16
 """Bytes of the header of a record or of a response."""

@@ -15,7 +15,7 @@ import regex
 from msgspec import Struct
 
 from marin.collection.document import Document, Judgement, Scalar
-from marin.collection.web.deciding import above, below, changed, fraction, removed
+from marin.collection.steps.deciding import above, below, changed, fraction, removed
 
 STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 ENDS = (".", "!", "?", '"')

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from marin.collection.document import Document, Judgement
-from marin.collection.web.deciding import changed, removed
+from marin.collection.steps.deciding import changed, removed
 
 TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
 VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))

@@ -1,0 +1,1 @@
+"""What compares texts by their words: near-duplicates and decontamination."""

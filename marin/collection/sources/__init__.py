@@ -1,0 +1,1 @@
+"""Where documents come from: files found and hashed, and one reader for each kind of them."""

@@ -1,0 +1,1 @@
+"""Steps of one document: extraction, repair, language, rules, masks; each typed, each says why."""

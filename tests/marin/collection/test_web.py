@@ -10,13 +10,13 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from marin.collection.document import Document, Problem
 from marin.collection.settings import KINDS, load_settings, reader_of, step_settings
+from marin.collection.sources import page as pages
 from marin.collection.sources.page import read_html
 from marin.collection.sources.warc import read_warc
 from marin.collection.steps.extraction import Html, depth
 from marin.collection.steps.language import Language
 from marin.collection.steps.rewriting import Mask, Repair
 from marin.collection.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
-from marin.collection.web import page as pages
 
 PROJECT = Path(__file__).parents[3]
 PAGES = PROJECT / "data" / "pages.warc.gz"

@@ -1,6 +1,6 @@
 """What listens on a port answers as its OpenAPI description says, whatever is asked: schemathesis asks real servers.
 
-The descriptions lie beside the code: ledger/witness/openapi.json and marin/tracking/mlflow/gate.openapi.json.
+The descriptions lie beside the code: ledger/witness/openapi.json and marin/tracking/mlflow/server/gate.openapi.json.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ledger import Draft, Log, LogReader, MemoryStorage, create_key, load_signer
 from ledger.format.cosigner import Cosigner
 from ledger.witness.server import WitnessServer
 from ledger.witness.witness import Witness, WitnessRequest
-from marin.tracking.mlflow.gate import Gate
+from marin.tracking.mlflow.server.gate import Gate
 
 PROJECT = Path(__file__).resolve().parent.parent
 WITNESS = json.loads((PROJECT / "ledger/witness/openapi.json").read_text(encoding="utf-8"))
-GATE = (PROJECT / "marin/tracking/mlflow/gate.openapi.json").read_text(encoding="utf-8")
+GATE = (PROJECT / "marin/tracking/mlflow/server/gate.openapi.json").read_text(encoding="utf-8")
 CHECKS = [status_code_conformance, content_type_conformance, response_headers_conformance]
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 TOKEN = "ab" * 32

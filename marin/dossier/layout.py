@@ -35,7 +35,7 @@ def writer() -> str:
     files = [
         *(here / "dossier").rglob("*.py"),
         *(here / "recipe").glob("*.py"),
-        *(here / "reporting/templates").iterdir(),
+        *(path for path in (here / "reporting/templates").rglob("*") if path.is_file()),
     ]
     files += [here / "export/in_toto.py", here / "reporting/template.py"]
     lines = [f"{file.relative_to(here)} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]

@@ -22,7 +22,7 @@ from marin.dossier.write import write_dossier
 from marin.history.run import Run
 from marin.record.attestation import digests
 from marin.record.root import VKEY, Root
-from marin.reporting.run import run_page
+from marin.reporting.runs.report import run_page
 from marin.reporting.template import render
 
 

@@ -76,7 +76,7 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         if module in seen:
             continue
         seen.add(module)
-        for path in (module, *sorted((module.parent / "templates").glob("*"))):
+        for path in (module, *sorted(filter(Path.is_file, (module.parent / "templates").rglob("*")))):
             parts[_shown(path)] = _digest(path)
         modules |= _Source.read(module).imports()
     return Closure(parts)

@@ -13,7 +13,7 @@ from marin.recipe.schema import Execution
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import SHOWN, overall
-from marin.reporting.verification import page
+from marin.reporting.verification.page import page
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 

@@ -188,7 +188,7 @@ def html(findings: Findings, image: bytes) -> bytes:
         if row[0] == body.primary["name"]
     )
     return render(
-        "registered.html.j2",
+        "experiments/registered.html.j2",
         name=body.experiment,
         conclusion=conclusion(findings),
         heading=heading(findings)[1:-1],

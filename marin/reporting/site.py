@@ -3,7 +3,7 @@ each. What has not changed since it was written is not drawn again.
 
     index.html                          what there is, with links
     experiments/NAME.html               the report of a registered experiment
-    runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
+    runs/RUN/report.html, ...           the pages of a run (marin/reporting/runs/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any
     site.json                           of each page what it was drawn from
@@ -31,10 +31,10 @@ from marin.preregistration.speedrun import tracks
 from marin.process.files import write_whole
 from marin.record.root import Root
 from marin.reporting import preregistration
-from marin.reporting.browser import artifact_page, recorded_runs
-from marin.reporting.graph import graph_of
-from marin.reporting.pages import draw
-from marin.reporting.samples import Samples, read_samples
+from marin.reporting.lineage.browser import artifact_page, recorded_runs
+from marin.reporting.lineage.graph import graph_of
+from marin.reporting.lineage.samples import Samples, read_samples
+from marin.reporting.runs.pages import draw
 from marin.reporting.speedrun import pages as speedruns
 from marin.reporting.template import render, size
 

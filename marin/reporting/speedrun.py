@@ -59,7 +59,7 @@ def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:
         )
         for rules, found in tracks
     ]
-    return render("speedruns.html.j2", rows=rows)
+    return render("experiments/speedruns.html.j2", rows=rows)
 
 
 def track_page(rules: Rules, found: Entries) -> bytes:
@@ -71,7 +71,7 @@ def track_page(rules: Rules, found: Entries) -> bytes:
     ]
     frontier = ", ".join(f"{score:.6g} at {flops:.3g} FLOPs" for flops, score in best_over_cost(rules, found))
     return render(
-        "speedrun.html.j2",
+        "experiments/speedrun.html.j2",
         name=rules.name,
         question=rules.fact.body.question,
         metric=rules.metric,

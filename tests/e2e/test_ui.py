@@ -32,8 +32,8 @@ from marin.history.projection.identity import Ids
 from marin.record import events as types
 from marin.record.meter import Meter, recorded
 from marin.record.root import Root
-from marin.reporting.graph import graph_of
-from marin.reporting.lineage import graph_page
+from marin.reporting.lineage.graph import graph_of
+from marin.reporting.lineage.page import graph_page
 
 START_SECONDS = 120.0
 MANY = 50_000

@@ -25,7 +25,7 @@ from ledger.service.wire import MAX_FRAME, FrameSocket, encode_drafts, encode_me
 from ledger.witness.server import WitnessServer
 from ledger.witness.witness import Witness
 from marin.record import events as kinds
-from marin.tracking.mlflow.gate import Gate
+from marin.tracking.mlflow.server.gate import Gate
 
 STRANGERS, CLAIMED, MOST = 15, MAX_FRAME, 64 << 20
 """As many connections as once took 943 MiB, the frame that each claims, and how far memory may grow."""

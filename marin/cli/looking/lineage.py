@@ -48,7 +48,7 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
     """
     root = open_root()
     if target is not None:
-        from marin.reporting.browser import browser_page  # here: the terminal's tree needs none of it
+        from marin.reporting.lineage.browser import browser_page  # here: the terminal's tree needs none of it
 
         target.write_bytes(browser_page(root, name, _numbers(train_steps)))
         say(str(target))

@@ -6,7 +6,7 @@ import click
 
 from marin.cli.output import print_json, say
 from marin.record.root import open_root
-from marin.tracking.mlflow.server import prepare
+from marin.tracking.mlflow.server.serve import prepare
 
 
 @click.command()
@@ -25,7 +25,7 @@ def sync(as_json: bool) -> None:
     root = open_root()
     prepare(root.location)
     # Here, because MLflow reads its settings when it is imported.
-    from marin.tracking.mlflow.projection import MlflowProjection
+    from marin.tracking.mlflow.projection.follow import MlflowProjection
 
     projection = MlflowProjection(root.views() / "mlflow", root.reader(), own=root.is_own())
     try:

@@ -7,7 +7,7 @@ import click
 from marin.cli.output import say
 from marin.process.listening import bind
 from marin.record.root import open_root
-from marin.tracking.mlflow import server
+from marin.tracking.mlflow.server import serve as server
 
 
 @click.command()
@@ -40,9 +40,9 @@ def ui(port: int, host: str) -> None:
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
-        from marin.tracking.mlflow.ahead import DrawingAhead
-        from marin.tracking.mlflow.projection import Follower
-        from marin.tracking.mlflow.recorder import projection_of
+        from marin.tracking.mlflow.projection.follow import Follower
+        from marin.tracking.mlflow.server.ahead import DrawingAhead
+        from marin.tracking.mlflow.stores.recorder import projection_of
 
         projection = projection_of(root)
         projection.catch_up(limit=0)

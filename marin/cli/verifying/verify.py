@@ -433,7 +433,7 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
 def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool) -> None:
     """Write the page, print the report, end with its exit status."""
     if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
-        from marin.reporting.verification import page
+        from marin.reporting.verification.page import page
 
         html.write_text(page(report, run), encoding="utf-8")
     if as_json:

@@ -7,14 +7,14 @@ from typing import Any
 
 
 def tracking_store(store_uri: str, artifact_uri: str | None = None) -> Any:
-    """The tracking store behind ``marin://``; see :mod:`marin.tracking.mlflow.store`."""
-    from marin.tracking.mlflow.store import LedgerTrackingStore
+    """The tracking store behind ``marin://``; see :mod:`marin.tracking.mlflow.stores.tracking`."""
+    from marin.tracking.mlflow.stores.tracking import LedgerTrackingStore
 
     return LedgerTrackingStore(store_uri, artifact_uri)
 
 
 def registry_store(store_uri: str) -> Any:
-    """The model registry behind ``marin://``; see :mod:`marin.tracking.mlflow.registry`."""
-    from marin.tracking.mlflow.registry import LedgerRegistryStore
+    """The model registry behind ``marin://``; see :mod:`marin.tracking.mlflow.stores.registry`."""
+    from marin.tracking.mlflow.stores.registry import LedgerRegistryStore
 
     return LedgerRegistryStore(store_uri)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.tracking.mlflow import database
+from marin.tracking.mlflow.projection import database
 
 
 @pytest.fixture(scope="session")

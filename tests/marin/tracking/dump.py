@@ -11,7 +11,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
-from marin.tracking.mlflow.database import database_uri
+from marin.tracking.mlflow.projection.database import database_uri
 
 
 def client(folder: Path) -> MlflowClient:

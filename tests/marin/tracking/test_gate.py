@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from marin.tracking.mlflow.gate import Gate
+from marin.tracking.mlflow.server.gate import Gate
 
 TOKEN = "ab" * 32
 OWN = "http://127.0.0.1:5000"

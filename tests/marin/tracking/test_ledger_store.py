@@ -21,8 +21,8 @@ from marin.history.projection.logged import AliasValues, LogValues, StateValues,
 from marin.process.running import running
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root
-from marin.tracking.mlflow import recorder
-from marin.tracking.mlflow.projection import MlflowProjection
+from marin.tracking.mlflow.projection.follow import MlflowProjection
+from marin.tracking.mlflow.stores import recorder
 
 from .dump import client, dump
 from .roots import make_artifacts, make_root, record

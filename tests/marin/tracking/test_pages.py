@@ -23,14 +23,14 @@ from marin.history.projection.fold import Fold
 from marin.history.run import Run
 from marin.process.text import visible
 from marin.record import events as types
-from marin.reporting.curve import loss_curve
-from marin.reporting.graph import graph_of, layers
-from marin.reporting.lineage import Samples, graph_page, lineage_page, read_samples
-from marin.reporting.order import order_digest, order_page
-from marin.reporting.run import run_page
-from marin.reporting.samples import _texts
+from marin.reporting.lineage.graph import graph_of, layers
+from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read_samples
+from marin.reporting.lineage.samples import _texts
+from marin.reporting.runs.curve import loss_curve
+from marin.reporting.runs.order import order_digest, order_page
+from marin.reporting.runs.report import run_page
 from marin.reporting.template import TEMPLATES, templates
-from marin.reporting.verdicts import report_of
+from marin.reporting.verification.recorded import report_of
 
 from .roots import HOSTILE, make_artifacts, make_root
 from .story import INPUTS, ORIGIN, STEPS, Log, begin_step, digest, output, replay, start, whole_run
@@ -71,7 +71,7 @@ def safe(page: bytes) -> Seen:
     assert not {"iframe", "object", "embed", "base", "form"} & set(seen.elements)
     if "script" in seen.elements:
         d3 = distribution("mpld3").locate_file("mpld3/js/d3.v5.min.js")
-        scripts = [Path(str(d3)).read_bytes(), files("marin.reporting").joinpath("browser.js").read_bytes()]
+        scripts = [Path(str(d3)).read_bytes(), files("marin.reporting.lineage").joinpath("browser.js").read_bytes()]
         assert scripts[0].startswith(b"// https://d3js.org v5")
         assert seen.elements.count("script") == 2
         assert all(page.count(b"<script>" + script + b"</script>") == 1 for script in scripts)
@@ -125,7 +125,7 @@ def test_no_template_takes_text_for_markup_or_misses_a_value():
         assert not re.search(r"\|\s*safe|Markup|autoescape", path.read_text("utf-8")), path.name
         templates().get_template(path.name)
     with pytest.raises(UndefinedError):
-        templates().get_template("order.html.j2").render(origin="x")
+        templates().get_template("runs/order.html.j2").render(origin="x")
 
 
 @pytest.fixture

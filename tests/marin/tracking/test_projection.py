@@ -15,10 +15,10 @@ from filelock import FileLock
 from ledger import Locked
 from marin.errors import MarinError
 from marin.history.projection.fold import Fold
-from marin.tracking.mlflow import database as database_module
-from marin.tracking.mlflow import projection as projection_module
-from marin.tracking.mlflow.projection import Follower, MlflowProjection
-from marin.tracking.mlflow.sink import Sink
+from marin.tracking.mlflow.projection import database as database_module
+from marin.tracking.mlflow.projection import follow as projection_module
+from marin.tracking.mlflow.projection.follow import Follower, MlflowProjection
+from marin.tracking.mlflow.projection.sink import Sink
 
 from .dump import client, dump
 from .story import ORIGIN, Log, begin_step, replay, segment, start, whole_run

@@ -17,10 +17,10 @@ from mlflow.exceptions import MlflowException
 
 from marin.history.projection.identity import Ids
 from marin.record.root import open_root
-from marin.tracking.mlflow.projection import MlflowProjection
-from marin.tracking.mlflow.repository import MarinArtifactRepository
-from marin.tracking.mlflow.shelf import Shelves
-from marin.tracking.mlflow.sink import artifact_uri
+from marin.tracking.mlflow.projection.follow import MlflowProjection
+from marin.tracking.mlflow.projection.shelf import Shelves
+from marin.tracking.mlflow.projection.sink import artifact_uri
+from marin.tracking.mlflow.stores.repository import MarinArtifactRepository
 
 from .dump import client
 from .roots import make_artifacts, make_root, record

@@ -16,7 +16,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.reporting.plot import loss_plot
-from marin.reporting.verification import page
+from marin.reporting.verification.page import page
 from marin.verify.derivation.claims import HEADINGS, Basis, Claim, derive, grouped, settled
 from marin.verify.derivation.record import read_record
 from marin.verify.verdict import Outcome, Report, TrainingSummary, Verdict

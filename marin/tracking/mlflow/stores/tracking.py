@@ -42,8 +42,8 @@ from marin.history.projection.logged import (
     RunValues,
     StateValues,
 )
-from marin.tracking.mlflow.database import ARTIFACT_ROOT, database_uri
-from marin.tracking.mlflow.recorder import Recorder, refusing, root_at, user_of
+from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, database_uri
+from marin.tracking.mlflow.stores.recorder import Recorder, refusing, root_at, user_of
 
 METRICS_PER_EVENT = 300
 LETTERS_PER_EVENT = 30_000

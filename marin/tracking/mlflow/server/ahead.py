@@ -28,7 +28,7 @@ class DrawingAhead(threading.Thread):
 
     def run(self) -> None:
         # Here: MLflow, while it is imported, looks for this module by its entry point.
-        from marin.tracking.mlflow.repository import ShelfView
+        from marin.tracking.mlflow.stores.repository import ShelfView
 
         done: set[tuple[str, int]] = set()
         while not self._ended.is_set():

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from ledger import NotFound
 from marin.history.run import Run
-from marin.reporting.graph import LineageGraph, Node, graph_of, layers, verdict_of
-from marin.reporting.samples import Samples, read_samples
+from marin.reporting.lineage.graph import LineageGraph, Node, graph_of, layers, verdict_of
+from marin.reporting.lineage.samples import Samples, read_samples
 from marin.reporting.template import render
 
 __all__ = ["Samples", "graph_page", "lineage_page", "read_samples"]
@@ -64,8 +64,8 @@ def graph_page(
         beside[target][0].append(source)
     width, height, edges, boxes = _drawn(graph, rows, numbers)
     return render(
-        "lineage.html.j2",
-        scripts=[_library(), files("marin.reporting").joinpath("browser.js").read_text("utf-8")],
+        "lineage/lineage.html.j2",
+        scripts=[_library(), files("marin.reporting.lineage").joinpath("browser.js").read_text("utf-8")],
         title=title,
         about=about,
         origin=origin,

@@ -29,7 +29,7 @@ def order_page(run: Run, origin: str) -> bytes:
     tokens = run.steps.get("tokens")
     known = dict(batches(run))
     return render(
-        "order.html.j2",
+        "runs/order.html.j2",
         run=run,
         origin=origin,
         facts=list(_facts(run, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),

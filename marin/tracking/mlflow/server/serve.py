@@ -1,8 +1,8 @@
 """MLflow's own server over the projection of one root, in this process, with the projection kept up behind it.
 
 One process and one thread: MLflow's default is ten processes and 2 GB, and processes can be left behind. The server's
-application is MLflow's, as :mod:`marin.tracking.mlflow.front` shows it, behind the gate of
-:mod:`marin.tracking.mlflow.gate`; its job execution and telemetry are off. The address, with the token that opens the
+application is MLflow's, as :mod:`marin.tracking.mlflow.server.front` shows it, behind the gate of
+:mod:`marin.tracking.mlflow.server.gate`; its job execution and telemetry are off. The address, with the token that opens the
 gate, is announced when the server has answered on it, not before. Ctrl-C and SIGTERM let open requests end, finish the
 round of syncing, and return.
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from marin.errors import MarinError
 from marin.process.listening import address_of, stopping
-from marin.tracking.mlflow.front import Front, application
-from marin.tracking.mlflow.gate import Gate, new_token
+from marin.tracking.mlflow.server.front import Front, application
+from marin.tracking.mlflow.server.gate import Gate, new_token
 
 PORT = 5000
 GRACE_SECONDS = 3
@@ -53,10 +53,10 @@ def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], 
     from mlflow.server.constants import ARTIFACT_ROOT_ENV_VAR, BACKEND_STORE_URI_ENV_VAR, REGISTRY_STORE_URI_ENV_VAR
     from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
 
-    from marin.tracking.mlflow.database import ARTIFACT_ROOT, SCHEME
-    from marin.tracking.mlflow.registry import LedgerRegistryStore
-    from marin.tracking.mlflow.repository import MarinArtifactRepository
-    from marin.tracking.mlflow.store import LedgerTrackingStore
+    from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, SCHEME
+    from marin.tracking.mlflow.stores.registry import LedgerRegistryStore
+    from marin.tracking.mlflow.stores.repository import MarinArtifactRepository
+    from marin.tracking.mlflow.stores.tracking import LedgerTrackingStore
 
     uri = f"{SCHEME}://"  # the root that prepare() put into the environment
     os.environ |= {

@@ -17,7 +17,7 @@ import warnings
 from http import HTTPStatus
 from pathlib import Path
 
-from marin.tracking.mlflow.gate import Application, Receive, Scope, Send
+from marin.tracking.mlflow.server.gate import Application, Receive, Scope, Send
 
 COLUMNS = {
     "metrics.`evaluate.loss`": 105,

@@ -30,9 +30,9 @@ from ledger import Event, LedgerError, Locked
 from marin.history.projection.fold import Fold
 from marin.history.projection.text import milliseconds
 from marin.record.verdicts import Past, Position
-from marin.tracking.mlflow.database import damaged, dispose
-from marin.tracking.mlflow.shelf import Shelves
-from marin.tracking.mlflow.sink import Sink
+from marin.tracking.mlflow.projection.database import damaged, dispose
+from marin.tracking.mlflow.projection.shelf import Shelves
+from marin.tracking.mlflow.projection.sink import Sink
 
 VERSION = 7
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with

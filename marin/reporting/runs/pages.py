@@ -6,7 +6,7 @@ from marin.errors import MissingEvidence
 from marin.history.run import Run
 from marin.history.runs import load_named
 from marin.record.root import Root
-from marin.reporting.run import run_page, run_record
+from marin.reporting.runs.report import run_page, run_record
 
 
 def draw(root: Root, run: str, name: str) -> bytes:
@@ -21,15 +21,15 @@ def draw(root: Root, run: str, name: str) -> bytes:
             return run_record(loaded, origin)
         case "lineage.html":
             # Here: samples take the store and a tokenizer, which no other page needs.
-            from marin.reporting.lineage import lineage_page, read_samples
+            from marin.reporting.lineage.page import lineage_page, read_samples
 
             return lineage_page(loaded, origin, read_samples(loaded, root.store()))
         case "data_order.html":
-            from marin.reporting.order import order_page
+            from marin.reporting.runs.order import order_page
 
             return order_page(loaded, origin)
         case "verification.html":
-            from marin.reporting.verdicts import verification_page  # here: the replay's own classes
+            from marin.reporting.verification.recorded import verification_page  # here: the replay's own classes
 
             return verification_page(root, run)
     raise MissingEvidence(
@@ -38,7 +38,7 @@ def draw(root: Root, run: str, name: str) -> bytes:
 
 
 def _curve(run: Run) -> bytes:
-    from marin.reporting.curve import loss_curve  # here: matplotlib takes half a second
+    from marin.reporting.runs.curve import loss_curve  # here: matplotlib takes half a second
 
     validation = run.measured.get("loss", run.measured.get("validation_loss"))
     return loss_curve(

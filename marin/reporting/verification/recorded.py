@@ -12,7 +12,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.verdicts import SHOWN
-from marin.reporting.verification import page
+from marin.reporting.verification.page import page
 from marin.verify.derivation.claims import Claim, derive, settled
 from marin.verify.derivation.record import read_record
 from marin.verify.segments.compare import Divergence

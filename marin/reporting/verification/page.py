@@ -40,7 +40,7 @@ def page(report: Report, run: Run | None) -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
     read, and the page says why."""
     return render(
-        "verification.html.j2",
+        "verification/verification.html.j2",
         report=report,
         width=WIDTH,
         says=SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE),

@@ -22,7 +22,7 @@ from ledger import Draft, LedgerError
 from marin.history.projection.logged import described, refusal, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
-from marin.tracking.mlflow.projection import MlflowProjection
+from marin.tracking.mlflow.projection.follow import MlflowProjection
 
 WRITES = (
     "add_",

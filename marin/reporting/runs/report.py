@@ -28,7 +28,7 @@ def run_page(run: Run, origin: str) -> bytes:
     started = run.started.body
     word, _, date = run.verified.partition(" ")
     return render(
-        "run.html.j2",
+        "runs/run.html.j2",
         run=run,
         origin=origin,
         name=name_of(run.run, started.recipe),

@@ -21,7 +21,7 @@ from ledger import LedgerError, Store
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
 from marin.record.outputs import bytes_of, checkout
-from marin.reporting.order import batches
+from marin.reporting.runs.order import batches
 
 DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
 PARTS = "train"

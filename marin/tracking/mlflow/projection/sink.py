@@ -37,7 +37,7 @@ from marin.history.projection.intents import (
     TagsGone,
     shown,
 )
-from marin.tracking.mlflow.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
+from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
 
 CURSOR_TAG = "marin.cursor"
 ENOUGH = 200_000

@@ -1,4 +1,4 @@
-"""MLflow's model registry over the ledger, beside :mod:`marin.tracking.mlflow.store`: versions and aliases are events.
+"""MLflow's model registry over the ledger, beside :mod:`marin.tracking.mlflow.stores.tracking`: versions and aliases are events.
 
 MLflow finds the class by its entry point ``mlflow.model_registry_store``.
 """
@@ -19,8 +19,8 @@ from mlflow.utils.validation import (
 )
 
 from marin.history.projection.logged import AliasValues, RegisteredValues
-from marin.tracking.mlflow.database import ARTIFACT_ROOT, database_uri
-from marin.tracking.mlflow.recorder import Recorder, refusing, root_at
+from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, database_uri
+from marin.tracking.mlflow.stores.recorder import Recorder, refusing, root_at
 
 MODEL_TAG = "marin.mlflow.model"
 

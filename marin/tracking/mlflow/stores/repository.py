@@ -2,7 +2,7 @@
 
     marin://artifact/<64 hex>[/path]                     a stored blob or tree
     marin://mlflow/<experiment>/<run>/artifacts[/path]   what an MLflow run shows (see
-    :mod:`marin.tracking.mlflow.shelf`) marin://mlflow/<experiment>/models/m-<id>/artifacts[/path]
+    :mod:`marin.tracking.mlflow.projection.shelf`) marin://mlflow/<experiment>/models/m-<id>/artifacts[/path]
 
 MLflow finds this class by its entry point ``mlflow.artifact_repository``, constructs it also on sub-paths, and asks it
 on the server for the UI, or in a user's own process for ``mlflow.artifacts.download_artifacts``. The root is the one
@@ -29,8 +29,8 @@ from ledger import Draft, LedgerError, NotFound, Store
 from marin.history.projection.logged import ArtifactValues, described, refusal, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
-from marin.reporting.pages import draw
-from marin.tracking.mlflow.shelf import Shelf, Shelves
+from marin.reporting.runs.pages import draw
+from marin.tracking.mlflow.projection.shelf import Shelf, Shelves
 
 Parts = tuple[str, ...]
 

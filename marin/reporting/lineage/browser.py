@@ -10,9 +10,9 @@ from marin.history.run import Run
 from marin.history.runs import History, facts, load, load_graph, load_named
 from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root
-from marin.reporting.graph import LineageGraph, graph_of
-from marin.reporting.lineage import graph_page, lineage_page
-from marin.reporting.samples import Samples, read_samples
+from marin.reporting.lineage.graph import LineageGraph, graph_of
+from marin.reporting.lineage.page import graph_page, lineage_page
+from marin.reporting.lineage.samples import Samples, read_samples
 
 type Sampled = Callable[[Run], Samples]
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ledger.audit.finding import Finding
     from ledger.audit.fsck import check
     from ledger.errors import (
         AlreadyExists,
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
     from ledger.format.cosigner import Cosigner
     from ledger.format.digest import canonical_digest, digest_bytes, parse_digest
     from ledger.format.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
+    from ledger.format.finding import Finding
     from ledger.format.note import Signer, VerifierKey, add_signatures
-    from ledger.format.proof import LogProof, ProvenEntry, make_proof, verify_proof
+    from ledger.format.proof import LogProof, ProvenEntry, verify_proof
     from ledger.format.tlog import root_of
     from ledger.log.batch import Receipt
     from ledger.log.database import DoesNotFit, FoldedDatabase
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ledger.log.keys import create_key, default_key_path, load_signer, public_keys
     from ledger.log.mirror import Mirrored, mirror_log
     from ledger.log.projection import Projection
-    from ledger.log.reader import LogReader
+    from ledger.log.reader import LogReader, make_proof
     from ledger.log.trust import follow_keys
     from ledger.log.writer import Log
     from ledger.service.client import LogClient, Spool
@@ -203,7 +203,7 @@ _ROOMS = {
     "errors": "AlreadyExists Conflict Fenced LedgerError Locked Malformed NotFound Refused StorageFailed Tampered"
     " Unavailable Unverified",
     "format.event": "Draft Event EventTypes KEY_TYPES format_time parse_time",
-    "audit.finding": "Finding",
+    "format.finding": "Finding",
     "audit.fsck": "check",
     "log.keys": "create_key default_key_path load_signer public_keys",
     "log.batch": "Receipt",
@@ -211,8 +211,8 @@ _ROOMS = {
     "store.trees.manifest": "Manifest ManifestEntry PART_SIZE",
     "format.note": "Signer VerifierKey add_signatures",
     "log.projection": "Projection",
-    "format.proof": "LogProof ProvenEntry make_proof verify_proof",
-    "log.reader": "LogReader",
+    "format.proof": "LogProof ProvenEntry verify_proof",
+    "log.reader": "LogReader make_proof",
     "service.server": "GroupCommit LogService",
     "storage.ownership": "check_own",
     "format.budgets": "BUDGETS exceeded",

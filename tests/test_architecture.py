@@ -140,6 +140,9 @@ def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> N
     assert breaches_of_direction(all_imports()) == []
 
 
+LEDGER_FLOORS = ("testing", "witness", "service", "audit", "tensors", "log", "store", "storage", "format", "errors")
+"""The rooms of ledger from the top down."""
+
 FLOORS = (
     "cli",
     "library",
@@ -240,19 +243,20 @@ def module_of(file: str) -> str:
 
 
 @cache
-def enterings() -> list[Entering]:
+def enterings(package: str) -> list[Entering]:
+    """What the files of a package import of each other; its door, which hands all names on, stands above them all."""
     sources = {
         module_of(file.relative_to(PROJECT).as_posix()): file.read_text("utf-8")
         for file in FILES
-        if file.is_relative_to(PROJECT / "marin")
+        if file.is_relative_to(PROJECT / package)
     }
-    modules = set(sources) - {"marin"}
+    modules = set(sources) - {package}
     return [found for module in modules for found in enterings_of(sources[module], module, modules)]
 
 
-def climbing(found: list[Entering]) -> list[str]:
+def climbing(found: list[Entering], floors: tuple[str, ...] = FLOORS) -> list[str]:
     """Imports of a room that stands above, or beside, the one that imports it."""
-    height = {room: number for number, room in enumerate(reversed(FLOORS))}
+    height = {room: number for number, room in enumerate(reversed(floors))}
     return sorted(
         f"{entering.source} enters {entering.target}"
         for entering in found
@@ -317,17 +321,21 @@ def test_a_folder_is_seen_at_a_glance() -> None:
 
 
 def test_no_room_enters_one_above_it() -> None:
-    assert climbing(enterings()) == []
+    assert climbing(enterings("marin")) == []
+    assert climbing(enterings("ledger"), LEDGER_FLOORS) == []
+    rooms = {path.name.removesuffix(".py") for path in (PROJECT / "ledger").iterdir() if path.suffix in ("", ".py")}
+    assert rooms - {"__init__", "__pycache__"} == set(LEDGER_FLOORS)
 
 
-def test_no_modules_import_each_other() -> None:
-    assert circles(enterings()) == []
+@pytest.mark.parametrize("package", ["ledger", "marin"])
+def test_no_modules_import_each_other(package: str) -> None:
+    assert circles(enterings(package)) == []
 
 
 def test_imports_inside_of_functions_are_known_and_needed() -> None:
     inside = {
         f"{entering.source.replace('.', '/')}.py"
-        for entering in enterings()
+        for entering in enterings("marin")
         if entering.inside and entering.floors()[0] != "cli"
     }
     assert inside == set(ON_DEMAND)

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from ledger.audit.finding import Finding
 from ledger.errors import LedgerError, Malformed, StorageFailed
 from ledger.format.bundle import unpack_entries
 from ledger.format.digest import parse_digest
 from ledger.format.event import KEY_TYPES, Event, parse_event
+from ledger.format.finding import Finding
 from ledger.format.tlog import TILE_WIDTH, Tile, fold, leaf_hash
 from ledger.log.trust import read_links
 from ledger.storage.port import Storage

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
-from ledger.audit.finding import Finding
 from ledger.audit.inventory import Inventory
 from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.event import KEY_TYPES, Event
+from ledger.format.finding import Finding
 from ledger.format.layout import (
     ENTRIES,
     LOG,

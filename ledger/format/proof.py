@@ -18,15 +18,11 @@ import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ledger.errors import Malformed, Refused
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.note import VerifierKey, decode_base64
 from ledger.format.tlog import HASH_SIZE, leaf_hash, verify_inclusion
-
-if TYPE_CHECKING:
-    from ledger.log.reader import LogReader  # which verifies proofs itself, to follow keys
 
 _HEADER = "c2sp.org/tlog-proof@v1"
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})\Z")
@@ -84,12 +80,6 @@ class ProvenEntry:
     checkpoint: LogCheckpoint
     signers: tuple[str, ...]
     """Names of the trusted keys that signed the checkpoint."""
-
-
-def make_proof(reader: LogReader, index: int) -> LogProof:
-    """The proof that entry `index` is in the log at the reader's checkpoint."""
-    entry = reader.entry(index)
-    return LogProof(index, tuple(reader.inclusion_proof(index)), reader.note().decode(), entry)
 
 
 def verify_proof(

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from ledger.errors import Refused
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Draft
 from ledger.format.note import Signer, VerifierKey
-from ledger.format.proof import make_proof
-from ledger.log.reader import LogReader
+from ledger.log.reader import LogReader, make_proof
 from ledger.log.trust import link_path, read_links
 from ledger.log.writer import Log
 from ledger.storage.port import Storage

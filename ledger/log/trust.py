@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledger.audit.finding import Finding
 from ledger.errors import LedgerError, Malformed, NotFound, Unverified
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.cosignature import COSIGNATURE_MLDSA44
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Event, parse_event
+from ledger.format.finding import Finding
 from ledger.format.note import ED25519, VerifierKey, open_note
 from ledger.format.proof import LogProof, verify_proof
 from ledger.storage.port import Storage

@@ -27,9 +27,9 @@ from itertools import batched
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from ledger.audit.finding import Finding
 from ledger.errors import Conflict, LedgerError, NotFound, Refused, Tampered
 from ledger.format.digest import digest_bytes, parse_digest
+from ledger.format.finding import Finding
 from ledger.storage.port import Storage
 from ledger.store.blobs.blobs import Blobs
 from ledger.store.blobs.hashing import Hashed, hash_bytes

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ledger.audit.finding import Finding
 from ledger.errors import LedgerError, Malformed, NotFound, StorageFailed
 from ledger.format.canonical import canonical_bytes, parse_canonical
+from ledger.format.finding import Finding
 from ledger.store.layout import BLOBS, PACKED, PACKFILES, QUARANTINE, SCRUB_CURSOR, STORE, TREES, digest_of
 from ledger.store.packs.packfile import read_index
 from ledger.store.store import Store

@@ -36,7 +36,7 @@ CONFINED = {
     "uvicorn": ("marin/serving/", "marin/tracking/"),
 }
 
-# msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/test_canonical.py
+# msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/format/test_canonical.py
 LEDGER_MAY_IMPORT = {
     "cryptography",
     "filelock",
@@ -294,13 +294,7 @@ CROWDED = {
     "marin/reporting/templates",
     "marin/tracking/mlflow",
     "marin/training",
-    "tests/e2e",
-    "tests/foreign",
-    "tests/ledger",
-    "tests/marin",
-    "tests/marin/cli",
     "tests/marin/training",
-    "tests/services",
 }
 """Folders that have more files than a reader can hold. The list only gets shorter."""
 

@@ -1,6 +1,6 @@
 """Bad input to the program itself: one clear line, an exit status that is not 0, no traceback, and nothing lost.
 
-Only the light stages run here; a kill at every change to the disk is tests/marin/test_executor_kills.py.
+Only the light stages run here; a kill at every change to the disk is tests/marin/execution/test_executor_kills.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, executed (tests/e2e/page.py).
+"""docs/tutorial.md, executed (tests/e2e/pages/page.py).
 
 The folder is a copy of the session's trained run, whose recipe is that of the page; so the first training is a hit, and
 the page's second one executes an evaluation alone. The page as it came out is in the test's folder.
@@ -14,7 +14,7 @@ import pytest
 
 from marin.recipe.composition import compose
 from marin.recipe.params import load_params
-from tests.e2e.page import blocks, played
+from tests.e2e.pages.page import blocks, played
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 

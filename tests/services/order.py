@@ -12,21 +12,21 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
-    "e2e/test_ray_training.py",
+    "e2e/clusters/test_ray_training.py",
     "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
     "determinism/test_matrix.py",  # nor does this
-    "e2e/test_own_steps.py",
+    "e2e/training/test_own_steps.py",
     "e2e/test_dvc_repro.py",
-    "e2e/test_evaluation_during.py",
-    "e2e/test_reproducer.py",
-    "e2e/test_sealed.py",
+    "e2e/models/test_evaluation_during.py",
+    "e2e/verifying/test_reproducer.py",
+    "e2e/verifying/test_sealed.py",
     "marin/training/test_exact_step.py",
     "fault/test_fault_bench.py",
-    "e2e/test_verify.py",
-    "e2e/test_data_page.py",
+    "e2e/verifying/test_verify.py",
+    "e2e/pages/test_data_page.py",
     "e2e/test_tutorial.py",
-    "e2e/test_stops.py",
-    "e2e/test_wandb_live.py",
+    "e2e/training/test_stops.py",
+    "e2e/training/test_wandb_live.py",
     "marin/training/test_scoring.py",
     "marin/training/test_step.py",
     "marin/exact/test_known.py",

@@ -10,7 +10,7 @@ from marin.history.runs import stream_of
 from marin.recipe.schema import Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import Root, open_root
-from tests.marin.cli.test_speedrun import FILE, read, record
+from tests.marin.cli.running.test_speedrun import FILE, read, record
 
 Marin = Any
 SOME = "sha256:" + "b" * 64

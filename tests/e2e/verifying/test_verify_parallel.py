@@ -1,4 +1,4 @@
-"""Parts of a training replayed: a range, a sample, and from a stored state. Ray's workers are in tests/e2e/test_sealed.py."""
+"""Parts of a training replayed: a range, a sample, and from a stored state. Ray's workers are in test_sealed.py."""
 
 from __future__ import annotations
 

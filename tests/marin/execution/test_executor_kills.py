@@ -22,7 +22,7 @@ from tables import Tenth
 from marin.history.runs import load_all
 from marin.record.root import open_root
 
-TINY = Path(__file__).with_name("tiny.py")
+TINY = Path(__file__).parents[1] / "tiny.py"
 
 
 def call(mode: str, name: str, project: Path, *rest: str) -> subprocess.CompletedProcess[str]:

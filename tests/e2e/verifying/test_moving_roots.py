@@ -9,7 +9,7 @@ import pytest
 
 import bench.forgeries.kinds as kinds
 from bench.forgeries.bench import judged
-from tests.e2e.test_forgeries import base_of
+from tests.e2e.verifying.test_forgeries import base_of
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -13,7 +13,7 @@ from marin.recipe.composition import groups, sections_of
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe, digest, from_mapping
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 CONF = PROJECT / "conf"
 GROUPS = groups(CONF)
 

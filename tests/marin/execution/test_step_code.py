@@ -11,7 +11,7 @@ import pytest
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 
 NEUTRAL = {
     "marin/__init__.py": "a version and a docstring",

@@ -138,7 +138,7 @@ def test_log_does_not_believe_the_projection(marin: Marin, run: str, root: Path)
 def test_follow_prints_what_is_appended_later(marin: Marin, root: Path) -> None:
     marin(*EVENT, stdin=b'{"n": 0}')
     command = [sys.executable, "-m", "marin.cli.main", "log", "--follow", "--json", "--root", str(root)]
-    project = Path(__file__).resolve().parents[3]
+    project = Path(__file__).resolve().parents[4]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project, env=dict(os.environ)
     ) as process:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.survival
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_trained_under_fire_and_verified_by_a_stranger(project: Project, mirror: Any, tmp_path: Path) -> None:

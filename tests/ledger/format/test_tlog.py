@@ -31,7 +31,7 @@ from ledger.format.tlog import (
 )
 
 LIMIT = 130
-VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[3] / "shared")) / "vectors"
+VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[4] / "shared")) / "vectors"
 
 # The oracle: the definitions of the RFC, word by word, over the entries themselves.
 

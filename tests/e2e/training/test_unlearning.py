@@ -34,7 +34,7 @@ from marin.unlearning import asking
 from marin.verify.verification import Options, Verification
 from tests.e2e.conftest import Project
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "unlearning.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "unlearning.md"
 RECIPE: dict[str, Any] = {
     "seed": 3,
     "dataset": {"kind": "grammar", "train_bytes": 60_000, "validation_bytes": 10_000, "minimal_pairs": 20},

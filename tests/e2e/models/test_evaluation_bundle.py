@@ -19,7 +19,7 @@ from marin.recipe.schema import Execution
 from marin.record.attestation import attested, digests
 from marin.verify.bundle import verify_bundle
 from tests.e2e.conftest import Project
-from tests.e2e.test_evaluation import PAIR
+from tests.e2e.models.test_evaluation import PAIR
 
 pytestmark = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra `evaluation` (make evaluation)")
 

@@ -46,7 +46,7 @@ from marin.record.verdicts import NAMES
 
 TABLE = GRAMMAR_LM.table
 REFERENCE = compose([f"+benchmark={GRAMMAR_LM.name}"]).recipe
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 TRAIN_SAMPLES = 5545
 """Sequences of the benchmark's train split."""
 SHA = "sha256:" + "a" * 64

@@ -14,7 +14,7 @@ from marin.errors import UsageError
 from marin.recipe.composition import compose, conf_folder, groups, sweep
 from marin.recipe.schema import FilesDataset, Recipe, digest, from_mapping
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 CONF = PROJECT / "conf"
 
 

@@ -15,7 +15,7 @@ from ledger import canonical_bytes
 from marin.provenance import environment
 from marin.provenance.environment import X86_64_V3, parse_cpuinfo
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 HASWELL = (
     "processor\t: 0\nmodel name\t: Intel Core Processor (Haswell)\nflags\t\t: fpu sse2 " + " ".join(X86_64_V3) + "\n\n"
     "processor\t: 1\nmodel name\t: another\nflags\t\t: fpu\n"

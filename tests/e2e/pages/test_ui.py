@@ -43,7 +43,7 @@ STOP_SECONDS = 30.0
 
 def helper(name: str) -> ModuleType:
     """A module of tests/marin/tracking: synthetic logs and real roots."""
-    path = Path(__file__).parents[1] / "marin" / "tracking"
+    path = Path(__file__).parents[2] / "marin" / "tracking"
     package = "tracking_helpers"
     if package not in sys.modules:
         spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)

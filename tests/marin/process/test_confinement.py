@@ -16,7 +16,7 @@ import pytest
 from marin.process import confinement, landlock
 from marin.process.confinement import Confined
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 
 ATTEMPTS = r"""
 import json, os, resource, signal, socket, subprocess, sys

@@ -1,6 +1,6 @@
 """Training as a Ray Train job of two processes with four virtual devices each, one of which is killed on the way.
 
-The oracle is the same training in one process, never disturbed, with other checkpoints. tests/e2e/test_surviving.py
+The oracle is the same training in one process, never disturbed, with other checkpoints. tests/e2e/clusters/test_surviving.py
 kills everything.
 """
 

@@ -4,7 +4,7 @@ One writer is independent code in this repository (`foreign_log`), made from the
 what Tessera (Go) keeps as its test data: not ours to copy, so it is read where MARIN_FOREIGN_LOG names its folder.
 
     git clone https://github.com/transparency-dev/tessera
-    MARIN_FOREIGN_LOG=tessera/testdata/log pytest tests/ledger/test_foreign.py
+    MARIN_FOREIGN_LOG=tessera/testdata/log pytest tests/ledger/log/test_foreign.py
 """
 
 import os

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from marin.process import landlock
-from tests.e2e.raytraining import processes
-from tests.e2e.test_reproducer import HIDE_KEY, OWN
-from tests.e2e.test_verify_parallel import FORGE_LAST
+from tests.e2e.clusters.raytraining import processes
+from tests.e2e.verifying.test_reproducer import HIDE_KEY, OWN
+from tests.e2e.verifying.test_verify_parallel import FORGE_LAST
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project

@@ -1,4 +1,4 @@
-"""docs/data.md, executed (tests/e2e/page.py): from a folder of WARCs to a trained model with five PASS."""
+"""docs/data.md, executed (tests/e2e/pages/page.py): from a folder of WARCs to a trained model with five PASS."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.page import blocks, played
+from tests.e2e.pages.page import blocks, played
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.e2e

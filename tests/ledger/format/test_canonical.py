@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledger import Malformed, Refused, canonical_bytes, canonical_digest, digest_bytes, parse_canonical, parse_digest
 
-VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[3] / "shared")) / "vectors"
+VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[4] / "shared")) / "vectors"
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 PLAIN = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXT

@@ -49,6 +49,7 @@ test: environment
 
 lint: environment
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	bash -n .ci/environment .ci/run
 	$(BIN)/hadolint docker/Dockerfile

@@ -21,8 +21,8 @@ def main(flag: str, folder: str, location: str, run: str, since: str, target: st
     from bench.faults.operator import Claims
     from bench.faults.world import World
     from marin.record.root import open_root
-    from marin.training import step
     from marin.training.runtime import canary
+    from marin.training.step import shards as step
 
     canary.check = lambda arithmetic: None  # type: ignore[assignment]  # both would refuse, and rightly
     step.TrainStep.foreign_products = lambda self: []  # type: ignore[method-assign]

@@ -30,12 +30,12 @@ from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
 from marin.record.events import CheckpointSaved, Output, TrainSegment, write
 from marin.record.root import Root
-from marin.training import fingerprint
 from marin.training.data import Batch, batch_digest, batches
 from marin.training.loop import SegmentRecord, Training, fingerprint_of
 from marin.training.run import segment_event
 from marin.training.state import TrainState, leaves, local, manifest_of, save
-from marin.training.step import StepOutcome
+from marin.training.step import fingerprint
+from marin.training.step.shards import StepOutcome
 from marin.verify.jax.replay import prepared
 from marin.verify.rehearsal import MemoryJournal
 

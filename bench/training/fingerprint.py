@@ -19,7 +19,7 @@ def measure(mib: int) -> Iterator[Figure]:
     apply(Arithmetic(), Execution())
     import jax
 
-    from marin.training import fingerprint
+    from marin.training.step import fingerprint
 
     program = jax.jit(fingerprint.program)
     whole = jax.random.normal(jax.random.key(0), (mib << 18,))

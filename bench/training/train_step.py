@@ -113,12 +113,12 @@ def ours(size: str, devices: int) -> Served:
     import jax
     import numpy as np
 
-    from marin.training import step as programs
     from marin.training.data import batch_digest
     from marin.training.digesting import describe
     from marin.training.loop import fingerprint_of
     from marin.training.state import initial_state, leaves, state_like
-    from marin.training.step import StepOutcome, TrainStep, mesh_of
+    from marin.training.step import shards as programs
+    from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
 
     first = initial_state(recipe, VOCABULARY)
     names = [name for name, _ in leaves(first)]
@@ -196,9 +196,9 @@ def exact(size: str, devices: int) -> Served:
     apply(contract, Execution(devices=devices))
     import jax
 
-    from marin.training.exact_step import ExactStep
     from marin.training.state import initial_state
-    from marin.training.step import mesh_of
+    from marin.training.step.exact import ExactStep
+    from marin.training.step.shards import mesh_of
 
     first = initial_state(recipe, VOCABULARY)
     train = ExactStep(recipe, mesh_of(devices), first)

@@ -16,6 +16,6 @@ SCORING = (
     "marin/recipe/schema.py",
     "marin/recipe/section.py",
     "marin/training/model.py",
-    "marin/training/products.py",
+    "marin/training/step/products.py",
     "marin/training/state.py",
 )

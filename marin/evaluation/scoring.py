@@ -36,7 +36,7 @@ from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
 from marin.training.model import END_OF_TEXT_ID, attention_mask, factors_of
 from marin.training.state import DATA, named_key
-from marin.training.step import mesh_of
+from marin.training.step.shards import mesh_of
 
 SHORTEST = 16
 """Positions of the smallest program."""

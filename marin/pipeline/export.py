@@ -42,7 +42,7 @@ EXPORT = StepDefinition(
         "marin/pipeline/export.py",
         "marin/training/export.py",
         "marin/training/model.py",
-        "marin/training/products.py",
+        "marin/training/step/products.py",
         "marin/training/state.py",
     ),
     run=run,

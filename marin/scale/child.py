@@ -23,7 +23,7 @@ from marin.scale.chips import bounds_of
 from marin.scale.compiled import Answer, Made, Moved, Question
 from marin.scale.hlo import Program
 from marin.training.state import DATA, state_like
-from marin.training.step import TrainStep
+from marin.training.step.shards import TrainStep
 
 _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -2,7 +2,7 @@
 
 What is counted, and what is assumed:
 
-- the programs are those of `marin train` (:class:`marin.training.step.TrainStep`), compiled by libtpu for the whole slice;
+- the programs are those of `marin train` (:class:`marin.training.step.shards.TrainStep`), compiled by libtpu for the whole slice;
 - memory of a chip while a program runs: the state's slices that lie there, and the program's own arguments, results and
   temporaries; where a device has several logical shards, the running sum of gradients too;
 - time: libtpu's estimated cycles at the chip's clock, loops by their turns, each program as often as a train step executes

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ledger import PartialTensor, StateManifest, TensorInfo, hash_shards, merge_shards, tensor_info
-from marin.training.slices import Layout, SlicedState
+from marin.training.step.slices import Layout, SlicedState
 
 
 def describe(state: SlicedState, layout: Layout, names: Sequence[str]) -> StateManifest:

@@ -24,12 +24,12 @@ from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.data import Batch, batches
 from marin.training.digesting import describe
-from marin.training.exact_step import ExactStep
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
-from marin.training.slices import SlicedState
 from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save, state_like
-from marin.training.step import Step, StepOutcome, TrainStep, mesh_of
+from marin.training.step.exact import ExactStep
+from marin.training.step.shards import Step, StepOutcome, TrainStep, mesh_of
+from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, float], None]

@@ -24,8 +24,8 @@ from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.exact.program import NEAREST, Factors
 from marin.recipe.schema import Model, Optimizer, Recipe
-from marin.training.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
+from marin.training.step.products import canonical_products
 
 END_OF_TEXT_ID = 0
 """The first token of every tokenizer that is trained here (:mod:`marin.pipeline.tokenizer`)."""

@@ -38,8 +38,8 @@ from marin.training.model import vocabulary_size
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
-from marin.training.slices import SlicedState
 from marin.training.state import arrays_of, initial_program
+from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
 

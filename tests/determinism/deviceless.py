@@ -30,10 +30,10 @@ from jax.sharding import SingleDeviceSharding
 
 from marin.exact.unguarded import unguarded
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
-from marin.training.exact_step import gradient_of
 from marin.training.model import optimizer
-from marin.training.slices import Layout
 from marin.training.state import state_like
+from marin.training.step.exact import gradient_of
+from marin.training.step.slices import Layout
 
 RECIPE = Recipe(
     model=Model(hidden_dim=32, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=16),

@@ -29,11 +29,11 @@ from marin.exact import reference
 from marin.recipe.schema import Execution, Recipe
 from marin.record.root import open_root
 from marin.training.data import Batch, batches
-from marin.training.exact_step import gradient_of, update_of
 from marin.training.model import optimizer, vocabulary_size
-from marin.training.slices import Layout
 from marin.training.state import TrainState, arrays_of, leaves, load
-from marin.training.step import mesh_of
+from marin.training.step.exact import gradient_of, update_of
+from marin.training.step.shards import mesh_of
+from marin.training.step.slices import Layout
 
 TENSORS = {"weight": "model/", "moment": "moments/inner_state/0/"}
 COUNTED = 3

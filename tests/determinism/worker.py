@@ -103,7 +103,7 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
     done and lost, and there is nothing to describe; called again, it goes on from what was saved."""
     from marin.training.loop import step_of
     from marin.training.state import initial_state, load, manifest_of, save
-    from marin.training.step import mesh_of
+    from marin.training.step.shards import mesh_of
 
     recipe = recipe_of(case)
     first = initial_state(recipe, VOCABULARY)

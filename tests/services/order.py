@@ -20,7 +20,7 @@ LONGEST = (
     "e2e/models/test_evaluation_during.py",
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",
-    "marin/training/test_exact_step.py",
+    "marin/training/step/test_exact.py",
     "fault/test_fault_bench.py",
     "e2e/verifying/test_verify.py",
     "e2e/pages/test_data_page.py",
@@ -28,7 +28,7 @@ LONGEST = (
     "e2e/training/test_stops.py",
     "e2e/training/test_wandb_live.py",
     "marin/training/test_scoring.py",
-    "marin/training/test_step.py",
+    "marin/training/step/test_shards.py",
     "marin/exact/test_known.py",
 )
 """Seconds of a processor, most first; then the other whole pipelines, then what is left as it was found."""

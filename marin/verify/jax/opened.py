@@ -22,10 +22,10 @@ from marin.training.data import Batch, batches
 from marin.training.loop import fingerprint_of, step_of
 from marin.training.model import vocabulary_size
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.slices import SlicedState
 from marin.training.state import initial_state, leaves, load
 from marin.training.state import local as local_bytes
-from marin.training.step import Step, mesh_of
+from marin.training.step.shards import Step, mesh_of
+from marin.training.step.slices import SlicedState
 from marin.verify.segments.explanation import Record
 
 INITIAL = "initial state"

@@ -23,8 +23,8 @@ from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.run import program_identity
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.slices import SlicedState
 from marin.training.state import load
+from marin.training.step.slices import SlicedState
 from marin.verify.jax import tensors
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence, FoundSegment

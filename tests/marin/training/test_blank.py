@@ -17,11 +17,11 @@ import pytest
 from marin.errors import DataError
 from marin.recipe.schema import Recipe
 from marin.training import blank
-from marin.training.exact_step import gradient_of
 from marin.training.model import END_OF_TEXT_ID, attention_mask, optimizer
-from marin.training.slices import Layout
 from marin.training.state import initial_state
-from marin.training.step import shard_sums
+from marin.training.step.exact import gradient_of
+from marin.training.step.shards import shard_sums
+from marin.training.step.slices import Layout
 
 LENGTH = 32
 """Of a sequence of the tiny cases."""

@@ -16,7 +16,7 @@ import pytest
 from marin.execution.phases import successor
 from marin.recipe.schema import from_mapping
 from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches
-from marin.training.step import mesh_of
+from marin.training.step.shards import mesh_of
 from marin.training.tokens.cache import write_cache
 
 
@@ -129,7 +129,7 @@ atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon
 import jax, numpy as np
 from marin.recipe.schema import from_mapping
 from marin.training.data import batches
-from marin.training.step import mesh_of
+from marin.training.step.shards import mesh_of
 from marin.training.tokens.cache import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))

@@ -14,9 +14,9 @@ from jax.sharding import PartitionSpec as P
 from ledger import hash_shards, merge_shards, tensor_digest
 from marin.training import digesting
 from marin.training.model import optimizer
-from marin.training.slices import Layout
 from marin.training.state import DATA, initial_state, leaves, manifest_of
-from marin.training.step import mesh_of
+from marin.training.step.shards import mesh_of
+from marin.training.step.slices import Layout
 
 
 def test_slices_that_cut_tiles_are_digested_where_they_lie(worker: ModuleType) -> None:

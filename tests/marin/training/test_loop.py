@@ -16,9 +16,9 @@ from marin.training import loop
 from marin.training.data import batch_digest, batches, seen_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
-from marin.training.slices import SlicedState
 from marin.training.state import arrays_of
-from marin.training.step import StepOutcome, TrainStep, mesh_of
+from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
+from marin.training.step.slices import SlicedState
 from marin.training.tokens.cache import write_cache
 
 Started = tuple[Training, SlicedState, StateManifest]

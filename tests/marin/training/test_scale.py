@@ -21,7 +21,7 @@ from marin.recipe.cost import flops_per_token, parameters
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest
 from marin.training.model import learning_rates, model_config
 from marin.training.state import initial_state
-from marin.training.step import shard_sums
+from marin.training.step.shards import shard_sums
 
 
 def test_a_rate_rises_stays_and_falls() -> None:

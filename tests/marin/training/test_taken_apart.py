@@ -28,7 +28,7 @@ AT = 1
 
 
 ONE = {"hidden": 16, "layers": 1, "length": 16, "batch": 4, "steps": 2}
-"""Of test_exact_step.py too: compiled once for both."""
+"""Of step/test_exact.py too: compiled once for both."""
 
 
 def asked(worker: ModuleType, folder: Path, patch: pytest.MonkeyPatch, microbatch: int, **sizes: int) -> Question:

@@ -13,12 +13,12 @@ import pytest
 from ledger import LedgerError
 from marin.exact import reference
 from marin.recipe.schema import Arithmetic, Recipe, check, digest, from_plain, plain
-from marin.training.exact_step import ExactStep, gradient_of, update_of
 from marin.training.loop import step_of
 from marin.training.model import optimizer
-from marin.training.slices import Layout
 from marin.training.state import arrays_of, exact_initializer, initial_state
-from marin.training.step import mesh_of
+from marin.training.step.exact import ExactStep, gradient_of, update_of
+from marin.training.step.shards import mesh_of
+from marin.training.step.slices import Layout
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
 

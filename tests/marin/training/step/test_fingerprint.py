@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marin.training import fingerprint
+from marin.training.step import fingerprint
 
 WORDS = np.random.default_rng(5).integers(0, 2**32, 1000, dtype=np.uint32)
 

@@ -1,6 +1,6 @@
 """One train step whose arithmetic does not depend on how many devices execute it.
 
-The batch is cut into L logical shards and the state into L logical slices (:mod:`marin.training.slices`); a device has
+The batch is cut into L logical shards and the state into L logical slices (:mod:`marin.training.step.slices`); a device has
 L/D of both. Every multiplication happens in a program whose shapes are those of one shard or of one slice, so that
 what is compiled is the same for every number of devices D:
 
@@ -42,13 +42,13 @@ from levanter.models.lm_model import LmExample
 
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
-from marin.training import fingerprint
 from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, optimizer
-from marin.training.products import foreign_products
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import DATA, TrainState
+from marin.training.step import fingerprint
+from marin.training.step.products import foreign_products
+from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 
 Arrays = Any
 """A pytree of arrays (the dynamic half of an equinox module)."""
@@ -474,7 +474,7 @@ class TrainStep(Step):
 
     def foreign_products(self) -> list[str]:
         """Matrix products of the compiled gradient whose bits depend on the processor
-        (:mod:`marin.training.products`)."""
+        (:mod:`marin.training.step.products`)."""
         both = (self.programs.gradient, self.programs.blank)
         return [line for one in both if one is not None for line in foreign_products(one.as_text())]
 

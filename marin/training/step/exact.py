@@ -30,9 +30,18 @@ from marin.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
 from marin.training.model import factors_of, optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.state import DATA, TrainState
-from marin.training.step import Arrays, Program, Step, StepOutcome, shard_sums, slice_after, slice_print, slice_square
+from marin.training.step.shards import (
+    Arrays,
+    Program,
+    Step,
+    StepOutcome,
+    shard_sums,
+    slice_after,
+    slice_print,
+    slice_square,
+)
+from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 
 
 class ExactStep(Step):

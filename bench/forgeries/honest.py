@@ -19,7 +19,8 @@ from bench.faults.params import EXECUTION, recipe
 from bench.faults.world import World
 from bench.forgeries.workshop import Base
 from ledger import Draft
-from marin.evaluation.harness.tasks import EvaluationTask, checked
+from marin.evaluation.harness.tasks import checked
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.execution import phases
 from marin.execution.executor import run_stage
 from marin.history.runs import evaluation_stream, load, run_ids
@@ -74,9 +75,9 @@ def _evaluate(root: Root, run: str) -> None:
     history = root.history()
     if list(history.events(stream=evaluation_stream(run))):
         return
-    from marin.evaluation.harness.evaluator import numbers
     from marin.evaluation.harness.recording import evaluated
-    from marin.evaluation.harness.records import Settings, write_tree
+    from marin.evaluation.recorded.evaluated import numbers
+    from marin.evaluation.recorded.records import Settings, write_tree
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject
 

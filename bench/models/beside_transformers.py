@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marin.evaluation.harness.records import Sample, read_samples
+from marin.evaluation.recorded.records import Sample, read_samples
 
 PROGRAM = """
 import json, sys, time

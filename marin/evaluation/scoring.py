@@ -1,12 +1,14 @@
 """Log-likelihoods and continuations whose bits depend on the tokens and the state alone.
 
-What shares a batch with a sequence cannot change its result, because it never shares a program with it: one program
-takes one sequence, padded to the next of a few fixed lengths, and several devices execute copies of that program side
-by side. How many sequences are on their way at once (``ahead``) and how many devices there are is execution.
+Sequences that are scored side by side cannot meet: a program takes a few of them, each in a slot, padded to the next of a few
+fixed lengths; no product, sum or attention is over two slots. In which slot a sequence lies follows from its own tokens, so
+also where a compiler treats slots differently its bits are its own. How many programs are on their way at once (``ahead``)
+and how many devices execute copies of them is execution.
 
-There is no cache of keys and values: each further token of a continuation computes the whole sequence again, in the
-program for its length. That costs time, and there is no second way of computing that would have to give the same bits.
-Drawn tokens come from threefry by (seed, request, position), so they depend on no other request either.
+A token of a continuation is computed by a program of its own, of one sequence. There is no cache of keys and values: each
+further token computes the whole sequence again, in the program for its length. That costs time, and there is no second way of
+computing that would have to give the same bits. Drawn tokens come from threefry by (seed, request, position), so they depend
+on no other request either.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ from marin.training.step.shards import mesh_of
 
 SHORTEST = 16
 """Positions of the smallest program."""
+
+TOGETHER, POSITIONS = 8, 512
+"""Most sequences that share a program, and most positions: of short sequences a program of one is mostly overhead."""
 
 RANKED = 5
 """How many of a position's likeliest tokens :meth:`Scorer.rank` names."""
@@ -115,13 +120,23 @@ def lengths(seq_len: int) -> tuple[int, ...]:
     return (*sorted(length for length in (*powers, *between) if length < seq_len), seq_len)
 
 
+def slots(length: int) -> int:
+    """How many sequences share a program of this length."""
+    return max(1, min(TOGETHER, POSITIONS // length))
+
+
+def slot_of(tokens: Sequence[int], count: int) -> int:
+    """Where a sequence lies among ``count`` slots: what its tokens say, and nothing beside them."""
+    return hashlib.sha256(np.asarray(tokens, "<u4").tobytes()).digest()[0] % count
+
+
 class Scorer:
     """The compiled programs of one model on some devices.
 
     Args:
         model: parameters are used as they are (float32), whatever the training computed in.
         devices: how many execute side by side.
-        ahead: how many sequences are handed to them before the first result is read.
+        ahead: how many sequences are handed to them, at least, before the first result is read.
 
     Raises:
         UsageError: there are not so many devices, or ``ahead`` is less than one.
@@ -137,8 +152,8 @@ class Scorer:
         self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
         arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
         self.arrays = jax.device_put(arrays, whole)
-        self._score = self._shared(self.scored_row, 2)
-        self._rank = self._shared(self.ranked_row, 2)
+        self._score = self._shared(self.scored_rows, 2)
+        self._rank = self._shared(self.ranked_rows, 2)
         self._next = self._shared(self.next_token, 4)
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -149,8 +164,8 @@ class Scorer:
         return other
 
     def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
-        """``function`` of the parameters and ``rows`` arrays with a row for each device, compiled once for each shape as the
-        recipe's profile asks."""
+        """``function`` of the parameters and ``rows`` arrays with as many rows for each device, compiled once for each shape as
+        the recipe's profile asks."""
         over = partial(jax.shard_map, mesh=self.mesh, check_vma=False, out_specs=P(DATA))
         specs = (P(), *(P(DATA) for _ in range(rows)))
         if self.recipe.arithmetic.profile != "exact":
@@ -161,7 +176,7 @@ class Scorer:
             shapes = tuple(x.shape for x in given)
             with jax.enable_x64(True):
                 if shapes not in made:
-                    one = [jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype) for x in given]
+                    one = [jax.ShapeDtypeStruct((x.shape[0] // self.devices, *x.shape[1:]), x.dtype) for x in given]
                     program = exact(function, arrays, *one, factors=factors_of(self.recipe))
                     made[shapes] = jax.jit(over(program, in_specs=(P(), *specs)))
                 return made[shapes](MINUS_ZERO, arrays, *given)
@@ -221,7 +236,7 @@ class Scorer:
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
-        for length, places in self._groups([len(one.tokens) for one in active]):
+        for length, places in self._alone([len(one.tokens) for one in active]):
             ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices,), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
             group = [active[place] for place in places]
@@ -242,28 +257,51 @@ class Scorer:
 
     def _answered(self, program: Callable[..., Any], rows: Sequence[Row], read: Callable[..., None]) -> None:
         """Give every row to ``program``, and its answers, with the part of them that is asked for, to ``read``."""
-        waiting: list[tuple[list[int], Any]] = []
+        waiting: list[tuple[list[tuple[int, int]], Any]] = []
 
         def answered() -> None:
-            places, answers = waiting.pop(0)
+            placed, answers = waiting.pop(0)
             arrays = [np.asarray(answer) for answer in answers]
-            for line, place in enumerate(places):
+            for line, place in placed:
                 end = len(rows[place].tokens) - 1
                 read(place, slice(end - rows[place].scored, end), *(array[line] for array in arrays))
 
-        for length, places in self._groups([len(row.tokens) - 1 for row in rows]):
-            ids, targets = (np.zeros((self.devices, length), np.int32) for _ in range(2))
-            for line, place in enumerate(places):
+        for length, placed in self._together(rows):
+            ids, targets = (np.zeros((self.devices * slots(length), length), np.int32) for _ in range(2))
+            for line, place in placed:
                 tokens = rows[place].tokens
                 ids[line, : len(tokens) - 1], targets[line, : len(tokens) - 1] = tokens[:-1], tokens[1:]
-            waiting.append((places, program(self.arrays, self._put(ids), self._put(targets))))
-            while len(waiting) * self.devices >= self.ahead and waiting:
+            waiting.append((placed, program(self.arrays, self._put(ids), self._put(targets))))
+            while sum(len(before) for before, _ in waiting) >= self.ahead and waiting:
                 answered()
         while waiting:
             answered()
 
-    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-        """Fixed lengths with the places of as many rows as there are devices; the longest first."""
+    def _together(self, rows: Sequence[Row]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Fixed lengths with what one program of all devices takes: lines of its arrays, each with the place of a row."""
+        for length, places in self._by_length([len(row.tokens) - 1 for row in rows]):
+            count = slots(length)
+            queues: list[list[int]] = [[] for _ in range(count)]
+            for place in places:
+                queues[slot_of(rows[place].tokens, count)].append(place)
+            for start in range(0, max(map(len, queues)), self.devices):
+                yield (
+                    length,
+                    [
+                        (device * count + slot, place)
+                        for slot, queue in enumerate(queues)
+                        for device, place in enumerate(queue[start : start + self.devices])
+                    ],
+                )
+
+    def _alone(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Fixed lengths with the places of as many sequences as there are devices."""
+        for length, places in self._by_length(sizes):
+            for start in range(0, len(places), self.devices):
+                yield length, places[start : start + self.devices]
+
+    def _by_length(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Fixed lengths with the places of the sequences that they are for; the longest first."""
         programs = lengths(self.seq_len)
         by_length: dict[int, list[int]] = {length: [] for length in reversed(programs)}
         for place, size in enumerate(sizes):
@@ -275,46 +313,44 @@ class Scorer:
                     found=str(size),
                 )
             by_length[next(length for length in programs if size <= length)].append(place)
-        for length, places in by_length.items():
-            for start in range(0, len(places), self.devices):
-                yield length, places[start : start + self.devices]
+        yield from ((length, places) for length, places in by_length.items() if places)
 
     def _put(self, rows: np.ndarray) -> jax.Array:
         return jax.device_put(rows, self._split)
 
     def _logits(self, arrays: Any, ids: jax.Array) -> jax.Array:
-        """float32[length, vocabulary] of one sequence."""
+        """float32[row, length, vocabulary] of sequences, int32[row, length]."""
         model = eqx.combine(arrays, self._static)
-        Batch, Pos = Axis("batch", 1), Axis("position", ids.shape[1])
+        Batch, Pos = Axis("batch", ids.shape[0]), Axis("position", ids.shape[1])
         named = hax.named(ids, (Batch, Pos))
         logits = model(named, attention_mask(self.recipe, named)).rearrange((Batch, Pos, model.Vocab))
-        return jax.lax.optimization_barrier(logits.array[0].astype(jnp.float32))
+        return jax.lax.optimization_barrier(logits.array.astype(jnp.float32))
 
-    def scored_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Of one device's row, int32[1, length] each: float32[1, length] and bool[1, length]."""
+    def scored_rows(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Of one device's rows, int32[row, length] each: float32[row, length] and bool[row, length]."""
         logits = self._logits(arrays, ids)
-        chosen = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0]
+        chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
         logprobs = chosen - jax.nn.logsumexp(logits, axis=-1)
-        return logprobs[None], (jnp.argmax(logits, axis=-1) == targets[0])[None]
+        return logprobs, jnp.argmax(logits, axis=-1) == targets
 
-    def ranked_row(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """As :meth:`scored_row`: float32[1, length], and int32 and float32[1, length, RANKED] of the likeliest tokens."""
+    def ranked_rows(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """As :meth:`scored_rows`: float32[row, length], and int32 and float32[row, length, RANKED] of the likeliest tokens."""
         logits = self._logits(arrays, ids)
         total = jax.nn.logsumexp(logits, axis=-1)
-        logprobs = jnp.take_along_axis(logits, targets[0][:, None], axis=-1)[:, 0] - total
-        places, left = jnp.arange(logits.shape[-1], dtype=jnp.int32)[None], logits
+        logprobs = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0] - total
+        places, left = jnp.arange(logits.shape[-1], dtype=jnp.int32), logits
         tokens, values = [], []
         for _ in range(min(RANKED, logits.shape[-1])):
-            best = jnp.argmax(left, axis=-1).astype(jnp.int32)[:, None]
+            best = jnp.argmax(left, axis=-1).astype(jnp.int32)[..., None]
             tokens.append(best)
-            values.append(jnp.take_along_axis(logits, best, axis=-1) - total[:, None])
+            values.append(jnp.take_along_axis(logits, best, axis=-1) - total[..., None])
             left = jnp.where(places == best, jnp.float32(jnp.finfo(jnp.float32).min), left)
-        return logprobs[None], jnp.concatenate(tokens, axis=-1)[None], jnp.concatenate(values, axis=-1)[None]
+        return logprobs, jnp.concatenate(tokens, axis=-1), jnp.concatenate(values, axis=-1)
 
     def next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
         """The token after position ``at`` of one device's row: int32[1]. Drawn as the likeliest of logits over
         temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
-        logits = jax.lax.dynamic_index_in_dim(self._logits(arrays, ids), at[0], keepdims=False)
+        logits = jax.lax.dynamic_index_in_dim(self._logits(arrays, ids)[0], at[0], keepdims=False)
         noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         return jnp.argmax(warm).astype(jnp.int32)[None]

@@ -3,11 +3,13 @@
     model/main, model/chck_1M ...     Hugging Face folders: the last state, and the checkpoints after so many words
     results/model/REVISION/zero_shot/causal/TASK/DATA/predictions.json
     results/model/main/zero_shot/causal/AoA_word/surprisal.json
-    checkpoints.json                  which recorded state each revision is: train step, words, digest
+    results/model/all_full_preds_and_fast_scores_causal.json    all of it, as the pipeline collates it
+    checkpoints.json                  which recorded state each revision is: train step, words, digest, numbers, their events
 
 A checkpoint is the first recorded state by which so many million words were seen. Words are those of the train split between
-white space; a train step has seen as many as its share of the split's tokens holds. What the pipeline fine-tunes (GLUE) is
-none of it: that is trained by the pipeline itself, from ``model/main``.
+white space; a train step has seen as many as its share of the split's tokens holds. Every answer is one that is recorded of
+the state: what nobody evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is none of it: that
+is trained by the pipeline itself, from ``model/main``.
 """
 
 from __future__ import annotations
@@ -15,20 +17,31 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from ledger import Store
+from ledger import Draft, Store
 from marin.data.documents import read_texts, train_files
 from marin.errors import MissingEvidence, UsageError
-from marin.evaluation.babylm import FAST, FULL, READING, WORDS, BabyLM
+from marin.evaluation.babylm.asking import ASKER, evaluated
+from marin.evaluation.babylm.predictions import collated, place_of, predictions, shares
+from marin.evaluation.babylm.tasks import FAST, FULL, read
+from marin.evaluation.recorded.evaluated import numbers
+from marin.evaluation.recorded.records import Sample, Settings, digests_of, read_samples, write_tree
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
 from marin.history.run import Run
+from marin.history.runs import evaluation_stream
 from marin.process.progress import bar
-from marin.record import outputs
+from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.record import events, outputs
+from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
+from marin.record.root import Root
 from marin.training.export import TOKENIZER_FILES, write_model
 from marin.training.model import END_OF_TEXT_ID, vocabulary_size
 
@@ -68,90 +81,188 @@ def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, in
     return found
 
 
-def write_submission(run: Run, store: Store, data: Path | None, dest: Path, track: str, devices: int = 1) -> list[str]:
+def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track: str, devices: int = 1) -> list[str]:
     """Fill ``dest``, which must not exist; the revisions that are there now. The arithmetic contract is in force.
 
     Args:
         data: the pipeline's ``evaluation_data`` with ``full_eval`` and ``fast_eval``; None: models without predictions.
 
     Raises:
-        UsageError: ``dest`` exists. DataMissing: a data set is not there. MissingEvidence: a checkpoint is not stored.
+        UsageError: ``dest`` exists. DataMissing: there is no data. MissingEvidence: a checkpoint is not stored.
     """
     if dest.exists():
         raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest))
     if track not in TRACKS:
         raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track)
+    asked = None if data is None else _Asked.read(data)
+    store = root.store_to_read()
     dest.mkdir(parents=True)
     tokenizer = dest / "tokenizer"
     outputs.checkout(store, run.output("tokenizer"), tokenizer, kind=outputs.KINDS["tokenizer"], how="copy")
     each = words_a_token(run, store, dest / "corpus")
     shutil.rmtree(dest / "corpus")
-    wanted: dict[str, int | None] = {"main": None}
     reached = checkpoints(run, each, track)
-    wanted |= {name: step for name, (step, _) in reached.items()}
+    wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
     if lacking := [name for name in (f"chck_{millions}M" for millions in TRACKS[track]) if name not in reached]:
         log.warning("the run never had so many words: %s", ", ".join(lacking))
-    scorer: Scorer | None = None
-    surprisals: list[dict[str, Any]] = []
-    told: dict[str, dict[str, Any]] = {}
+    answers = _Answers(run, root)
+    submission = _Submission(dest, track)
     with bar("babylm", len(wanted)) as progress:
         for done, (name, step) in enumerate(wanted.items(), start=1):
-            saved = {fact.body.step: fact.body for fact in run.checkpoints}
-            if step is not None and not store.has(saved[step].artifact):
-                raise MissingEvidence(
-                    "a checkpoint is not in the store",
-                    where=f"train step {step}",
-                    expected=saved[step].artifact,
-                    found="none",
-                )
+            _present(run, store, step)
             subject = open_subject(run, store, step)
-            folder = dest / MODEL / name
-            folder.mkdir(parents=True)
-            for file in TOKENIZER_FILES:
-                if (tokenizer / file).exists():
-                    shutil.copyfile(tokenizer / file, folder / file)
-            write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer), END_OF_TEXT_ID)
-            told[name] = {"step": subject.step, "state": subject.state}
-            told[name] |= {"words": reached[name][1]} if name in reached else {}
-            if data is not None:
-                scorer = (
-                    scorer.holding(subject.model) if scorer else Scorer(subject.model, subject.recipe, devices=devices)
-                )
-                told[name]["scores"] = _results(subject, scorer, data, dest, name)
-                if name in reached and (words := _words(data)) is not None:
-                    millions = int(name.removeprefix("chck_").removesuffix("M"))
-                    surprisals += BabyLM(subject, scorer).surprisals(words, name, millions * MILLION)
+            _write_folder(dest / MODEL / name, tokenizer, subject)
+            told: dict[str, Any] = {"step": subject.step, "state": subject.state}
+            told |= {"words": reached[name][1]} if name in reached else {}
+            if asked is not None:
+                told |= submission.add(name, [answers.of(subject, task, devices) for task in asked.of(name)])
+            submission.told[name] = told
             progress(done, name)
     shutil.rmtree(tokenizer)
-    if surprisals:
-        steps = len({one["step"] for one in surprisals})
-        about = {
-            "model_name": MODEL,
-            "use_bos_only": False,
-            "total_steps": len(TRACKS[track]),
-            "completed_steps": steps,
-        }
-        place = dest / "results" / MODEL / "main" / "zero_shot" / BACKEND / "AoA_word"
-        _write(place / "surprisal.json", {"metadata": about, "results": surprisals})
-    _write(dest / "checkpoints.json", told)
+    submission.finish()
     return list(wanted)
 
 
-def _results(subject: Subject, scorer: Scorer, data: Path, dest: Path, name: str) -> dict[str, float]:
-    """Predictions of one revision; its scores by data set."""
-    asked, folders = BabyLM(subject, scorer), data / ("full_eval" if name == "main" else "fast_eval")
-    place = dest / "results" / MODEL / name / "zero_shot" / BACKEND
-    scores = {}
-    for dataset, task in (FULL if name == "main" else FAST).items():
-        found = asked.predictions(folders / dataset, task)
-        _write(place / task / dataset / "predictions.json", found.subtasks)
-        scores[dataset] = found.score
-    _write(place / "reading" / "predictions.json", asked.reading(folders / READING))
-    return scores
+def _present(run: Run, store: Store, step: int | None) -> None:
+    saved = {fact.body.step: fact.body for fact in run.checkpoints}
+    if step is not None and not store.has(saved[step].artifact):
+        raise MissingEvidence(
+            "a checkpoint is not in the store", where=f"train step {step}", expected=saved[step].artifact, found="none"
+        )
 
 
-def _words(data: Path) -> Path | None:
-    return next((path for path in (data / "full_eval" / name for name in WORDS) if path.is_file()), None)
+def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:
+    folder.mkdir(parents=True)
+    for file in TOKENIZER_FILES:
+        if (tokenizer / file).exists():
+            shutil.copyfile(tokenizer / file, folder / file)
+    write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer), END_OF_TEXT_ID)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The data sets that are there: of the last state, of every checkpoint, and words whose age of acquisition is asked."""
+
+    full: list[EvaluationTask]
+    fast: list[EvaluationTask]
+    words: list[EvaluationTask]
+
+    @classmethod
+    def read(cls, data: Path) -> _Asked:
+        full, fast = read(data / "full_eval"), read(data / "fast_eval")
+        sides = (("full_eval", FULL, full), ("fast_eval", FAST, fast))
+        for folder, names, tasks in sides:
+            if lacking := sorted({*names} - {task.name for task in tasks}):
+                log.warning("%s has nothing of %s: left out", folder, ", ".join(lacking))
+        words = [task for task in full if task.name == "aoa"]
+        return cls([task for task in full if task.name in FULL], [task for task in fast if task.name in FAST], words)
+
+    def of(self, revision: str) -> list[EvaluationTask]:
+        return self.full if revision == "main" else [*self.fast, *self.words]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    task: EvaluationTask
+    samples: list[Sample]
+    results: Mapping[str, float]
+    event: int
+
+
+class _Answers:
+    """What is recorded of a run's states, and what is not yet."""
+
+    def __init__(self, run: Run, root: Root) -> None:
+        self.run, self.root = run, root
+        self.scorer: Scorer | None = None
+        self.code, self.lock = files_digest(code_folder(), ASKER.code), lock_digest(code_folder())
+
+    def of(self, subject: Subject, task: EvaluationTask, devices: int) -> _Answer:
+        """The answers of a state to one data set: recorded ones of this very code, or new ones, which are recorded."""
+        known = self._known(subject, task)
+        if known is not None:
+            index, body = known
+            with TemporaryDirectory(prefix="marin-babylm-") as base:
+                self.root.store_to_read().checkout(body.samples, Path(base) / "tree")
+                samples = list(read_samples(Path(base) / "tree", task.name))
+            results = {name: float.fromhex(value) for name, value in body.results[task.name].items()}
+            return _Answer(task, samples, results, index)
+        held = self.scorer
+        self.scorer = held.holding(subject.model) if held else Scorer(subject.model, subject.recipe, devices=devices)
+        found = evaluated(subject, self.scorer, [task], Settings())
+        with TemporaryDirectory(prefix="marin-babylm-") as base:
+            write_tree(Path(base), [task], found.samples, numbers(found.results))
+            body = found.body(subject, self.root.store().put_tree(Path(base)).digest)
+        (receipt,) = self.root.append([Draft(EVALUATION_RECORDED, evaluation_stream(self.run.run), write(body))])
+        return _Answer(task, list(found.samples[task.name]), found.results[task.name], receipt.index)
+
+    def _known(self, subject: Subject, task: EvaluationTask) -> tuple[int, EvaluationRecorded] | None:
+        for index, event in self.root.history().events(stream=evaluation_stream(self.run.run)):
+            if event.type != EVALUATION_RECORDED:
+                continue
+            body = events.read(EvaluationRecorded, event.body, where=f"event {index}")
+            same = (body.harness, body.state, body.code, body.lock) == (
+                ASKER.version,
+                subject.state,
+                self.code,
+                self.lock,
+            )
+            told = body.tasks.get(task.name)
+            if same and told is not None and body.settings.get("limit") is None and told.data == digests_of(task):
+                return index, body
+        return None
+
+
+class _Submission:
+    """The files of the pipeline, revision after revision."""
+
+    def __init__(self, dest: Path, track: str) -> None:
+        self.dest, self.track = dest, track
+        self.told: dict[str, dict[str, Any]] = {}
+        self.full: dict[str, Any] = {}
+        self.fast: list[dict[str, dict[str, float]]] = []
+        self.surprisals: list[dict[str, Any]] = []
+
+    def add(self, revision: str, answers: Sequence[_Answer]) -> dict[str, Any]:
+        """Predictions of one revision; what `checkpoints.json` says of them."""
+        place = self.dest / "results" / MODEL / revision / "zero_shot" / BACKEND
+        fast: dict[str, dict[str, float]] = {}
+        for answer in answers:
+            told = predictions(answer.task.name, answer.samples)
+            if answer.task.name == "aoa":
+                millions = int(revision.removeprefix("chck_").removesuffix("M"))
+                at = {"step": revision, "word_count": millions * MILLION}
+                self.surprisals += [{**at, **one} for one in told]
+                continue
+            _write(place / place_of(answer.task.name), told)
+            if revision == "main":
+                self.full[answer.task.name] = told
+            else:
+                fast[answer.task.name] = shares(answer.task.name, answer.samples, answer.results)
+        if revision != "main":
+            self.fast.append(fast)
+        return {
+            "numbers": {answer.task.name: dict(answer.results) for answer in answers},
+            "events": {answer.task.name: answer.event for answer in answers},
+        }
+
+    def finish(self) -> None:
+        words = None
+        if self.surprisals:
+            about = {
+                "model_name": MODEL,
+                "use_bos_only": False,
+                "total_steps": len(TRACKS[self.track]),
+                "completed_steps": len({one["step"] for one in self.surprisals}),
+            }
+            words = {"metadata": about, "results": self.surprisals}
+            _write(
+                self.dest / "results" / MODEL / "main" / "zero_shot" / BACKEND / "AoA_word" / "surprisal.json", words
+            )
+        if self.full or self.fast:
+            name = f"all_full_preds_and_fast_scores_{BACKEND}.json"
+            _write(self.dest / "results" / MODEL / name, collated(self.full, words, self.fast))
+        _write(self.dest / "checkpoints.json", self.told)
 
 
 def _write(path: Path, value: Any) -> None:

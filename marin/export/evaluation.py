@@ -1,6 +1,6 @@
 """`marin export --eval-bundle`: the recorded evaluations of a run's exported model, for a stranger who has that model alone.
 
-:mod:`marin.evaluation.harness.bundle` says what lies where. The harness's own files are made here from the recorded answers;
+:mod:`marin.evaluation.recorded.bundle` says what lies where. The harness's own files are made here from the recorded answers;
 nothing is answered anew.
 """
 
@@ -13,8 +13,7 @@ import msgspec
 
 from ledger import digest_bytes, make_proof
 from marin.errors import MissingEvidence, UsageError
-from marin.evaluation.harness import bundle, records
-from marin.evaluation.harness.recording import evaluated
+from marin.evaluation.recorded import bundle, records
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
 from marin.export.in_toto import attestation
@@ -23,7 +22,7 @@ from marin.record.attestation import digests
 from marin.record.events import EvaluationRecorded
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
-from marin.verify.judges.evaluation import read_tree
+from marin.verify.judges.evaluation import asker_of, read_tree
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def _harness_files(fact: Fact[EvaluationRecorded], place: Path, subject: Subject
     if isinstance(stored, str):
         raise MissingEvidence("an evaluation cannot be bundled", where=f"event {fact.index}", found=stored)
     answers = records.requests_of(stored.samples)
+    evaluated = asker_of(fact.body, f"event {fact.index}").load()
     again = evaluated(subject, scorer, stored.tasks, stored.settings, recorded=answers, again=())
     (place / bundle.HARNESS).mkdir()
     for name, content in again.files(fact.body).items():

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from ledger import Event, LedgerError, LogProof, Malformed, Tampered, VerifierKey, describe_tree, verify_proof
 from marin.errors import UsageError
-from marin.evaluation.harness import bundle
-from marin.evaluation.harness.records import identity_of
+from marin.evaluation.recorded import bundle
+from marin.evaluation.recorded.records import identity_of
 from marin.history.runs import evaluation_stream, stream_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record import events as kinds

@@ -62,8 +62,8 @@ from marin.data.tokenizer import parse_tokenizer
 from marin.dossier.stated import read_card
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
-from marin.evaluation.harness.bundle import PREDICATE
-from marin.evaluation.harness.records import read_samples, read_task
+from marin.evaluation.recorded.bundle import PREDICATE
+from marin.evaluation.recorded.records import read_samples, read_task
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.environment import parse_cpuinfo
@@ -388,10 +388,10 @@ def parsers() -> list[Parser]:
           ("marin.evaluation.evaluate.read_pairs",)),
         P("stored samples", on_file(lambda folder: list(read_samples(folder, "t")), "samples/t.jsonl"),
           given(b'{"doc":0,"doc_hash":"a","target":1,"requests":[],"outcomes":[]}\n' * 2),
-          ("marin.evaluation.harness.records.read_samples",)),
+          ("marin.evaluation.recorded.records.read_samples",)),
         P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
-          ("marin.evaluation.harness.records.read_task",)),
+          ("marin.evaluation.recorded.records.read_task",)),
         P("a card of a model", on_file(read_card), given(b"model:\n  name: a\ndata.language: [en]\ndate: 2026-11-23\n"),
           ("marin.dossier.stated.read_card",)),
         P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier], PREDICATE), _attestation,

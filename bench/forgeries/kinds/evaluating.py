@@ -12,8 +12,8 @@ import msgspec
 
 from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Entry, Forgery, Shop
-from marin.evaluation.harness import records
-from marin.evaluation.harness.tasks import EvaluationTask
+from marin.evaluation.recorded import records
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.history.runs import evaluation_stream
 from marin.record.events import CHECKPOINT_SAVED, EVALUATION_RECORDED, EvaluationRecorded
 

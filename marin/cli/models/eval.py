@@ -16,7 +16,7 @@ from marin.errors import MissingEvidence, UsageError
 
 @click.command()
 @click.argument("run", metavar="RUN|FOLDER")
-@click.option("--tasks", "named", required=True, metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
+@click.option("--tasks", "named", default="", metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
 @click.option(
     "--task-path",
     type=click.Path(path_type=Path, file_okay=False),
@@ -24,6 +24,12 @@ from marin.errors import MissingEvidence, UsageError
     show_default=True,
     metavar="DIR",
     help="Folder with task files of lm-evaluation-harness and their data.",
+)
+@click.option(
+    "--babylm",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="BabyLM's data instead: full_eval or fast_eval of its pipeline; --tasks names some of its data sets.",
 )
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
@@ -69,6 +75,7 @@ def eval(
     run: str,
     named: str,
     task_path: Path,
+    babylm: Path | None,
     batch_size: int,
     devices: int,
     limit: int | None,
@@ -91,11 +98,15 @@ def eval(
     Examples:
       marin eval latest --tasks blimp_anaphor --task-path tasks
       marin eval latest --tasks hellaswag,gsm8k --num-fewshot 5 --limit 100 --json
+      marin eval latest --babylm evaluation_data/full_eval
     """
     names = [name for name in (part.strip() for part in named.split(",")) if name]
-    if not names:
+    if babylm is not None and (num_fewshot is not None or chat):
+        raise UsageError("BabyLM's tasks have no examples and no messages", where="--babylm", expected="neither "
+                         "--num-fewshot nor --apply_chat_template", found=str(babylm))  # fmt: skip
+    if not names and babylm is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
-    if find_spec("lm_eval") is None:
+    if babylm is None and find_spec("lm_eval") is None:
         raise MissingEvidence(
             "lm-evaluation-harness is not installed",
             where="marin eval",
@@ -105,6 +116,7 @@ def eval(
         )
     from ledger import Draft, describe_tree
     from marin.cli.models.generate import local
+    from marin.evaluation.babylm.tasks import read
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.evaluation.harness.tasks import read_groups, read_tasks
     from marin.history.runs import evaluation_stream, load, resolve
@@ -114,7 +126,8 @@ def eval(
     from marin.record.events import EVALUATION_RECORDED, write
     from marin.record.root import open_root
 
-    tasks, grouped = read_tasks(names, task_path), read_groups(names, task_path)
+    tasks = read_tasks(names, task_path) if babylm is None else read(babylm, names)
+    grouped = read_groups(names, task_path) if babylm is None else {}
     root = view = None
     run = local(run)
     if is_folder(run):
@@ -127,9 +140,12 @@ def eval(
         view = load(history, resolve(history, run))
         recipe = view.recipe
     apply(recipe.arithmetic, Execution(devices=devices))
-    from marin.evaluation.harness.evaluator import numbers
-    from marin.evaluation.harness.recording import evaluated
-    from marin.evaluation.harness.records import Settings, group_of, write_tree  # jax, after the contract is in force
+    if babylm is None:
+        from marin.evaluation.harness.recording import evaluated
+    else:
+        from marin.evaluation.babylm.asking import evaluated
+    from marin.evaluation.recorded.evaluated import numbers
+    from marin.evaluation.recorded.records import Settings, group_of, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
     from marin.serving.chat import template_of_folder

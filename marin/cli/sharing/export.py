@@ -249,7 +249,7 @@ def _export_babylm(root: Root, view: Run, dest: Path, data: Path | None, track: 
     apply(view.recipe.arithmetic, Execution(devices=1))
     from marin.export.babylm import write_submission  # jax, after the contract is in force
 
-    revisions = write_submission(view, root.store(), data, dest, track)
+    revisions = write_submission(view, root, data, dest, track)
     _say("babylm", dest, describe_tree(dest).digest, as_json)
     if not as_json:
         say(f"revisions: {', '.join(revisions)}", err=True)

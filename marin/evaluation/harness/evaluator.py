@@ -10,7 +10,6 @@ import copy
 import io
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -28,8 +27,8 @@ from lm_eval.api.task import ConfigurableTask
 from ledger import LedgerError
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness
-from marin.evaluation.harness.records import Key, Outcome, Request, Sample, Settings, TaskGroup
-from marin.evaluation.harness.tasks import EvaluationTask
+from marin.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings, TaskGroup
+from marin.evaluation.recorded.task import EvaluationTask
 
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
 
@@ -186,17 +185,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(item) for item in value]
     return value if value is None or isinstance(value, str) else repr(value)
-
-
-def numbers(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The harness's results as hex floats, without what is no number."""
-    return {
-        task: {
-            name: float(value).hex()
-            for name, value in found.items()
-            if isinstance(value, int | float | np.number)
-            and not isinstance(value, bool)
-            and not math.isnan(float(value))
-        }
-        for task, found in results.items()
-    }

@@ -17,7 +17,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from marin.errors import UsageError
-from marin.evaluation.harness.records import Key, Request, ScoredRow
+from marin.evaluation.recorded.answering import answered, taken, unscored
+from marin.evaluation.recorded.records import Key, Request, ScoredRow
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.training.model import END_OF_TEXT_ID
@@ -99,7 +100,11 @@ class Harness(LM):
             lost = len(whole) - len(kept)
             asked = Request("generate_until", _arguments(request), *key[2:], truncated=lost, prompt=list(kept))
             drafts.append((key, prompt, stops, asked))
-        anew = [place for place, (key, _, _, asked) in enumerate(drafts) if not self._taken(key, asked)]
+        anew = [
+            place
+            for place, (key, _, _, asked) in enumerate(drafts)
+            if taken(self.recorded.get(key), asked, key, self.again) is None
+        ]
         news = dict(zip(anew, self.scorer.generate([drafts[place][1] for place in anew], self.seed), strict=True))
         logprobs = self.scorer.score([Row((*drafts[place][1].tokens, *news[place]), len(news[place])) for place in anew
                                       if news[place]])  # fmt: skip
@@ -158,40 +163,16 @@ class Harness(LM):
         return before, self.subject.encode(context + continuation)[len(before) :]
 
     def _scored(self, drafts: Sequence[tuple[Instance, list[Row], int]]) -> list[Request]:
-        keys, anew = [], []
+        asked = {}
         for request, rows, lost in drafts:
             key = self._key(request)
-            keys.append(key)
-            asked = Request(
-                request.request_type,
-                _arguments(request),
-                *key[2:],
-                truncated=lost,
-                rows=[ScoredRow(list(row.tokens), [""] * row.scored, False) for row in rows],
-            )
-            if self._taken(key, asked):
-                self.asked[key] = self.recorded[key]
-            else:
-                self.asked[key] = asked
-                anew += [(key, number, row) for number, row in enumerate(rows)]
+            whole = [unscored(row.tokens, row.scored) for row in rows]
+            asked[key] = Request(request.request_type, _arguments(request), *key[2:], truncated=lost, rows=whole)
         before = self.answered
-        results = self.scorer.score([row for _, _, row in anew], lambda done: self._tell(before + done))
-        for (key, number, row), scored in zip(anew, results, strict=True):
-            found = ScoredRow(list(row.tokens), [value.hex() for value in scored.logprobs], scored.greedy)
-            self.asked[key].rows[number] = found
+        found = answered(self.scorer, asked, self.recorded, self.again, lambda done: self._tell(before + done))
+        self.asked |= found
         self._told(len(drafts))
-        return [self.asked[key] for key in keys]
-
-    def _taken(self, key: Key, asked: Request) -> bool:
-        """Whether the recorded answer stands for this request."""
-        known = self.recorded.get(key)
-        if known is None or self.again is None or key in self.again:
-            return False
-        shape = [(row.tokens, len(row.logprobs)) for row in asked.rows]
-        same = known.prompt == asked.prompt if asked.kind == "generate_until" else shape == [
-            (row.tokens, len(row.logprobs)) for row in known.rows
-        ]  # fmt: skip
-        return same and known.arguments == asked.arguments and known.kind == asked.kind
+        return [found[key] for key in asked]
 
     def _key(self, request: Instance) -> Key:
         place = (str(request.task_name), int(request.doc_id), int(request.idx))

@@ -8,8 +8,6 @@ somebody who believes nothing of it: :func:`checked` passes nothing that would b
 from __future__ import annotations
 
 import difflib
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from marin.errors import DataError, DataMissing, UsageError
+from marin.errors import DataMissing, UsageError
+from marin.evaluation.recorded.task import NAME, EvaluationTask
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,119}")
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 TEXTS = ("description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "task_alias", *SPLITS)
 TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice")
@@ -36,24 +34,6 @@ FILTERS = (
     "lowercase", "uppercase", "map",
 )  # fmt: skip
 MOST_REPEATS = 64
-LONGEST_LINE = 2**24
-
-
-@dataclass(frozen=True)
-class EvaluationTask:
-    """``config``: the harness's configuration in plain JSON, without where its data lies. ``data``: split -> JSON lines."""
-
-    name: str
-    config: Mapping[str, Any]
-    data: Mapping[str, bytes]
-
-    def rows(self, split: str) -> list[dict[str, Any]]:
-        """The documents of one split.
-
-        Raises:
-            DataError: a line is no JSON object.
-        """
-        return list(_rows(self.data[split], f"{self.name}/{split}"))
 
 
 class _Plain(yaml.SafeLoader):
@@ -210,25 +190,6 @@ def _lines(named: Any, path: Path, folder: Path) -> Iterator[bytes]:
             )
         content = place.read_bytes()
         yield content if content.endswith(b"\n") or not content else content + b"\n"
-
-
-def _rows(data: bytes, where: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line.decode()) if len(line) <= LONGEST_LINE else None
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or not row:
-            raise DataError(
-                "not a document of a task",
-                where=f"{where}, line {number}",
-                expected="a JSON object with fields",
-                found=repr(line[:80]),
-                cure="write one object a line",
-            )
-        yield row
 
 
 # -- what a task may say

@@ -44,7 +44,7 @@ from marin.record.events import (
 from marin.record.root import Root
 
 if TYPE_CHECKING:
-    from marin.evaluation.harness.tasks import EvaluationTask
+    from marin.evaluation.recorded.task import EvaluationTask
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
 
@@ -169,10 +169,10 @@ class Measuring:
             log.info("before train step %d, %s: %s", subject.step, name, told)
 
     def _evaluate(self, subject: Subject, scorer: Scorer) -> None:
-        from marin.evaluation.harness.evaluator import numbers
         from marin.evaluation.harness.recording import evaluated
-        from marin.evaluation.harness.records import Settings, group_of, write_tree
         from marin.evaluation.harness.tasks import read_groups
+        from marin.evaluation.recorded.evaluated import numbers
+        from marin.evaluation.recorded.records import Settings, group_of, write_tree
 
         asked = self.recipe.evaluation.tasks
         assert asked is not None, "tasks are evaluated where the recipe has some"

@@ -9,8 +9,9 @@ is executed or fetched (:mod:`marin.evaluation.harness.tasks`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,12 @@ import msgspec
 
 from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
-from marin.evaluation.harness import records
-from marin.evaluation.harness.comparison import first_difference
-from marin.evaluation.harness.records import Key, Sample, Settings
-from marin.evaluation.harness.tasks import EvaluationTask
+from marin.evaluation.babylm import tasks as babylm
+from marin.evaluation.harness import tasks as harness
+from marin.evaluation.recorded import records
+from marin.evaluation.recorded.comparison import first_difference
+from marin.evaluation.recorded.records import Key, Sample, Settings
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -35,7 +38,7 @@ from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
 if TYPE_CHECKING:
-    from marin.evaluation.harness.recording import Evaluated
+    from marin.evaluation.recorded.evaluated import Evaluated
     from marin.evaluation.subject import Subject
 
 HARNESS = "install requirements-evaluation.lock into this environment"
@@ -125,27 +128,22 @@ def judge_tree(
     stored = read_tree(body, folder)
     if isinstance(stored, str):
         return Verdict("FAIL", (f"{where}: {stored}",)), 0, None
-    if find_spec("lm_eval") is None:
-        raise MissingEvidence(
-            "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
-        )
+    asked = asker_of(body, where)
+    tasks = tuple(asked.checked(task, f"the stored task {task.name}") for task in stored.tasks)
     apply(arithmetic, execution)
-    from marin.evaluation.harness.evaluator import harness_version, numbers  # jax, after the contract is in force
+    evaluated = asked.load()  # jax, after the contract is in force
+    from marin.evaluation.recorded.evaluated import numbers
 
-    if harness_version() != body.harness:
-        raise MissingEvidence(
-            "another lm-evaluation-harness", where=where, expected=body.harness, found=harness_version(), cure=HARNESS
-        )
     keys = sorted(records.requests_of(stored.samples))
     again = None
     if sample is not None and sample < len(keys):
         again = {keys[place] for place in draw(len(keys), sample, drawn)}
-    found = _again(subject(), body, stored, execution, again)
+    found = _again(evaluated, subject(), body, replace(stored, tasks=tasks), execution, again)
     answered = len(keys) if again is None else len(again)
     said = f"{where}: {_named(body.tasks)}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
-        if other := _other_software(body):
+        if other := _other_software(body, found.asker.code):
             return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
         return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:
@@ -209,10 +207,53 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
     return Stored(tuple(tasks), settings, samples)
 
 
-def _again(
-    subject: Subject, body: EvaluationRecorded, stored: Stored, execution: Execution, again: set[Key] | None
-) -> Evaluated:
+@dataclass(frozen=True)
+class Asker:
+    """Who made the requests of an evaluation: what its tasks may be, and how they are asked again."""
+
+    checked: Callable[[EvaluationTask, str], EvaluationTask]
+    load: Callable[[], Callable[..., Evaluated]]
+
+
+def asker_of(body: EvaluationRecorded, where: str) -> Asker:
+    """Who recorded ``body``.
+
+    Raises:
+        MissingEvidence: he is not installed here, or in another version.
+    """
+    if body.harness == babylm.BABYLM:
+        return Asker(babylm.checked, _babylm)
+    if find_spec("lm_eval") is None:
+        raise MissingEvidence(
+            "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
+        )
+    if (installed := version("lm-eval")) != body.harness:
+        raise MissingEvidence(
+            "another lm-evaluation-harness", where=where, expected=body.harness, found=installed, cure=HARNESS
+        )
+    return Asker(harness.checked, _harness)
+
+
+def _babylm() -> Callable[..., Evaluated]:
+    from marin.evaluation.babylm.asking import evaluated
+
+    return evaluated
+
+
+def _harness() -> Callable[..., Evaluated]:
     from marin.evaluation.harness.recording import evaluated
+
+    return evaluated
+
+
+def _again(
+    evaluated: Callable[..., Evaluated],
+    subject: Subject,
+    body: EvaluationRecorded,
+    stored: Stored,
+    execution: Execution,
+    again: set[Key] | None,
+) -> Evaluated:
     from marin.evaluation.scoring import Scorer
 
     scorer = Scorer(subject.model, subject.recipe, devices=execution.devices)
@@ -229,9 +270,9 @@ def _again(
         )
 
 
-def _other_software(body: EvaluationRecorded) -> str:
+def _other_software(body: EvaluationRecorded, files: Sequence[str]) -> str:
     """What of this software is not what recorded the numbers; "" where it is the same."""
-    code, lock = files_digest(code_folder(), records.CODE), lock_digest(code_folder())
+    code, lock = files_digest(code_folder(), files), lock_digest(code_folder())
     if body.code != code:
         return f"it was evaluated by other code: recorded {body.code}, installed {code}"
     return f"it was evaluated with lock {body.lock}, installed is {lock}" if body.lock != lock else ""

@@ -14,7 +14,7 @@ import pytest
 from sessions import made_once
 
 from ledger import Signer, VerifierKey, default_key_path, load_signer
-from marin.evaluation.harness import bundle
+from marin.evaluation.recorded import bundle
 from marin.recipe.schema import Execution
 from marin.record.attestation import attested, digests
 from marin.verify.bundle import verify_bundle

@@ -1,23 +1,33 @@
-"""BabyLM's zero-shot tasks: files of the pipeline's own shape, scored as it scores them, written as it reads them."""
+"""BabyLM's tasks: files of the pipeline's own shape, asked and counted as it does, written as it reads them."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
-from marin.errors import DataError, DataMissing
-from marin.evaluation.babylm import FULL, BabyLM, items, spearman
+from marin.errors import DataError, DataMissing, UsageError
+from marin.evaluation.babylm.asking import evaluated
+from marin.evaluation.babylm.predictions import collated, predictions, shares
+from marin.evaluation.babylm.scores import accuracy, determinant, reading, spearman
+from marin.evaluation.babylm.tasks import KINDS, checked, items, read
+from marin.evaluation.recorded.evaluated import Evaluated
+from marin.evaluation.recorded.records import Settings, requests_of
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.export.babylm import checkpoints
 from marin.recipe.schema import Recipe
 
-ROWS = {
+ROWS: dict[str, list[dict[str, Any]]] = {
     "blimp_filtered/anaphor.jsonl": [
         {"sentence_good": "she saw herself", "sentence_bad": "she saw himself", "field": "x", "UID": "anaphor",
          "linguistics_term": "y"}] * 2,
@@ -42,6 +52,7 @@ UIDS = {
     "wug_past_tense": "wug_past",
     "comps": "wugs_dist_before",
 }
+WORDS = {"dog": [{"context": "The "}, {"context": "a"}], "I": [{"context": "am"}]}
 
 
 @pytest.fixture
@@ -50,68 +61,147 @@ def data(tmp_path: Path) -> Path:
         place = tmp_path / name
         place.parent.mkdir(exist_ok=True)
         place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "reading").mkdir()
+    table = ",item,word,prev_item,prev_word\n0,The, dog,,\n1,The dog, ran,The, dog\n"
+    (tmp_path / "reading" / "reading_data.csv").write_text(table, "utf-8")
+    (tmp_path / "aoa").mkdir()
+    (tmp_path / "aoa" / "cdi_childes.json").write_text(json.dumps(WORDS), "utf-8")
     return tmp_path
 
 
-def test_every_task_gives_predictions_in_the_pipelines_shape(data: Path, subject: Subject, scorer: Scorer) -> None:
-    asked = BabyLM(subject, scorer)
-    for dataset, task in FULL.items():
-        found = asked.predictions(data / dataset, task)
-        (uid,) = found.subtasks
-        told = found.subtasks[uid]["predictions"]
-        assert uid == UIDS[dataset] and [one["id"] for one in told] == [f"{uid}_{n}" for n in range(len(told))]
-        (asked_of,) = (rows for name, rows in ROWS.items() if name.startswith(f"{dataset}/"))
-        assert len(told) == len(asked_of)
-        assert all(one["pred"] in item.said for one, item in zip(told, items(data / dataset, task), strict=True))
-        assert all(("prob" in one) == task.startswith("wug") for one in told)
-        assert math.isnan(found.score) if dataset == "wug_past_tense" else -1 <= found.score <= 100
+@pytest.fixture
+def found(data: Path, subject: Subject, scorer: Scorer) -> Evaluated:
+    return evaluated(subject, scorer, read(data), Settings())
+
+
+def totals(found: Evaluated, name: str) -> list[list[float]]:
+    return [[request.total() for request in sample.requests] for sample in found.samples[name]]
+
+
+def test_every_data_set_gives_predictions_in_the_pipelines_shape(found: Evaluated) -> None:
+    assert [task.name for task in found.tasks] == [name for name in KINDS if not name.endswith("_fast")]
+    for name, uid in UIDS.items():
+        told = predictions(name, found.samples[name])
+        assert list(told) == [uid]
+        asked = next(rows for file, rows in ROWS.items() if file.startswith(f"{name}/"))
+        assert [one["id"] for one in told[uid]["predictions"]] == [f"{uid}_{n}" for n in range(len(asked))]
+        for one, sample in zip(told[uid]["predictions"], found.samples[name], strict=True):
+            best = max(range(len(sample.requests)), key=lambda place: sample.requests[place].total())
+            text = sample.requests[best].arguments[0]
+            assert text.endswith(one["pred"]) and ("prob" in one) == name.startswith("wug")
 
 
 def test_a_completion_is_the_tokens_that_end_in_it_and_the_first_token_is_never_scored(
-    subject: Subject, scorer: Scorer
+    found: Evaluated, subject: Subject, scorer: Scorer
 ) -> None:
-    asked, text = BabyLM(subject, scorer), "Box 0 has a key"
-    tokens = tuple(subject.encode(text))  # a token for each letter
+    tokens = tuple(subject.encode("Box 0 has a key"))  # a token for each letter
     (whole,) = scorer.score([Row(tokens, len(tokens) - 1)])
-    (part,) = asked.totals([asked.row(text, len(" a key"))])
-    assert part == math.fsum(whole.logprobs[-6:])
-    assert asked.totals([asked.row(text, len(text)), asked.row("x", 1)]) == [whole.total, 0.0]
-    long = asked.row("word " * 60, 300)
-    assert long is not None and (len(long.tokens), long.scored) == (scorer.seq_len + 1, scorer.seq_len)
+    assert totals(found, "entity_tracking")[0][0] == math.fsum(whole.logprobs[-6:])
+    tokens = tuple(subject.encode("a dog is"))
+    (whole,) = scorer.score([Row(tokens, len(tokens) - 1)])
+    assert totals(found, "supplement_filtered")[0][0] == whole.total
 
 
-def test_the_share_of_people_is_compared_with_the_share_of_the_model(
-    data: Path, subject: Subject, scorer: Scorer
-) -> None:
-    asked = BabyLM(subject, scorer)
-    found = asked.predictions(data / "wug_past_tense", "wug_past")
-    totals = asked.totals([asked.row(text, len(text)) for text in ("wugged", "wug", "wag")])
-    expected = math.exp(totals[0]) / sum(map(math.exp, totals))
-    assert found.subtasks["wug_past"]["predictions"][0]["prob"] == pytest.approx(expected, rel=1e-9)
+def test_what_is_longer_than_the_context_loses_its_beginning_and_is_counted(subject: Subject, scorer: Scorer) -> None:
+    line = json.dumps({"sentence_good": "word " * 60, "sentence_bad": "x"}).encode()
+    task = checked(EvaluationTask("blimp_filtered", {"babylm": "blimp"}, {"long": line}), "here")
+    (sample,) = evaluated(subject, scorer, [task], Settings()).samples["blimp_filtered"]
+    long, short = sample.requests
+    assert (len(long.rows[0].tokens), len(long.rows[0].logprobs)) == (scorer.seq_len + 1, scorer.seq_len)
+    assert long.truncated == 300 - scorer.seq_len - 1
+    assert (short.rows, short.total(), short.truncated) == ([], 0.0, 0), "one token: nothing is predicted"
 
 
-def test_spearman_has_the_mean_rank_of_equal_values() -> None:
-    assert spearman([(1.0, 10.0), (2.0, 20.0), (3.0, 15.0)]) == pytest.approx(0.5)
-    assert spearman([(1.0, 1.0), (1.0, 2.0), (2.0, 3.0)]) == pytest.approx(math.sqrt(3) / 2)
-    assert math.isnan(spearman([(1.0, 2.0), (1.0, 3.0)]))
+def test_the_share_of_people_is_compared_with_the_share_of_the_model(found: Evaluated) -> None:
+    (values,) = totals(found, "wug_past_tense")
+    expected = math.exp(values[0]) / sum(map(math.exp, values))
+    prob = predictions("wug_past_tense", found.samples["wug_past_tense"])["wug_past"]["predictions"][0]["prob"]
+    assert prob == pytest.approx(expected, rel=1e-9)
+    assert math.isnan(found.results["wug_past_tense"]["spearman,none"])
+    assert abs(found.results["wug_adj_nominalization"]["spearman,none"]) == 1.0
 
 
-def test_words_read_and_words_learned_have_surprisals(tmp_path: Path, subject: Subject, scorer: Scorer) -> None:
-    asked, table = BabyLM(subject, scorer), tmp_path / "reading_data.csv"
-    table.write_text("item,word,prev_item,prev_word\nThe, dog,,\nThe dog, ran,The, dog\n", encoding="utf-8")
-    first, second = asked.reading(table)["reading"]["predictions"]
+def test_words_read_and_words_learned_have_surprisals(found: Evaluated, subject: Subject, scorer: Scorer) -> None:
+    first, second = predictions("reading", found.samples["reading"])["reading"]["predictions"]
     assert math.isnan(first["prev_pred"]) and second["prev_pred"] == first["pred"] > 0
-    tokens = tuple(subject.encode("The dog"))
-    (whole,) = scorer.score([Row(tokens, 4)])
+    (whole,) = scorer.score([Row(tuple(subject.encode("The dog")), 4)])
     assert first["pred"] == pytest.approx(-whole.total, rel=1e-6)
-    words = tmp_path / "cdi_childes.json"
-    words.write_text(json.dumps({"dog": [{"context": "The "}, {"context": "a"}], "I": [{"context": "am"}]}), "utf-8")
-    told = asked.surprisals(words, "chck_1M", 10**6)
-    assert [(one["target_word"], one["context_id"], one["step"], one["word_count"]) for one in told] == [
-        ("dog", 0, "chck_1M", 10**6),
-        ("dog", 1, "chck_1M", 10**6),
+    told = predictions("aoa", found.samples["aoa"])
+    assert [(one["target_word"], one["context_id"], one["context"]) for one in told] == [
+        ("dog", 0, "The "),
+        ("dog", 1, "a"),
     ]
     assert told[0]["surprisal"] == pytest.approx(-math.fsum(whole.logprobs[-3:]), rel=1e-6)
+    assert found.results["aoa"]["surprisal,none"] == pytest.approx(sum(one["surprisal"] for one in told) / 2)
+
+
+def test_a_recorded_answer_stands_where_it_is_not_asked_again(
+    data: Path, found: Evaluated, subject: Subject, scorer: Scorer
+) -> None:
+    name = "comps"
+    (sample,) = found.samples[name]
+    row = msgspec.structs.replace(sample.requests[0].rows[0], logprobs=["0x1.0p+3"] * 7)
+    recorded = requests_of(found.samples)
+    key = (name, 0, 0, 0)
+    recorded[key] = msgspec.structs.replace(recorded[key], rows=[row])
+    tasks = read(data)
+    forged = evaluated(subject, scorer, tasks, Settings(), recorded=recorded, again=())
+    assert forged.samples[name][0].requests[0].total() == 56.0
+    assert replace(forged, samples={**forged.samples, name: found.samples[name]}).samples == found.samples
+    again = evaluated(subject, scorer, tasks, Settings(), recorded=recorded, again={key})
+    assert again.samples == found.samples
+
+
+def test_the_numbers_are_those_of_other_libraries() -> None:
+    assert spearman([(1.0, 10.0), (2.0, 20.0), (3.0, 15.0)]) == 0.5
+    assert spearman([(1.0, 1.0), (1.0, 2.0), (2.0, 3.0)]) == pytest.approx(math.sqrt(3) / 2, rel=1e-15)
+    assert math.isnan(spearman([(1.0, 2.0), (1.0, 3.0)]))
+    right = {"a": [True, False, True, True], "b": [False, True]}
+    found = accuracy(right)
+    errors = [np.std(values, ddof=1) / math.sqrt(len(values)) for values in right.values()]
+    assert found["acc,none"] == 0.625
+    assert found["acc_stderr,none"] == pytest.approx(math.hypot(*errors) / 2, rel=1e-12)
+    draw = np.random.default_rng(3)
+    matrix = draw.integers(-9, 9, (6, 6))
+    assert determinant(matrix.tolist()) == round(np.linalg.det(matrix))
+    assert determinant([[0, 2], [3, 1]]) == -6 and determinant([[0, 0], [0, 1]]) == 0
+
+
+def test_reading_times_are_explained_as_by_least_squares() -> None:
+    draw = np.random.default_rng(5)
+    names = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound", "self_paced_reading_time", "Subtlex_log10", "length",
+             "context_length", "prev_length", "pred", "prev_pred")  # fmt: skip
+    rows: list[dict[str, Any]] = [{name: float(draw.normal()) for name in names} for _ in range(60)]
+    rows[7] = {**rows[7], "prev_pred": None}
+    rows[9] = {**rows[9], "RTgopast": ""}
+
+    def explained(target: str, words: list[str]) -> float:
+        kept = [row for row in rows if all(isinstance(row[name], float) for name in (target, *words, "pred"))]
+        y = np.array([row[target] for row in kept])
+        alone = [np.array([row[name] for row in kept]) for name in words]
+        products = [a * b for place, a in enumerate(alone) for b in alone[place + 1 :]]
+        base = np.stack([np.ones(len(kept)), *alone, *products], axis=1)
+        whole = np.column_stack([base, [row["pred"] for row in kept]])
+        left = [np.sum((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2) for x in (base, whole)]
+        return float((left[0] - left[1]) / left[0])
+
+    words = ["Subtlex_log10", "length", "context_length"]
+    found = reading(rows)
+    assert found["spr,none"] == pytest.approx(explained(names[4], [*words, "prev_length", "prev_pred"]), rel=1e-9)
+    assert found["rt,none"] == pytest.approx(np.mean([explained(name, words) for name in names[:4]]), rel=1e-9)
+    assert all(math.isnan(value) for value in reading(rows[:3]).values()), "fewer rows than columns"
+
+
+def test_everything_is_collated_by_the_pipelines_names(found: Evaluated) -> None:
+    full = {name: predictions(name, found.samples[name]) for name in UIDS}
+    fast = {name: shares(name, found.samples[name], found.results[name]) for name in ("supplement_filtered", "reading")}
+    told = collated(
+        full, {"results": []}, [{"supplement_fast": fast["supplement_filtered"], "reading": fast["reading"]}] * 2
+    )
+    assert sorted(told) == sorted(["blimp", "blimp_supplement", "ewok", "entity_tracking", "wug_adj", "wug_past", "comps",
+                                   "aoa", "fast_eval_results"])  # fmt: skip
+    assert len(told["fast_eval_results"]["blimp_supplement"]) == 2
+    assert told["fast_eval_results"]["blimp_supplement"][0] in ({"hypernym": 1.0}, {"hypernym": 0.0})
 
 
 def test_checkpoints_are_the_first_states_by_which_so_many_words_were_seen() -> None:
@@ -128,7 +218,18 @@ def test_checkpoints_are_the_first_states_by_which_so_many_words_were_seen() -> 
 
 def test_what_is_not_the_pipelines_data_is_refused(data: Path) -> None:
     with pytest.raises(DataMissing, match="evaluation_data"):
-        items(data / "nothing", "blimp")
-    for task in ("ewok", "comps", "entity_tracking", "wug_past"):
-        with pytest.raises(DataError, match=r"anaphor.jsonl:1"):
-            items(data / "blimp_filtered", task)
+        read(data / "nothing")
+    with pytest.raises(DataMissing, match="nothing of blimp_fast"):
+        read(data, ["blimp_fast"])
+    with pytest.raises(UsageError, match="expected blimp_f"):
+        read(data, ["blimp_fas"])
+    blimp = read(data, ["blimp_filtered"])[0].data
+    for kind in ("ewok", "comps", "entity_tracking", "wug_past", "reading", "aoa"):
+        with pytest.raises(DataError, match=r"anaphor:1"):
+            list(items(EvaluationTask("x", {"babylm": kind}, blimp)))
+    for name, config in (("blimp_fast", {"babylm": "ewok"}), ("other", {"babylm": "blimp"}), ("comps", {})):
+        with pytest.raises(DataError, match="no data set"):
+            checked(EvaluationTask(name, config, blimp), "here")
+    (data / "aoa" / "cdi_childes.json").write_text("[1]", "utf-8")
+    with pytest.raises(DataError, match="the fields of aoa"):
+        read(data, ["aoa"])

@@ -13,8 +13,8 @@ from experiments.benchmark_table import table
 from experiments.benchmarks import BENCHMARKS, prepare
 from marin.errors import DataError, DataMissing
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.records import Settings, group_of
 from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.recorded.records import Settings, group_of
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 

@@ -15,11 +15,11 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 from lm_eval.api.instance import Instance
 
 from marin.errors import UsageError
-from marin.evaluation.harness.evaluator import numbers
 from marin.evaluation.harness.model import Harness, generation
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.records import Settings, group_of, write_tree
 from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.recorded.evaluated import numbers
+from marin.evaluation.recorded.records import Settings, group_of, write_tree
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject, chat_prompt
 from marin.serving.chat import TEMPLATE, ChatTemplate

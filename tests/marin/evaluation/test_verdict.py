@@ -20,10 +20,12 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from ledger import MemoryStorage, Store
 from marin.errors import MissingEvidence
-from marin.evaluation.harness import evaluator, records
-from marin.evaluation.harness.recording import Evaluated, evaluated
-from marin.evaluation.harness.records import Sample, Settings
-from marin.evaluation.harness.tasks import EvaluationTask, read_tasks
+from marin.evaluation.harness.recording import ASKER, evaluated
+from marin.evaluation.harness.tasks import read_tasks
+from marin.evaluation.recorded import records
+from marin.evaluation.recorded.evaluated import Evaluated, numbers
+from marin.evaluation.recorded.records import Sample, Settings
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.history.run import Fact
@@ -62,7 +64,7 @@ class Court:
         place = self.folder / f"tree{self.count}"
         place.mkdir()
         records.write_tree(place, claim.tasks, claim.samples, claim.results)
-        whole = Evaluated(claim.tasks, claim.settings, {}, claim.samples)
+        whole = Evaluated(ASKER, claim.tasks, claim.settings, {}, claim.samples, lambda body: {})
         body = whole.body(self.subject, self.store.put_tree(place).digest)
         body = msgspec.structs.replace(body, results=claim.results, **event)
         return msgspec.structs.replace(body, identity=event.get("identity") or records.identity_of(body))
@@ -102,9 +104,7 @@ def court(tmp_path: Path, subject: Subject, scorer: Scorer, monkeypatch: pytest.
 def honest(folder: Path, subject: Subject, scorer: Scorer) -> Claimed:
     tasks, settings = tuple(read_tasks(["small", "text"], folder)), Settings(seed=5)
     found = evaluated(subject, scorer, tasks, settings)
-    return Claimed(
-        tasks, settings, {name: list(one) for name, one in found.samples.items()}, evaluator.numbers(found.results)
-    )
+    return Claimed(tasks, settings, {name: list(one) for name, one in found.samples.items()}, numbers(found.results))
 
 
 def test_an_honest_record_passes_whole_and_is_partial_by_a_sample(court: Court, honest: Claimed) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import equinox as eqx
 import haliax as hax
 import jax
 import jax.random as jrandom
@@ -21,7 +22,7 @@ from haliax import Axis
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
-from marin.evaluation.scoring import RANKED, Prompt, Row, Scorer, lengths, request_name
+from marin.evaluation.scoring import RANKED, Prompt, Row, Scorer, lengths, request_name, slot_of, slots
 from marin.exact import reference
 from marin.exact.compiled import exact
 from marin.process.arithmetic import settings
@@ -121,6 +122,35 @@ def test_neighbours_their_number_and_their_order_change_no_bit(model: LmHeadMode
     assert scorer.score([rows[place] for place in order]) == [alone[place] for place in order]
 
 
+def test_sequences_that_share_a_program_cannot_meet(model: LmHeadModel) -> None:
+    """A neighbour of nothing but NaN poisons whatever touches it."""
+    embeddings = model.embeddings.token_embeddings.weight  # type: ignore[attr-defined]
+    poison = eqx.tree_at(
+        lambda one: one.embeddings.token_embeddings.weight.array, model, embeddings.array.at[7].set(np.nan)
+    )
+    program = Scorer(poison, RECIPE)
+    draw, count = np.random.default_rng(8), slots(32)
+    ids = draw.integers(8, VOCAB, (count, 32)).astype(np.int32)
+    targets = draw.integers(8, VOCAB, (count, 32)).astype(np.int32)
+    scored = jax.jit(program.scored_rows)
+    clean, _ = scored(program.arrays, ids, targets)
+    assert count == 8 and np.isfinite(clean).all()
+    for slot in range(count):
+        among = np.full_like(ids, 7)
+        among[slot] = ids[slot]
+        found, _ = scored(program.arrays, among, targets)
+        assert np.asarray(found)[slot].tobytes() == np.asarray(clean)[slot].tobytes()
+        assert np.isnan(np.delete(np.asarray(found), slot, 0)).all()
+
+
+def test_where_a_sequence_lies_follows_from_its_tokens() -> None:
+    assert [slots(length) for length in (16, 64, 96, 128, 512, 4096)] == [8, 8, 5, 4, 1, 1]
+    places = [slot_of((1, token), 8) for token in range(200)]
+    assert places == [slot_of([1, token], 8) for token in range(200)]
+    assert np.bincount(places, minlength=8).min() > 10, "every slot is used"
+    assert slot_of((5, 6), 1) == 0
+
+
 def replace_ahead(scorer: Scorer, ahead: int) -> Scorer:
     """The same programs with another number of sequences on their way."""
     other = copy.copy(scorer)
@@ -213,7 +243,7 @@ def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHea
     shown = ids.copy()
     shown[0, 5] = 0
     logprobs, greedy = reference.run(
-        exact(scorer.scored_row, scorer.arrays, shown, targets).program, [*known, shown, targets]
+        exact(scorer.scored_rows, scorer.arrays, shown, targets).program, [*known, shown, targets]
     )
     assert np.asarray(found.logprobs, np.float32).tobytes() == logprobs[0, 1:5].tobytes()
     assert found.greedy == bool(greedy[0, 1:5].all())
@@ -244,8 +274,8 @@ def on_devices() -> None:
     assert found[0] == found[1] == found[2]
     scorer = Scorer(model, RECIPE)
     for length in lengths(RECIPE.model.seq_len):
-        ids = np.zeros((1, length), np.int32)
-        compiled = jax.jit(scorer.scored_row).lower(scorer.arrays, ids, ids).compile().as_text()
+        ids = np.zeros((slots(length), length), np.int32)
+        compiled = jax.jit(scorer.scored_rows).lower(scorer.arrays, ids, ids).compile().as_text()
         assert compiled is not None and foreign_products(compiled) == []
 
 

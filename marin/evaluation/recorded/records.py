@@ -19,21 +19,11 @@ from msgspec import Struct
 
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import DataError
-from marin.evaluation.code import SCORING
-from marin.evaluation.harness.tasks import EvaluationTask, checked
+from marin.evaluation.recorded.task import EvaluationTask
 from marin.record.events import EvaluatedTask, EvaluationRecorded
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
-CODE = (
-    "marin/evaluation/harness/evaluator.py",
-    "marin/evaluation/harness/model.py",
-    "marin/evaluation/harness/recording.py",
-    "marin/evaluation/harness/records.py",
-    "marin/evaluation/harness/tasks.py",
-    *SCORING,
-)
-"""The files that decide what an evaluation by the harness finds."""
 
 
 Key = tuple[str, int, int, int]
@@ -162,11 +152,13 @@ def _hexed(value: Any) -> Any:
 def described(task: EvaluationTask, samples: Sequence[Sample]) -> EvaluatedTask:
     """What the event says of a task."""
     return EvaluatedTask(
-        config=config_digest(task),
-        data={split: digest_bytes(content) for split, content in sorted(task.data.items())},
-        prompts=prompts_digest(samples),
-        documents=len(samples),
+        config=config_digest(task), data=digests_of(task), prompts=prompts_digest(samples), documents=len(samples)
     )
+
+
+def digests_of(task: EvaluationTask) -> dict[str, str]:
+    """The digest of each split of a task's data."""
+    return {split: digest_bytes(content) for split, content in sorted(task.data.items())}
 
 
 def identity_of(body: EvaluationRecorded) -> str:
@@ -204,15 +196,14 @@ def _json(value: object) -> bytes:
 
 
 def read_task(folder: Path, name: str, splits: Sequence[str]) -> EvaluationTask:
-    """A stored task, checked like a task file.
+    """A stored task, of which nothing is believed yet: who asks it checks it first.
 
     Raises:
         DataError: a file is not there or no JSON.
-        UsageError: the task asks for more than a task may.
     """
     config = _decoded(folder / "tasks" / f"{name}.json", dict[str, Any])
     data = {split: _bytes(folder / "data" / name / f"{split}.jsonl") for split in splits}
-    return checked(EvaluationTask(name, config, data), f"the stored task {name}")
+    return EvaluationTask(name, config, data)
 
 
 def read_samples(folder: Path, name: str) -> Iterator[Sample]:

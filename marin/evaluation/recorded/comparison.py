@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from marin.evaluation.harness.records import Request, Sample
+from marin.evaluation.recorded.records import Request, Sample
 
 
 def first_difference(

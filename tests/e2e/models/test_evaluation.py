@@ -86,3 +86,30 @@ def test_recorded_numbers_are_computed_again_by_their_owner_and_by_a_stranger(pr
 def test_a_task_without_its_harness_or_its_file_is_said(project: Project) -> None:
     done = project.marin("eval", "latest", "--tasks", "nothing")
     assert done.returncode in (2, 3) and "Traceback" not in done.stderr, done.stderr
+
+
+def test_babylms_tasks_are_recorded_once_and_their_submission_is_made_of_them(project: Project, tmp_path: Path) -> None:
+    data = project.folder / "evaluation_data"
+    rows = [{"sentence_good": f"the dog {word}s", "sentence_bad": f"the dog {word}"} for word in ("run", "sit", "wait")]
+    for part in ("full_eval/supplement_filtered", "fast_eval/supplement_fast"):
+        (data / part).mkdir(parents=True)
+        (data / part / "agreement.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    done = project.marin("eval", "latest", "--babylm", "evaluation_data/full_eval", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told["results"]["supplement_filtered"]) == {"acc,none", "acc_stderr,none"}
+    assert (told["requests"], told["harness"]) == (6, "babylm-eval 2026")
+    done = project.marin("export", "latest", "--babylm", str(tmp_path / "out"), "--babylm-data", "evaluation_data")
+    assert done.returncode == 0 and "never had so many words" in done.stderr, done.stderr
+    revisions = json.loads((tmp_path / "out" / "checkpoints.json").read_text())
+    assert list(revisions) == ["main"] and revisions["main"]["events"] == {"supplement_filtered": told["event"]}
+    collated = json.loads((tmp_path / "out/results/model/all_full_preds_and_fast_scores_causal.json").read_text())
+    assert [one["id"] for one in collated["blimp_supplement"]["agreement"]["predictions"]] == [
+        f"agreement_{number}" for number in range(3)
+    ]
+    status, report = project.verify("--only", "ledger,evaluation")
+    assert (status, report["verdicts"]["evaluation"], report["evaluation"]["requests_answered"]) == (0, "PASS", 6), (
+        report
+    )
+    done = project.marin("eval", "latest", "--babylm", "evaluation_data/full_eval", "--tasks", "supplement")
+    assert (done.returncode, "supplement_filtered" in done.stderr, "Traceback" in done.stderr) == (2, True, False)

@@ -20,10 +20,11 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from ledger import MemoryStorage, Store
 from marin.errors import MissingEvidence
+from marin.evaluation.babylm import asking
 from marin.evaluation.harness.recording import ASKER, evaluated
 from marin.evaluation.harness.tasks import read_tasks
 from marin.evaluation.recorded import records
-from marin.evaluation.recorded.evaluated import Evaluated, numbers
+from marin.evaluation.recorded.evaluated import Asker, Evaluated, numbers
 from marin.evaluation.recorded.records import Sample, Settings
 from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
@@ -45,6 +46,7 @@ class Claimed:
     settings: Settings
     samples: dict[str, list[Sample]]
     results: dict[str, dict[str, str]]
+    asker: Asker = ASKER
 
     def sample(self, task: str, number: int, change: Callable[[Sample], Sample]) -> Claimed:
         found = {name: list(samples) for name, samples in self.samples.items()}
@@ -64,7 +66,7 @@ class Court:
         place = self.folder / f"tree{self.count}"
         place.mkdir()
         records.write_tree(place, claim.tasks, claim.samples, claim.results)
-        whole = Evaluated(ASKER, claim.tasks, claim.settings, {}, claim.samples, lambda body: {})
+        whole = Evaluated(claim.asker, claim.tasks, claim.settings, {}, claim.samples, lambda body: {})
         body = whole.body(self.subject, self.store.put_tree(place).digest)
         body = msgspec.structs.replace(body, results=claim.results, **event)
         return msgspec.structs.replace(body, identity=event.get("identity") or records.identity_of(body))
@@ -309,3 +311,58 @@ def test_the_tree_is_json_that_others_read(court: Court, honest: Claimed, tmp_pa
     lines = (tmp_path / "out" / "samples" / "pairs.jsonl").read_text().splitlines()
     assert [json.loads(line)["target"] for line in lines] == [0, 0, 0]
     assert MissingEvidence.exit_code == 3
+
+
+BLIMP = [
+    {"sentence_good": f"{who} sees {who}self", "sentence_bad": f"{who} see {who}self"} for who in ("him", "her", "it")
+]
+
+
+def babylm(subject: Subject, scorer: Scorer) -> Claimed:
+    data = "".join(json.dumps(row) + "\n" for row in BLIMP).encode()
+    tasks = (EvaluationTask("supplement_filtered", {"babylm": "blimp"}, {"selves": data}),)
+    found = asking.evaluated(subject, scorer, tasks, Settings())
+    samples = {name: list(one) for name, one in found.samples.items()}
+    return Claimed(tasks, Settings(), samples, numbers(found.results), asking.ASKER)
+
+
+def test_babylm_needs_no_harness_and_its_forgeries_are_located(
+    court: Court, subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "find_spec", lambda name: None)
+    claim = babylm(subject, scorer)
+    body = court.recorded(claim)
+    assert (body.harness, court.judge(body)[0].outcome) == ("babylm-eval 2026", "PASS")
+    assert court.judge(body, sample=2)[0].outcome == "PARTIAL"
+    (task,), name = claim.tasks, "supplement_filtered"
+    edited = replace(task, data={"selves": task.data["selves"].replace(b"him sees", b"him saws")})
+    numbers = {**claim.results[name], "acc,none": (0.125).hex()}
+    forged = {
+        "acc,none: recorded": replace(claim, results={name: numbers}),
+        "sample 1: outcome": claim.sample(name, 1, lambda one: replaced_outcome(one, {"acc": (0.5).hex()})),
+        "sample 2: request 1: token 4: log-likelihood": claim.sample(
+            name,
+            2,
+            lambda one: changed_row(
+                one, 1, logprobs=[*(row := one.requests[1].rows[0].logprobs)[:3], bit(row[3]), *row[4:]]
+            ),
+        ),
+        "sample 0: document": replace(claim, tasks=(edited,)),
+        "2 documents are recorded": replace(claim, samples={name: claim.samples[name][:2]}),
+        "3 documents are recorded, 1 are there": replace(claim, settings=Settings(limit=1)),
+    }
+    for line, one in forged.items():
+        verdict, summary = court.judge(court.recorded(one))
+        assert verdict.outcome == "FAIL" and line in str(summary.first_difference), (line, verdict)
+    for odd in ({"babylm": "ewok"}, {"babylm": "blimp", "process_results": "x"}):
+        verdict, _ = court.judge(court.recorded(replace(claim, tasks=(replace(task, config=odd),))))
+        assert verdict.outcome != "PASS" and "no data set of BabyLM" in verdict.lines[0], verdict
+    verdict, _ = court.judge(
+        court.recorded(replace(claim, tasks=(replace(task, name="pairs"),), samples={"pairs": claim.samples[name]}))
+    )
+    assert verdict.outcome != "PASS", verdict
+
+
+def replaced_outcome(sample: Sample, metrics: dict[str, str]) -> Sample:
+    (one,) = sample.outcomes
+    return msgspec.structs.replace(sample, outcomes=[msgspec.structs.replace(one, metrics=metrics)])

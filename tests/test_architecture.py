@@ -153,6 +153,7 @@ FLOORS = (
     "serving",
     "verify",
     "graph",
+    "attribution",
     "unlearning",
     "pipeline",
     "collection",
@@ -176,6 +177,8 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
+    "marin/attribution/asking.py": "jax begins under the arithmetic contract",
+    "marin/attribution/leaving_out.py": "jax begins under the arithmetic contract",
     "marin/collection/making/execute.py": "Ray, where several workers are wanted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",

@@ -12,9 +12,17 @@ from pathlib import Path
 
 from ledger import Event, LogCheckpoint, LogProof, LogReader, Malformed, Tampered, VerifierKey, make_proof, verify_proof
 from marin.dossier.stated import card_stream
-from marin.history.run import Indexed
-from marin.history.runs import History, load
-from marin.record.events import REPLAY_COMPLETED, ReplayCompleted
+from marin.history.run import Fact, Indexed, Run
+from marin.history.runs import History, evaluation_stream, load, read_fact
+from marin.recipe.schema import DocumentsDataset, parts
+from marin.record.events import (
+    COLLECTION_COMPLETED,
+    COLLECTION_STARTED,
+    REPLAY_COMPLETED,
+    CollectionCompleted,
+    CollectionStarted,
+    ReplayCompleted,
+)
 
 FOLDER, SUFFIX = "evidence", ".tlog-proof"
 _MOST = 2_000_000
@@ -83,12 +91,37 @@ class _Noting:
 def gather(history: History, reader: LogReader, run: str) -> tuple[Proven, dict[str, bytes]]:
     """The events that ``run`` is folded from, those with its card, and the files with their proofs."""
     noting = _Noting(history)
-    load(noting, run)
-    for stream in (card_stream(run), f"evaluation/{run}"):
+    view = load(noting, run)
+    for stream in (card_stream(run), evaluation_stream(run)):
         noting.noted |= dict(history.events(stream=stream))
     noting.noted |= dict(history.events(type=REPLAY_COMPLETED, run=run))
+    for index, _, begun, _ in collections_of(history, view):
+        noting.event(index)
+        if begun is not None:
+            noting.event(begun)
     files = {proof_path(index): str(make_proof(reader, index)).encode() for index in sorted(noting.noted)}
     return Proven(noting.noted, reader.checkpoint()), files
+
+
+def collections_of(
+    history: History, run: Run
+) -> Iterator[tuple[int, CollectionCompleted, int | None, CollectionStarted | None]]:
+    """The collections of documents that the data sets of ``run`` are: each with the event that says it is whole, and the one
+    that began it, as far as this log has them."""
+    for part in parts(run.recipe.dataset).values():
+        artifact = part.artifact if isinstance(part, DocumentsDataset) else None
+        whole = [fact for fact in _completed(history) if fact.body.artifact == artifact]
+        if not whole or artifact is None:
+            continue
+        (last,) = whole[-1:]
+        begun = [read_fact(CollectionStarted, item) for item in
+                 history.events(type=COLLECTION_STARTED, identity=last.body.identity)]  # fmt: skip
+        yield last.index, last.body, begun[-1].index if begun else None, begun[-1].body if begun else None
+
+
+def _completed(history: History) -> Iterator[Fact[CollectionCompleted]]:
+    for item in history.events(type=COLLECTION_COMPLETED):
+        yield read_fact(CollectionCompleted, item)
 
 
 def proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:

@@ -11,27 +11,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from marin.dossier.data import data_facts
 from marin.dossier.evidence import Proven
+from marin.dossier.measured import JOULES, band, measured
 from marin.dossier.stated import STATED, check_card, stated
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load
 from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
-from marin.recipe.schema import parts
-from marin.record.events import MetricsRecorded, read
 
 Source = Literal["recorded", "stated", "open"]
 OPEN = "to be stated by the provider"
+_PARAMETERS = (
+    (5e8, "1 to 500M parameters"),
+    (5e9, "500M to 5B parameters"),
+    (1.5e10, "5B to 15B parameters"),
+    (5e10, "15B to 50B parameters"),
+    (1e11, "50B to 100B parameters"),
+    (5e11, "100B to 500B parameters"),
+    (1e12, "500B to 1T parameters"),
+)
+"""The bands of the Model Documentation Form, each with its upper end."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One value of a dossier: its name, where it comes from, and the indexes of the events that it follows from."""
+    """One value of a dossier: its name, where it comes from, and the indexes of the events that it follows from.
+    ``measured``: a clock or a counter of a machine says so; no execution could establish it."""
 
     name: str
     value: Any
     source: Source
     events: tuple[int, ...] = ()
+    measured: bool = False
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.value)) if isinstance(self.value, list) else str(self.value)
@@ -67,9 +79,25 @@ def subject(proven: Proven, run: str, files: Mapping[str, tuple[tuple[str, str, 
     said = {} if card is None else card.body.values
     at = () if card is None else (card.index,)
     check_card(said, {name: told.value for name, told in values.items()}, where=f"the card of run {run}")
+    last = max(
+        (card.time if card is not None else "", values["run.ended" if "run.ended" in values else "run.began"].value)
+    )
+    values["summary.updated"] = Told("summary.updated", last[:10], "recorded", at or values["run.began"].events)
     for name in STATED:
-        values[name] = Told(name, said[name], "stated", at) if name in said else Told(name, OPEN, "open")
+        if name not in values:
+            values[name] = Told(name, said[name], "stated", at) if name in said else Told(name, OPEN, "open")
+    values |= {told.name: told for told in _estimated(values)}
     return Subject(view, proven, values, files or {})
+
+
+def _estimated(values: Mapping[str, Told]) -> Iterator[Told]:
+    """The energy of training, where nothing measured it, but the provider states the power of the machine."""
+    watts, seconds = values["training.watts"], values["training.seconds"]
+    if watts.source == "stated" and values["training.energy_mwh"].source == "open":
+        events = tuple(sorted({*watts.events, *seconds.events}))
+        yield Told("training.energy_mwh", watts.value * seconds.value / JOULES, "stated", events)
+        yield Told("training.energy_method", f"estimated: {watts} W, as stated, for {seconds} s of training, as measured",
+                   "stated", events)  # fmt: skip
 
 
 def derived(run: Run, proven: Proven) -> Iterator[Told]:
@@ -101,10 +129,12 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("model.bytes", export.size, at["export"])
     yield told("model.format", recipe.export.format, began)
     yield told("model.architecture", model.architecture, began)
-    yield told("model.parameters", parameters(model, recipe.tokenizer.vocab_size), began)
-    for name, size in (("layers", model.num_layers), ("width", model.hidden_dim), ("heads", model.num_heads),
-                       ("context", model.seq_len)):  # fmt: skip
-        yield told(f"model.{name}", size, began)
+    size = parameters(model, recipe.tokenizer.vocab_size)
+    yield told("model.parameters", size, began)
+    yield told("model.size_band", band(size, _PARAMETERS, "more than 1T parameters"), began)
+    for name, value in (("layers", model.num_layers), ("width", model.hidden_dim), ("heads", model.num_heads),
+                        ("context", model.seq_len)):  # fmt: skip
+        yield told(f"model.{name}", value, began)
     yield told("model.vocabulary", recipe.tokenizer.vocab_size, began)
     yield told("model.modality", "text", began)
     yield told("training.state", steps["train"].output.digest, at["train"])
@@ -113,64 +143,23 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
     yield told("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
     yield told("training.objective", "cross entropy of the next token", began)
-    for name, value in (("optimizer", recipe.optimizer.name), ("learning_rate", recipe.optimizer.learning_rate),
+    for name, setting in (("optimizer", recipe.optimizer.name), ("learning_rate", recipe.optimizer.learning_rate),
                         ("schedule", recipe.optimizer.schedule), ("weight_decay", recipe.optimizer.weight_decay),
                         ("precision", recipe.arithmetic.compute_dtype), ("arithmetic", recipe.arithmetic.profile)):  # fmt: skip
-        yield told(f"training.{name}", value, began)
-    flop = TRAINING_PASSES * flops_per_token(model, recipe.tokenizer.vocab_size) * trainer.num_steps
-    yield told("training.compute_flop", flop * trainer.batch_size * model.seq_len, began)
+        yield told(f"training.{name}", setting, began)
+    tokens = trainer.num_steps * trainer.batch_size * model.seq_len
+    flop = TRAINING_PASSES * flops_per_token(model, recipe.tokenizer.vocab_size) * tokens
+    yield told("training.compute_flop", flop, began)
+    yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
     yield told("training.compute_method", "from the recipe: three passes, each of the matrix products and the attention "
                "(Narayanan et al. 2021); not a measurement", began)  # fmt: skip
-    yield told("training.seconds", steps["train"].seconds, at["train"])
-    yield told("run.seconds", round(sum(step.seconds for step in steps.values()), 6), *at.values())
-    yield from _machine(run, proven)
-    yield from _data(run)
-    for name, value in sorted(run.measured.items()):
-        if math.isfinite(value):
+    for fact in (*measured(run, proven), *data_facts(run, proven)):
+        yield Told(fact.name, fact.value, "recorded", fact.events, fact.measured)
+    for name, number in sorted(run.measured.items()):
+        if math.isfinite(number):
             where = run.evaluation.index if run.evaluation is not None else at["evaluate"]
-            yield told(f"evaluation.{name}", value, where)
+            yield told(f"evaluation.{name}", number, where)
     if run.verdicts:
         last = run.verdicts[-1]
         for name, word in sorted(last.body.verdicts.items()):
             yield told(f"verification.{name}", word, last.index)
-
-
-def _machine(run: Run, proven: Proven) -> Iterator[Told]:
-    """What the training was measured on, and by how much."""
-    environment, began = run.started.body.environment, run.started.index
-    processor = environment.get("processor")
-    if isinstance(processor, Mapping) and isinstance(kind := processor.get("model"), str):
-        yield Told("training.processor", kind, "recorded", (began,))
-    if run.training:
-        first = run.training[0]
-        yield Told("training.devices", first.body.devices, "recorded", (first.index,))
-        if isinstance(kind := first.body.device.get("kind"), str):
-            yield Told("training.device", kind, "recorded", (first.index,))
-    wanted, found, places = "system/cpu_utilization_percentage", [], []
-    streams = {run.run, run.steps["train"].origin}
-    for index, event in proven.events(type="metrics.recorded/v1"):
-        body = read(MetricsRecorded, event.body, where=f"event {index}")
-        if body.run in streams and body.step == "train":
-            for series in body.series:
-                if series.key == wanted:
-                    found += [float.fromhex(value) for value in series.values]
-                    places.append(index)
-    if found:
-        yield Told("training.cpu_percent", round(sum(found) / len(found), 3), "recorded", tuple(places))
-
-
-def _data(run: Run) -> Iterator[Told]:
-    began, recipe = run.started.index, run.recipe
-    yield Told("data.name", recipe.dataset.name, "recorded", (began,))
-    yield Told("data.parts", sorted(parts(recipe.dataset)), "recorded", (began,))
-    yield Told("data.kinds", sorted({type(part).__struct_config__.tag for part in parts(recipe.dataset).values()}),
-               "recorded", (began,))  # fmt: skip
-    yield Told("data.excluded", list(recipe.exclude or ()), "recorded", (began,))
-    for name in ("corpus", "tokenizer", "tokens"):
-        if name in run.steps:
-            step = run.steps[name]
-            yield Told(f"data.{name}", step.output.digest, "recorded", (step.completed_at,))
-            for metric, value in sorted(step.metrics.items()):
-                if math.isfinite(value):
-                    shown = int(value) if value == int(value) else value
-                    yield Told(f"data.{name}.{metric}", shown, "recorded", (step.completed_at,))

@@ -25,6 +25,7 @@ from marin.dossier.facts import Subject
 from marin.dossier.layout import (
     ATTESTATION,
     ATTESTATIONS,
+    CHAIN,
     MANIFESTS,
     MODEL,
     PREDICATE,
@@ -36,6 +37,7 @@ from marin.dossier.layout import (
 )
 from marin.errors import UsageError
 from marin.export.in_toto import envelope_of, payloads
+from marin.export.in_toto_layout import check_chain
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
 from marin.record.trust.trusted import default_trust
@@ -145,7 +147,7 @@ def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
                            expected="what the proven events say", found="something else")  # fmt: skip
     allowed = {*made, *MANIFESTS.values(), ATTESTATIONS, PUBLIC_KEY, SIGNATURE}
     for file in said.files:
-        if file not in allowed and not file.startswith((f"{FOLDER}/", f"{MODEL}/")):
+        if file not in allowed and not file.startswith((f"{FOLDER}/", f"{MODEL}/", f"{CHAIN}/")):
             raise Malformed(
                 "a file that belongs to no dossier", where=file, expected="one of docs/dossier.md", found=file
             )
@@ -155,7 +157,9 @@ def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
 
 def _model(folder: Path, about: Subject, keys: Sequence[VerifierKey]) -> Verdict:
     """Attestations of the steps, the model's files, and their signature."""
-    _check_attestations(_read(folder, ATTESTATIONS), about, keys)
+    key = _check_attestations(_read(folder, ATTESTATIONS), about, keys)
+    links = {path.name: _read(folder, f"{CHAIN}/{path.name}") for path in sorted((folder / CHAIN).glob("*"))}
+    check_chain(links, about.run, key, where=CHAIN)
     lines = [f"{len(about.run.steps)} steps are attested as the events have them"]
     if not (folder / MODEL).exists():
         return Verdict(
@@ -169,7 +173,8 @@ def _model(folder: Path, about: Subject, keys: Sequence[VerifierKey]) -> Verdict
     return Verdict("PASS", tuple(lines))
 
 
-def _check_attestations(data: bytes, about: Subject, keys: Sequence[VerifierKey]) -> None:
+def _check_attestations(data: bytes, about: Subject, keys: Sequence[VerifierKey]) -> VerifierKey:
+    """The key that signed them."""
     lines = data.decode("utf-8", "replace").splitlines()
     for key in keys:
         expected = payloads(about.run, key)
@@ -178,7 +183,7 @@ def _check_attestations(data: bytes, about: Subject, keys: Sequence[VerifierKey]
         if all(_payload(line) == payload for line, payload in zip(lines, expected, strict=True)):
             for number, line in enumerate(lines, 1):
                 envelope_of(line, key, where=f"{ATTESTATIONS}:{number}")
-            return
+            return key
     raise Tampered("the attestations do not follow from the events", where=ATTESTATIONS,
                    expected="a statement of every step and verification", found="others")  # fmt: skip
 

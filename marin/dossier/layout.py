@@ -4,6 +4,7 @@ README.md, index.html, *.json     the documents; fields.json has every field of 
 evidence/N.tlog-proof             event N of the log, with its proof of inclusion (C2SP)
 manifests/STEP.json               files of an output, whose sha256 is the output's digest
 attestations.intoto.jsonl         every step and verification, as in-toto statements
+in-toto/                          the steps as an in-toto layout with a link each, and the log's key in PEM
 model/, model.pem, model.sig      the model, and an OpenSSF signature of all of the above, if a key for it was given
 dossier.intoto.jsonl              digests of all other files, signed by the log's key (in-toto statement, DSSE)
 """
@@ -21,6 +22,7 @@ from marin.history.runs import load
 
 ATTESTATION = "dossier.intoto.jsonl"
 ATTESTATIONS = "attestations.intoto.jsonl"
+CHAIN = "in-toto"
 PREDICATE = "urn:marin:dossier:v1"
 MANIFESTS = {"corpus": "manifests/corpus.json", "export": "manifests/export.json"}
 MODEL, PUBLIC_KEY, SIGNATURE = "model", "model.pem", "model.sig"
@@ -37,7 +39,7 @@ def writer() -> str:
         *(here / "recipe").glob("*.py"),
         *(path for path in (here / "reporting/templates").rglob("*") if path.is_file()),
     ]
-    files += [here / "export/in_toto.py", here / "reporting/template.py"]
+    files += [here / "export/in_toto.py", here / "export/in_toto_layout.py", here / "reporting/template.py"]
     lines = [f"{file.relative_to(here)} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]
     return "sha256:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

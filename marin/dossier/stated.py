@@ -26,33 +26,41 @@ LONGEST = 100_000
 """Bytes of a card."""
 
 STATED: Mapping[str, str] = {
+    "summary.version": "Version of the summary and of the form",
     "provider.name": "Legal name of the provider",
     "provider.contact": "Address and contact of the provider",
-    "provider.representative": "Authorised representative in the Union, or that there is none",
+    "provider.representative": "Authorised representative in the Union with contact, or that there is none",
+    "provider.signatory": "Signatory of the code of practice, with its commitments on reservations of rights",
     "model.name": "Name and version under which the model is released",
-    "model.release_date": "Date of release",
+    "model.release_date": "Date of the first release through any channel",
     "model.market_date": "Date on which the model is placed on the Union market",
     "model.base": "Models that this one was made from",
+    "model.rationale": "Why the model was designed so, and what was assumed",
     "model.licence": "Licence, as SPDX names it",
-    "model.distribution": "Ways in which the model is distributed",
-    "model.assets": "What is released with the model beside its weights",
+    "model.licence_category": "Kind of licence: free and open source, or which other",
+    "model.distribution": "Channels by which the model is distributed, and how one gets at it",
+    "model.assets": "What is released beside the weights, and under which licence",
     "model.intended_use": "Tasks that the model is meant for",
-    "model.acceptable_use": "Acceptable use policy",
+    "model.acceptable_use": "Acceptable use policy, or that there is none",
     "model.systems": "Kinds of systems into which the model can be integrated",
     "model.integration": "Technical means that integration needs",
     "model.hardware": "Hardware that use of the model needs",
     "model.software": "Software that use of the model needs",
     "model.limitations": "Limitations, and what the model should not be used for",
     "model.input_limit": "Largest input, where it is not the context",
-    "training.rationale": "Why the key choices of design were made, and what was assumed",
-    "training.energy_mwh": "Energy that training consumed, in megawatt hours",
+    "training.rationale": "Why the training was designed so, and what was assumed",
+    "training.watts": "Power of the machine that trained, where its energy was not measured (watts)",
+    "training.energy_mwh": "Energy that training consumed, where neither it nor the power is known (megawatt hours)",
     "training.energy_method": "How the energy was measured or estimated",
     "inference.compute_flop": "Compute of a benchmarked inference, in floating point operations",
-    "inference.compute_method": "How that was measured",
+    "inference.compute_method": "Task and hardware of that benchmark",
     "data.acquired_until": "Latest date on which training data was acquired",
+    "data.continuous": "Training goes on with newer data after that date",
     "data.language": "Languages of the data, as BCP 47 names them",
     "data.linguistic": "Linguistic characteristics of the data",
     "data.types": "Types of content in the data",
+    "data.characteristics": "Other relevant characteristics of the data",
+    "data.size_comments": "Comments on modalities and size",
     "data.licence": "Licence of the data, as SPDX names it",
     "data.description": "What the data is and why it was chosen",
     "data.obtained": "How the data was obtained and selected",
@@ -60,19 +68,53 @@ STATED: Mapping[str, str] = {
     "data.unsuitable": "Measures to find unsuitable sources",
     "data.biases": "Measures to find identifiable biases, and biases that are known",
     "data.personal": "Personal or sensitive information in the data",
-    "data.public": "Publicly available data sets that were used",
-    "data.private_licensed": "Data licensed from holders of rights",
-    "data.private_other": "Private data sets from other third parties",
-    "data.crawlers": "Crawlers: names, purposes, behaviour, period of collection",
-    "data.domains": "Domains that were crawled most",
-    "data.users": "Data from users of services of the provider",
-    "data.synthetic": "Data that other models made",
-    "data.other": "Other sources of data",
-    "data.reservation": "Measures to respect reservations of rights (text and data mining)",
-    "data.illegal": "Measures against illegal content",
+    "data.public": "Publicly available data sets were used",
+    "data.public_modalities": "Modalities of publicly available data sets",
+    "data.public_datasets": "Large publicly available data sets, with links",
+    "data.public_others": "Other publicly available data sets, in general",
+    "data.public_comments": "Comments on publicly available data sets",
+    "data.licensed": "Data sets were licensed commercially from rightsholders",
+    "data.licensed_modalities": "Modalities of licensed data sets",
+    "data.private": "Private data sets were obtained from other third parties",
+    "data.private_modalities": "Modalities of private data sets",
+    "data.private_known": "Private data sets that are publicly known",
+    "data.private_others": "Private data sets that are not publicly known, in general",
+    "data.private_comments": "Comments on private data sets",
+    "data.crawled": "Data was crawled or scraped by the provider or on their behalf",
+    "data.crawlers": "Names or identifiers of the crawlers",
+    "data.crawler_purposes": "Purposes of the crawlers",
+    "data.crawler_behaviour": "Behaviour of the crawlers: robots.txt, paywalls, captchas",
+    "data.crawled_period": "Period of the crawling, from and until",
+    "data.crawled_content": "Types of content and online sources that were crawled",
+    "data.crawled_modalities": "Modalities of crawled data",
+    "data.domains": "Most relevant domain names that were crawled",
+    "data.crawled_comments": "Comments on crawled data",
+    "data.user_prompts": "Data from interactions with the model was used",
+    "data.user_services": "Data from interactions with other services or products was used",
+    "data.user_sources": "Services and products that user data was collected by",
+    "data.user_modalities": "Modalities of user data",
+    "data.user_comments": "Comments on user data",
+    "data.synthetic": "Synthetic AI-generated data was created by the provider or on their behalf",
+    "data.synthetic_modalities": "Modalities of synthetic data",
+    "data.synthetic_models": "General-purpose AI models on the market that generated synthetic data",
+    "data.synthetic_others": "Other AI models that generated synthetic data",
+    "data.synthetic_comments": "Comments on synthetic data",
+    "data.other": "There were other sources of data",
+    "data.other_sources": "Other sources of data, described",
+    "data.other_comments": "Comments on other sources",
+    "data.reservation": "Measures to respect reservations of rights (text and data mining), with opt-out protocols",
+    "data.reservation_comments": "Comments on reservations of rights",
+    "data.illegal": "Measures to avoid or remove illegal content",
     "data.more": "Other information on data processing",
 }
 """Name of each value that only a provider can state, and what it is."""
+YES_OR_NO = frozenset({
+    "provider.signatory", "data.continuous", "data.public", "data.licensed", "data.private", "data.crawled",
+    "data.user_prompts", "data.user_services", "data.synthetic", "data.other",
+})  # fmt: skip
+"""Those that are answered by yes or no; other fields are asked where the answer is yes."""
+NUMBERS = frozenset({"training.watts", "training.energy_mwh"})
+"""Those that are numbers, not below 0."""
 
 
 def card_stream(run: str) -> str:
@@ -135,6 +177,22 @@ def check_card(card: Mapping[str, Value], known: Mapping[str, object], *, where:
             raise UsageError("a card with a name that no document asks for", where=f"{where}: {name}",
                              expected="one of those that docs/dossier.md lists", found=name,
                              cure=f"did you mean {near[0]}?" if near else "leave it out")  # fmt: skip
+        elif name in YES_OR_NO and not isinstance(value, bool):
+            raise UsageError("a card that answers neither yes nor no", where=f"{where}: {name}", expected="yes or no",
+                             found=f"{value}", cure=f"what there is to say has names beside it: {name}_...")  # fmt: skip
+        elif name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+            raise UsageError("a card with a number that is none", where=f"{where}: {name}", expected="a number from 0",
+                             found=f"{value}")  # fmt: skip
+
+
+def blank_card(known: Mapping[str, object]) -> str:
+    """A card to be filled in: each name with what it is, those that the ledger answers left out."""
+    lines = ["# What the ledger cannot know of the model. Fill in what holds, remove the rest:",
+             "#     marin export RUN --dossier DIR --stated THIS_FILE"]  # fmt: skip
+    for name, meaning in STATED.items():
+        if name not in known:
+            lines += ["", f"# {meaning}{' (yes or no)' if name in YES_OR_NO else ''}", f"#{name}:"]
+    return "\n".join(lines) + "\n"
 
 
 def record_card(root: Root, run: str, card: Mapping[str, Value]) -> None:

@@ -13,6 +13,7 @@ from marin.dossier.facts import derived
 from marin.dossier.layout import (
     ATTESTATION,
     ATTESTATIONS,
+    CHAIN,
     MANIFESTS,
     MODEL,
     PREDICATE,
@@ -24,6 +25,7 @@ from marin.dossier.layout import (
 from marin.dossier.stated import check_card, read_card, record_card
 from marin.errors import UsageError
 from marin.export.in_toto import attestation, bundle
+from marin.export.in_toto_layout import chain
 from marin.export.model_signing import sign_folder
 from marin.history.run import Run
 from marin.record import outputs
@@ -55,6 +57,7 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
     about = subject_of(proven, run.run, manifests)
     files |= documents(about) | {MANIFESTS[step]: data for step, data in manifests.items()}
     files[ATTESTATIONS] = bundle(about.run, root.signer()).encode()
+    files |= {f"{CHAIN}/{name}": data for name, data in chain(about.run, root.signer()).items()}
     dest.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=dest.parent, prefix=".tmp-") as private:
         folder = Path(private) / "dossier"

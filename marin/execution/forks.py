@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ledger import Store
-from marin.errors import MissingEvidence
+from marin.errors import MissingEvidence, UsageError
 from marin.execution.step import Journal
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
@@ -32,6 +32,33 @@ class Place:
 
     step: int
     state: str
+
+
+def check_forkable(run: Run, what: str) -> None:
+    """Refuse a run of which not everything that counts is here, or which is still under way; ``what`` was to be done.
+
+    Raises:
+        UsageError: it is such a run.
+    """
+    found, cure = "", ""
+    if run.is_loop:
+        found, cure = "a loop of its user's own", "train again without the document, by the same program"
+    elif run.completed is None:
+        found = "a run that is under way" if run.status == "open" else "a run that failed"
+        cure = "let it end first: run the same command again; or train with exclude=[...] from the start"
+    elif run.recipe.phase is not None:
+        link = run.started.body.continues
+        before = link.run if link is not None else "RUN"
+        found = f"a phase after run {before}"
+        cure = f"take run {before} first, and continue what comes of it: marin train --continue"
+    if found:
+        raise UsageError(
+            f"a run that cannot be {what}",
+            where=f"run {run.run}",
+            expected="a complete run from the beginning",
+            found=found,
+            cure=cure,
+        )
 
 
 def place(run: Run, store: Store, first_use: int) -> Place:

@@ -52,6 +52,12 @@ def unlearning_stream(run: str) -> str:
     return f"unlearning/{run}"
 
 
+def attribution_stream(run: str) -> str:
+    """The stream that holds what was measured of ``run`` without some of its documents, which is no part of its
+    execution."""
+    return f"attribution/{run}"
+
+
 def stream_of_graph(graph: str) -> str:
     """The stream that holds the events of one execution of a graph."""
     return f"graph/{graph}"

@@ -37,19 +37,16 @@ def config(recipe: Recipe) -> object:
     return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
-def run(task: Task) -> StepResult:
-    """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
+def trained(corpus: Path, recipe: Recipe) -> bytes:
+    """The content of ``tokenizer.json``, trained on the train split of ``corpus`` without what ``recipe`` excludes.
 
-    Raises ``DataError`` if the text cannot fill the wanted vocabulary, ``UsageError`` for an excluded document that is
-    not there.
+    Raises:
+        DataError: the text cannot fill the wanted vocabulary.
+        UsageError: an excluded document is not there.
     """
-    kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
-    if kept is not None:
-        return _kept(task, kept)
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    wanted = task.recipe.tokenizer
-    corpus = task.inputs["corpus"]
+    wanted = recipe.tokenizer
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -60,7 +57,7 @@ def run(task: Task) -> StepResult:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    without = excluded(corpus, task.recipe)
+    without = excluded(corpus, recipe)
     files = train_files(corpus)
     tokenizer.train_from_iterator(
         chain.from_iterable(_batches(path, without[part]) for part, path in files.items()), trainer
@@ -74,12 +71,32 @@ def run(task: Task) -> StepResult:
             found=f"{size} pieces",
             cure=f"use more text, or set tokenizer.vocab_size to {size} or less",
         )
-    (task.out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+    return f"{tokenizer.to_str(pretty=True)}\n".encode()
+
+
+def run(task: Task) -> StepResult:
+    """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
+
+    Raises ``DataError`` if the text cannot fill the wanted vocabulary, ``UsageError`` for an excluded document that is
+    not there.
+    """
+    kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
+    if kept is not None:
+        return _kept(task, kept)
+    from tokenizers import Tokenizer
+
+    corpus = task.inputs["corpus"]
+    content = trained(corpus, task.recipe)
+    tokenizer = Tokenizer.from_buffer(content)
+    (task.out / "tokenizer.json").write_bytes(content)
     (task.out / "tokenizer_config.json").write_text(
         json.dumps(_CONFIG, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )
-    bytes_per_token = _bytes_per_token(tokenizer, corpus / VALIDATION)
-    return StepResult(kind="tokenizer", metrics={"bytes_per_token": bytes_per_token, "vocab_size": float(size)})
+    metrics = {
+        "bytes_per_token": _bytes_per_token(tokenizer, corpus / VALIDATION),
+        "vocab_size": float(tokenizer.get_vocab_size()),
+    }
+    return StepResult(kind="tokenizer", metrics=metrics)
 
 
 def _kept(task: Task, digest: str) -> StepResult:

@@ -7,13 +7,11 @@ Bodies follow the ledger's rules for numbers: 64-bit integers are strings, float
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from ledger import Refused
 from marin.errors import MarinError
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -62,6 +60,7 @@ COLLECTION_COMPLETED = "collection.completed/v1"
 UNLEARNING_REQUESTED = "unlearning.requested/v1"
 UNLEARNING_FORKED = "unlearning.forked/v1"
 CARD_STATED = "card.stated/v1"
+ATTRIBUTION_MEASURED = "attribution.measured/v1"
 
 
 class Body(Struct, frozen=True, kw_only=True):
@@ -615,6 +614,34 @@ class CardStated(Body, frozen=True):
     values: Json
 
 
+class MeasuredLoss(Struct, frozen=True, kw_only=True):
+    """One set of texts on one state: ``data`` is the stored JSON lines, ``loss`` the mean in nats a token, ``sums`` the stored
+    float64 of every document's negative log-likelihood (little-endian, in the order of the lines)."""
+
+    data: Digest
+    sums: Digest
+    loss: HexFloat
+
+
+class AttributionMeasured(Body, frozen=True):
+    """What the losses of run ``about`` are if its training leaves ``documents`` out (none: the run as it is), in the stream
+    ``attribution/<about>``. ``first_use``: the first train step that read one of them; the training was executed again
+    from ``step`` and its recorded ``state``, and ended with ``end_state``. ``same_tokenizer``: trained without the
+    documents, the tokenizer is the run's own, so that this is the training without them; null where that was not asked.
+    The tokens are the run's own in any case. ``code`` and ``lock`` are what measured it."""
+
+    about: str
+    documents: list[str]
+    first_use: int | None
+    step: int
+    state: Digest
+    end_state: Digest
+    same_tokenizer: bool | None
+    sets: dict[str, MeasuredLoss]
+    code: Digest
+    lock: Digest
+
+
 class Replayed(Struct, frozen=True, kw_only=True):
     """Where a reproducer's five PASS stand: his verifier key, the event in his log, and the size of the run's log."""
 
@@ -682,6 +709,7 @@ BODIES: dict[str, type[Body]] = {
     UNLEARNING_REQUESTED: UnlearningRequested,
     UNLEARNING_FORKED: UnlearningForked,
     CARD_STATED: CardStated,
+    ATTRIBUTION_MEASURED: AttributionMeasured,
 }
 
 
@@ -700,25 +728,3 @@ def write(body: Body) -> Json:
     result = msgspec.to_builtins(body)
     assert isinstance(result, dict)
     return result
-
-
-def schema_checks() -> dict[str, Callable[[Any], None]]:
-    """For the ledger's registry of types: a check by event type that raises on a body of the wrong shape."""
-
-    def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
-        def check(body: Any) -> None:
-            try:
-                msgspec.convert(body, kind)
-            except msgspec.ValidationError as error:
-                fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
-                raise Refused(
-                    "the body of an event does not fit its type",
-                    where=name,
-                    expected=f"an object with {fields}",
-                    found=str(error),
-                    cure="correct the body; a new shape is a new version of the type",
-                ) from None
-
-        return check
-
-    return {name: checker(name, kind) for name, kind in BODIES.items()}

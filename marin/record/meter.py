@@ -12,8 +12,46 @@ import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from marin.record.events import MetricsRecorded, Series
+
+SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
+ENERGY = "system/energy_joules"
+"""Since the segment before, of all processor packages of this machine, whoever used them."""
+COUNTERS = Path("/sys/class/powercap")
+"""Where Linux has the counters of energy (RAPL, kernel documentation power/powercap): microjoules that wrap around."""
+
+
+class EnergyCounters:
+    """The counters of the processor packages (``intel-rapl:N``, on AMD too), as far as this user may read them; what is in
+    a package (``intel-rapl:N:M``) is counted with it."""
+
+    def __init__(self, folder: Path = COUNTERS) -> None:
+        zones = sorted(folder.glob("*-rapl:*")) if folder.is_dir() else []
+        self._zones = [zone for zone in zones if zone.name.count(":") == 1 and _number(zone / "energy_uj") is not None]
+        self._last = self._read()
+
+    def _read(self) -> list[int | None]:
+        return [_number(zone / "energy_uj") for zone in self._zones]
+
+    def lap(self) -> float | None:
+        """Joules since the last lap; None where there is no counter, or one could not be read."""
+        before, self._last = self._last, self._read()
+        total = 0
+        for zone, one, other in zip(self._zones, before, self._last, strict=True):
+            if one is None or other is None:
+                return None
+            whole = _number(zone / "max_energy_range_uj") or 0
+            total += other - one if other >= one else other - one + whole + 1
+        return total / 1e6 if self._zones else None
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass
@@ -22,6 +60,7 @@ class Meter:
 
     _wall: float = field(default_factory=time.perf_counter)
     _cpu: float = field(default_factory=time.process_time)
+    _energy: EnergyCounters = field(default_factory=EnergyCounters)
 
     def lap(self, steps: int, tokens: int) -> dict[str, float]:
         """What the machine did since the last lap, in which so many train steps with so many tokens were executed."""
@@ -29,11 +68,13 @@ class Meter:
         took, busy = max(wall - self._wall, 1e-9), cpu - self._cpu
         self._wall, self._cpu = wall, cpu
         cores = len(os.sched_getaffinity(0))
+        joules = self._energy.lap()
         return {
-            "system/seconds_per_step": took / max(steps, 1),
+            SECONDS: took / max(steps, 1),
             "system/tokens_per_second": tokens / took,
-            "system/cpu_utilization_percentage": 100 * busy / took / cores,
+            UTILISATION: 100 * busy / took / cores,
             "system/peak_memory_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            **({ENERGY: joules} if joules is not None else {}),
         }
 
 

@@ -50,7 +50,8 @@ from ledger import (
     public_keys,
 )
 from marin.process.cache import own_folder
-from marin.record.events import ReplayCompleted, schema_checks
+from marin.record.events import ReplayCompleted
+from marin.record.schemas import schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log

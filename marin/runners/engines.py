@@ -1,12 +1,15 @@
-"""Which engine executes jobs: processes of this machine, or a Ray."""
+"""Which engine executes jobs, and tasks one after another: processes of this machine, or a Ray."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from marin.runners.jobs import JobRunner, RunnerName
+from marin.runners import Runner
+from marin.runners.jobs import JobRunner, Resources, RunnerName
+from marin.runners.local import LocalRunner
 from marin.runners.process import LocalJobs
 from marin.runners.ray.jobs import RayJobs
+from marin.runners.ray.pool import RayRunner
 
 
 def open_jobs(
@@ -23,3 +26,11 @@ def open_jobs(
     if runner == "local":
         return LocalJobs(cpus=cpus, gpus=gpus)
     return RayJobs(address=address, cpus=cpus, root=root)
+
+
+def warm_workers(workers: int, each: Resources | None = None) -> Runner:
+    """This process alone, or a Ray on which every worker reserves ``each`` (one core); without need of it,
+    Ray is never imported."""
+    if workers == 1:
+        return LocalRunner()
+    return RayRunner(workers, each=each or Resources())

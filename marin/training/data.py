@@ -34,6 +34,7 @@ from levanter.models.lm_model import LmExample
 from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
+from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
@@ -45,6 +46,8 @@ from marin.training.tokens.loss_mask import MaskedSequences, read_mask
 
 BATCHES_AHEAD = 16
 """How many batches are loaded before they are asked for."""
+Span = tuple[str, int, int]
+"""Tokens of a part's stream ("" for a single data set): the first, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -175,14 +178,31 @@ def streams(recipe: Recipe, cache: Path) -> dict[str, Path]:
     return {name: cache / name if recipe.mixture is not None else cache for name in sorted(parts(recipe.dataset))}
 
 
-def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterator[Batch]:
-    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends.
+def blank_rows(
+    spans: Sequence[Span], starts: Mapping[str, int], lengths: Mapping[str, int], width: int
+) -> dict[int, np.ndarray]:
+    """For each sequence (by its number, as :class:`DataOrder` gives it) that holds tokens of ``spans``: bool[width], which
+    of its tokens they are."""
+    found: dict[int, np.ndarray] = {}
+    for part, first, last in spans:
+        name = part or next(iter(starts))
+        for sequence in range(first // width, min(-(-last // width), lengths[name])):
+            row = found.setdefault(starts[name] + sequence, np.zeros(width, dtype=bool))
+            row[max(0, first - sequence * width) : last - sequence * width] = True
+    return found
+
+
+def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: Sequence[Span] = ()) -> Iterator[Batch]:
+    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. The tokens of
+    ``without`` are blank in them, as they are in a cache that was made without these documents.
 
     Raises:
         DataError: excluded documents leave nothing of a batch.
     """
     opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
-    order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
+    lengths = {name: length for name, (_, length) in opened.items()}
+    order = DataOrder(recipe, lengths)
+    rows = blank_rows(without, order.starts, lengths, recipe.model.seq_len)
     size = recipe.trainer.batch_size
     dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
     # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and
@@ -203,6 +223,9 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
             indices = order(range(number * size, (number + 1) * size))
             tokens, weights = example.tokens.array, example.loss_weight.array
             read = hosts.whole(tokens)
+            if any(sequence in rows for sequence in indices.tolist()):
+                read = _without(read, indices, rows)
+                tokens = jax.make_array_from_callback(read.shape, tokens.sharding, read.__getitem__)
             blank = bool((read < 0).any())
             if blank:
                 check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
@@ -213,6 +236,15 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> Iterato
         loading.shutdown(cancel_futures=True)
         atexit.unregister(examples.close)
         examples.close()
+
+
+def _without(tokens: np.ndarray, indices: np.ndarray, rows: Mapping[int, np.ndarray]) -> np.ndarray:
+    """A batch whose tokens in ``rows`` (:func:`blank_rows`) are blank."""
+    found = tokens.copy()
+    for line, sequence in enumerate(indices.tolist()):
+        if sequence in rows:
+            found[line, rows[sequence]] = BLANK
+    return found
 
 
 def _loaded(examples: Iterator[LmExample]) -> LmExample:

@@ -22,7 +22,7 @@ from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
-from marin.training.data import Batch, batches
+from marin.training.data import Batch, Span, batches
 from marin.training.digesting import describe
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
@@ -128,6 +128,7 @@ class Training:
                 found=", ".join(foreign),
                 cure="choose other sizes of model or microbatch, and report these",
             )
+        self._without: Sequence[Span] = ()
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
@@ -135,6 +136,13 @@ class Training:
         """The same compiled programs on the tokens in another cache."""
         other = copy(self)
         other._cache, other._stream, other._next_step = cache, None, -1
+        return other
+
+    def without(self, spans: Sequence[Span]) -> Training:
+        """The same compiled programs on the same tokens, of which those of ``spans`` are blank. The recipe is one that
+        excludes documents."""
+        other = self.reading(self._cache)
+        other._without = spans
         return other
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
@@ -249,7 +257,7 @@ class Training:
 
     def _batch(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:
-            self._stream = batches(self.recipe, self._cache, self.mesh, number)
+            self._stream = batches(self.recipe, self._cache, self.mesh, number, self._without)
         batch = next(self._stream)
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1

@@ -82,7 +82,7 @@ def plan(
     """
     history, store = root.history(), root.store()
     run = load(history, resolve(history, name))
-    _check_run(run)
+    forks.check_forkable(run, "unlearned from")
     recipe = run.recipe
     before = recipe.exclude or ()
     if again := sorted(set(ids) & set(before)):
@@ -98,29 +98,6 @@ def plan(
     changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids, *also})))
     changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
     return Plan(run, documents, changed, forks.place(run, store, _first_use(documents)))
-
-
-def _check_run(run: Run) -> None:
-    """Refuse a run of which not everything that counts is here, or which is still under way."""
-    found, cure = "", ""
-    if run.is_loop:
-        found, cure = "a loop of its user's own", "train again without the document, by the same program"
-    elif run.completed is None:
-        found = "a run that is under way" if run.status == "open" else "a run that failed"
-        cure = "let it end first: run the same command again; or train with exclude=[...] from the start"
-    elif run.recipe.phase is not None:
-        link = run.started.body.continues
-        before = link.run if link is not None else "RUN"
-        found = f"a phase after run {before}"
-        cure = f"unlearn the document from run {before}, and continue what comes of it: marin train --continue"
-    if found:
-        raise UsageError(
-            "a run from which nothing can be unlearned",
-            where=f"run {run.run}",
-            expected="a complete run from the beginning",
-            found=found,
-            cure=cure,
-        )
 
 
 def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ledger import Draft
+from marin.dossier.stated import NUMBERS, STATED, YES_OR_NO, Value
 from marin.history.runs import stream_of
 from marin.recipe.schema import digest, from_mapping, plain
 from marin.record import events
@@ -19,7 +20,14 @@ FILES = {
     },
     "export": {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)), "tokenizer.json": b"{}\n"},
 }
-NUMBERS = {"corpus": {"train_documents": 46.0, "train_bytes": 60_000.0}, "tokens": {"train_tokens": 41_000.0}}
+METRICS = {"corpus": {"train_documents": 46.0, "train_bytes": 60_000.0}, "tokens": {"train_tokens": 41_000.0}}
+
+
+def full_card() -> dict[str, Value]:
+    """A card that answers everything: yes, wherever that is a question."""
+    return {
+        name: True if name in YES_OR_NO else 1.5 if name in NUMBERS else "as the provider says" for name in STATED
+    } | {"model.licence": "Apache-2.0", "data.licence": "Apache-2.0", "data.language": ["en"], "model.base": "none"}
 
 
 def sha(letter: str) -> str:
@@ -56,7 +64,7 @@ def record_run(root: Root, folder: Path) -> None:
             record(root, events.EVAL_COMPLETED, told)
         inputs = {name: outputs[name].digest for name in outputs}
         outputs[step] = output
-        metrics = {name: value.hex() for name, value in NUMBERS.get(step, {}).items()}
+        metrics = {name: value.hex() for name, value in METRICS.get(step, {}).items()}
         done = events.StepCompleted(
             run=RUN, step=step, identity=sha("e"), inputs=inputs, output=output, metrics=metrics, seconds=1.5
         )

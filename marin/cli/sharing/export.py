@@ -103,6 +103,13 @@ File = click.Path(dir_okay=False, path_type=Path)
     help="What is known of the model, as documents with the proof of each field; with --signing-key also the model, signed.",
 )
 @click.option(
+    "--blank-card",
+    "blank",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="CARD.yaml",
+    help="What --dossier asks of the provider and the ledger cannot know, to be filled in.",
+)
+@click.option(
     "--stated",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="CARD.yaml",
@@ -130,6 +137,7 @@ def export(
     log: Path | None,
     submission: str | None,
     told: Path | None,
+    blank: Path | None,
     stated: Path | None,
     as_json: bool,
 ) -> None:
@@ -148,17 +156,18 @@ def export(
       marin export latest --hf model/ --eval-bundle bundle/
       marin export latest --babylm submission/ --babylm-data evaluation_data/
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
+      marin export latest --blank-card model-card.yaml
       marin export latest --dossier dossier/ --stated model-card.yaml
       marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log, told)):
+    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log, told, blank)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
             expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm, "
-            "--mlperf or --dossier",
+            "--mlperf, --blank-card or --dossier",
         )
     if (card or hub) and hf is None:
         raise UsageError("a card and a push are of a folder", where="--card, --hub", expected="--hf DEST", found="none")
@@ -212,6 +221,15 @@ def export(
         _export_bundle(root, view, bundled, as_json)
     if babylm is not None:
         _export_babylm(root, view, babylm, babylm_data, track, as_json)
+    if blank is not None:
+        from marin.dossier.evidence import gather
+        from marin.dossier.facts import derived
+        from marin.dossier.stated import blank_card
+
+        proven, _ = gather(history, root.reader(), view.run)
+        text = blank_card({told.name: told.value for told in derived(view, proven)})
+        blank.write_text(text, "utf-8")
+        _say("blank-card", blank, digest_bytes(text.encode()), as_json)
     if told is not None:
         from marin.dossier.write import write_dossier
 

@@ -29,31 +29,32 @@ def crate(subject: Subject) -> dict[str, Any]:
         at = (made.completed_at,)
         outputs[made.output.digest] = {
             "@id": _output(made.output.digest),
-            "@type": "CreativeWork",
+            "@type": "PropertyValue",
             "name": f"{step} of run {run.run}",
-            "identifier": Told(f"step.{step}.output", made.output.digest, "recorded", at),
+            "value": Told(f"step.{step}.output", made.output.digest, "recorded", at),
             "exampleOfWork": {"@id": f"#parameter-{step}"},
         }
         for digest in made.inputs.values():
-            outputs.setdefault(digest, {"@id": _output(digest), "@type": "CreativeWork", "name": "an input",
-                                        "identifier": Told(f"step.{step}.input", digest, "recorded", at)})  # fmt: skip
+            outputs.setdefault(digest, {"@id": _output(digest), "@type": "PropertyValue", "name": "an input",
+                                        "value": Told(f"step.{step}.input", digest, "recorded", at)})  # fmt: skip
         tools.append({"@id": f"#tool-{step}", "@type": "SoftwareApplication", "name": f"marin stage {step}",
                       "softwareVersion": subject.values.get("run.tree", subject["run.plan"]),
                       "url": {"@id": "#marin"},
-                      "output": [{"@id": f"#parameter-{step}"}]})  # fmt: skip
+                      "output": {"@id": f"#parameter-{step}"}})  # fmt: skip
         stages.append({"@id": f"fields.json#step-{step}",
                        "@type": "HowToStep", "position": str(position), "name": step,
                        "workExample": {"@id": f"#tool-{step}"}})  # fmt: skip
         actions.append({"@id": f"#action-{step}", "@type": "CreateAction", "name": f"step {step}",
+                        "description": f"execution of step {step} for run {run.run}, or the earlier one that it took over",
                         "instrument": {"@id": f"#tool-{step}"}, "agent": {"@id": "#provider"},
-                        "object": [{"@id": _output(digest)} for digest in made.inputs.values()],
-                        "result": [{"@id": _output(made.output.digest)}],
+                        "object": _one([{"@id": _output(digest)} for digest in made.inputs.values()]),
+                        "result": {"@id": _output(made.output.digest)},
                         "actionStatus": "http://schema.org/CompletedActionStatus",
-                        "endTime": Told(f"step.{step}.ended", made.time, "recorded", at)})  # fmt: skip
+                        "endTime": _second(Told(f"step.{step}.ended", made.time, "recorded", at))})  # fmt: skip
         controls.append({"@id": f"#control-{step}", "@type": "ControlAction", "name": f"orchestration of {step}",
                          "instrument": {"@id": f"fields.json#step-{step}"}, "object": {"@id": f"#action-{step}"}})  # fmt: skip
     parameters = [
-        {"@id": f"#parameter-{step}", "@type": "FormalParameter", "additionalType": "CreativeWork", "name": step,
+        {"@id": f"#parameter-{step}", "@type": "FormalParameter", "additionalType": "PropertyValue", "name": step,
          "conformsTo": {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"}}
         for step in steps
     ]  # fmt: skip
@@ -65,6 +66,8 @@ def crate(subject: Subject) -> dict[str, Any]:
         "encodingFormat": "application/json",
         "programmingLanguage": {"@id": "#language"},
         "identifier": subject["run.plan"],
+        "version": subject["run.plan"],
+        "url": f"urn:marin:plan:{subject['run.plan']}",
         "hasPart": [{"@id": tool["@id"]} for tool in tools],
         "step": [{"@id": stage["@id"]} for stage in stages],
         "output": [{"@id": parameter["@id"]} for parameter in parameters],
@@ -75,14 +78,15 @@ def crate(subject: Subject) -> dict[str, Any]:
         "@id": "#run",
         "@type": "CreateAction",
         "name": f"run {run.run}",
+        "description": f"run {run.run} of the ledger {subject['run.ledger']}",
         "identifier": subject["run.id"],
         "instrument": {"@id": "fields.json"},
         "agent": {"@id": "#provider"},
         "object": [{"@id": _output(digest)} for digest in first],
-        "result": [{"@id": _output(last)}],
+        "result": {"@id": _output(last)},
         "actionStatus": "http://schema.org/CompletedActionStatus",
-        "startTime": subject["run.began"],
-        **({"endTime": subject["run.ended"]} if "run.ended" in subject.values else {}),
+        "startTime": _second(subject["run.began"]),
+        **({"endTime": _second(subject["run.ended"])} if "run.ended" in subject.values else {}),
     }
     engine = {"@id": "#engine", "@type": "OrganizeAction", "name": "execution of the plan", "agent": {"@id": "#provider"},
               "instrument": {"@id": "#marin"}, "result": {"@id": "#run"},
@@ -94,6 +98,8 @@ def crate(subject: Subject) -> dict[str, Any]:
         "description": f"What the ledger {subject['run.ledger']} says of run {run.run} and of its model.",
         "datePublished": subject["run.began"],
         "license": {"@id": "#licence"},
+        "author": {"@id": "#provider"},
+        "publisher": {"@id": "#provider"},
         "conformsTo": [{"@id": profile} for profile in _PROFILES],
         "mainEntity": {"@id": "fields.json"},
         "hasPart": [{"@id": "fields.json"}, {"@id": "README.md"}],
@@ -105,12 +111,13 @@ def crate(subject: Subject) -> dict[str, Any]:
             {"@id": FILE, "@type": "CreativeWork", "about": {"@id": "./"},
              "conformsTo": [{"@id": "https://w3id.org/ro/crate/1.1"}, {"@id": _PROFILES[3]}]},
             root,
-            {"@id": "README.md", "@type": "File", "name": "model card", "encodingFormat": "text/markdown"},
+            {"@id": "README.md", "@type": "File", "name": "model card", "encodingFormat": "text/markdown",
+             "about": {"@id": "./"}},
             workflow,
             {"@id": "#language", "@type": "ComputerLanguage", "name": "Marin's plan", "url": {"@id": "#marin"}},
             {"@id": "#marin", "@type": "SoftwareApplication", "name": "Marin", "url": "urn:marin",
              "softwareVersion": subject.values.get("run.commit", subject["run.plan"])},
-            {"@id": "#provider", "@type": "Organization", "name": subject["provider.name"],
+            {"@id": "#provider", "@type": "Organization", "name": subject["provider.name"], "url": "urn:marin:provider",
              "contactPoint": subject["provider.contact"]},
             {"@id": "#licence", "@type": "CreativeWork", "name": licence, "identifier": licence},
             *({"@id": profile, "@type": ["CreativeWork", "Profile"], "name": profile.rsplit("/", 2)[-2],
@@ -118,6 +125,16 @@ def crate(subject: Subject) -> dict[str, Any]:
             engine, whole, *controls, *stages, *tools, *parameters, *actions, *outputs.values(),
         ],
     }  # fmt: skip
+
+
+def _one(found: list[dict[str, Any]]) -> Any:
+    """A single value stands by itself in a crate."""
+    return found[0] if len(found) == 1 else found
+
+
+def _second(told: Told) -> Told:
+    """A time as forms have it that know no parts of a second (ISO 8601)."""
+    return Told(told.name, f"{str(told)[:19]}+00:00", told.source, told.events, told.measured)
 
 
 def _output(digest: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from marin.dossier.documents import card, crate, croissant, cyclonedx, eu, spdx
+from marin.dossier.documents.forms import filled
 from marin.dossier.documents.marked import encoded, fields, plain
 from marin.dossier.documents.page import INDEX, page
 from marin.dossier.facts import Subject
@@ -14,8 +15,8 @@ from marin.dossier.facts import Subject
 FIELDS = "fields.json"
 
 FORMS: Mapping[str, Callable[[Subject], Any]] = {
-    eu.SUMMARY: lambda subject: eu.filled(subject, eu.SUMMARY),
-    eu.FORM: lambda subject: eu.filled(subject, eu.FORM),
+    eu.SUMMARY: lambda subject: filled(subject, eu.FORMS[eu.SUMMARY]),
+    eu.FORM: lambda subject: filled(subject, eu.FORMS[eu.FORM]),
     cyclonedx.FILE: cyclonedx.bill,
     spdx.FILE: spdx.spdx,
     crate.FILE: crate.crate,

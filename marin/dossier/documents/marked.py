@@ -55,4 +55,5 @@ def field(told: Told, file: str, at: str) -> dict[str, Any]:
         "source": told.source,
         "events": list(told.events),
         "proofs": [proof_path(index) for index in told.events],
+        **({"measured": True} if told.measured else {}),
     }

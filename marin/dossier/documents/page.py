@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from marin.dossier.documents import eu
+from marin.dossier.documents.forms import answers, applies
 from marin.dossier.evidence import proof_path
 from marin.dossier.facts import Subject, Told
 from marin.record.verdicts import overall
@@ -39,8 +40,13 @@ def page(subject: Subject, files: Sequence[str]) -> bytes:
         questions=[(title, rows) for title, rows in questions if rows],
         proofs={index: proof_path(index) for index in subject.proven.entries},
         forms=[
-            (name, title, source, [(item, eu.answers(subject, item)) for item in asked])
-            for name, (title, source, asked) in eu.FORMS.items()
+            (
+                name,
+                form.title,
+                form.source,
+                [(item, answers(subject, item)) for item in form.fields if applies(subject, item)],
+            )
+            for name, form in eu.FORMS.items()
         ],
         files=files,
     )

@@ -27,11 +27,11 @@ from marin.process.progress import Report, bar
 from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, from_plain
 from marin.record.events import DATA_STEPS, Json, Output, StepStarted
 from marin.runners import Work
+from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.judges.experiment import adopted_lines, judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
-from marin.verify.segments.replay import runner
 from marin.verify.verdict import Outcome, Verdict, outcome_of
 
 SPLITS = {"train": TRAIN, "validation": VALIDATION}
@@ -209,7 +209,7 @@ def _by_workers(case: Case, report: Report) -> Verdict:
     jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
     answers: list[DataAnswer] = []
     tasks = [msgspec.json.encode(job) for job in jobs]
-    with runner(case.workers).run(start, msgspec.json.encode(setup), tasks) as results:
+    with warm_workers(case.workers).run(start, msgspec.json.encode(setup), tasks) as results:
         for result in results:
             answers.append(msgspec.json.decode(result, type=DataAnswer))
             report(len(answers), f"{jobs[len(answers) - 1].step} {jobs[len(answers) - 1].split}")

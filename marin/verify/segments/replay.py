@@ -24,8 +24,8 @@ from marin.process.arithmetic import apply
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
-from marin.runners import Runner, Work
-from marin.runners.jobs import Resources
+from marin.runners import Work
+from marin.runners.engines import warm_workers
 from marin.runners.reservation import reservation
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
@@ -112,7 +112,7 @@ def replay_segments(
     answers: list[SegmentResult] = []
     each = reservation(PIPELINE.step("train"), run.recipe, execution)
     tasks = [msgspec.json.encode(job) for job in jobs]
-    with runner(workers, each).run(start, msgspec.json.encode(setup), tasks) as results:
+    with warm_workers(workers, each).run(start, msgspec.json.encode(setup), tasks) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(msgspec.json.decode(result, type=SegmentResult))
             report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
@@ -146,18 +146,6 @@ def replay_segments(
 
 
 _WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
-
-
-def runner(workers: int, each: Resources | None = None) -> Runner:
-    """This process alone, or a Ray on which every worker reserves ``each`` (one core); without need of it, Ray is never
-    imported."""
-    if workers == 1:
-        from marin.runners.local import LocalRunner
-
-        return LocalRunner()
-    from marin.runners.ray.pool import RayRunner
-
-    return RayRunner(workers, each=each or Resources())
 
 
 def start(setup: bytes) -> Work:

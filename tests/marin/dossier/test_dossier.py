@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import RUN, record
+from recorded import RUN, full_card, record
 from tables import Tenth
 
 from ledger import VerifierKey, create_key
 from marin.dossier import judge as judge_module
 from marin.dossier.evidence import proof_path, proven
-from marin.dossier.facts import Subject
+from marin.dossier.facts import Subject, derived
 from marin.dossier.judge import Judgement, judge_dossier
 from marin.dossier.layout import ATTESTATION, MANIFESTS, PREDICATE, subject_of
-from marin.dossier.stated import STATED, card_stream, read_card
+from marin.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, read_card
 from marin.dossier.write import write_dossier
 from marin.errors import UsageError
 from marin.export.in_toto import attestation
@@ -94,9 +95,72 @@ def test_the_same_events_give_the_same_bytes(root: Root, dossier: Path, tmp_path
 
 
 def test_every_question_answered_is_complete(root: Root, tmp_path: Path) -> None:
-    (tmp_path / "whole.yaml").write_text("".join(f"{name}: as the provider says\n" for name in STATED))
+    (tmp_path / "whole.yaml").write_text(json.dumps(full_card()))
     found = judge(root, written(root, tmp_path / "dossier", card=tmp_path / "whole.yaml"))
     assert found.exit_code() == 0, found.as_json()
+
+
+def test_what_is_asked_where_the_answer_is_yes(root: Root, tmp_path: Path) -> None:
+    """A no answers its whole section; a yes asks for what depends on it."""
+    asked_then = {"data.crawlers", "data.domains", *(name for name in STATED if re.match(r"data\..*_", name))}
+    values = {name: value for name, value in full_card().items() if name not in asked_then}
+    cards = {"no": values | dict.fromkeys(YES_OR_NO, False), "yes": values}
+    cards["no"] |= {"data.acquired_until": "2026-01-01"}
+    left = {}
+    for said, card in cards.items():
+        (tmp_path / said).write_text(json.dumps(card))
+        left[said] = judge(root, written(root, tmp_path / f"{said}-dossier", card=tmp_path / said)).verdicts["complete"]
+    assert left["no"].outcome == "PASS", left["no"].lines
+    asked = [line for line in left["yes"].lines if "2.3 Data crawled" in line]
+    assert len(asked) == 7 and all("Article 53(1)(d)" in line for line in asked), left["yes"].lines
+    form = json.loads((tmp_path / "no-dossier/eu-training-summary.json").read_text())
+    crawlers = next(row for row in form["fields"] if row["question"].startswith("Names or identifiers"))
+    assert crawlers["answers"] == {} and crawlers["asked where"] == {"data.crawled": False}
+
+
+def lap(root: Root, start: int, **last: float) -> int:
+    """One segment of three train steps, as a training records it."""
+    norms = events.Series(key=events.GRAD_NORM, steps=[start, start + 1, start + 2], values=[(1.0).hex()] * 3)
+    series = [
+        events.Series(key=f"system/{key}", steps=[start + 2], values=[value.hex()]) for key, value in last.items()
+    ]
+    body = events.MetricsRecorded(run=RUN, step="train", series=[norms, *series])
+    return record(root, events.METRICS_RECORDED, body)
+
+
+def test_time_and_energy_are_measured_or_say_that_they_are_not(root: Root, tmp_path: Path) -> None:
+    """Without a counter: by the power that the provider states, for the seconds that were measured. With one: measured,
+    and a card that says otherwise contradicts the ledger."""
+    (tmp_path / "card.yaml").write_text("training.watts: 150")
+    one, two = (lap(root, start, seconds_per_step=400.0, cpu_utilization_percentage=50.0) for start in (0, 3))
+    told = subject_of_folder(root, written(root, tmp_path / "stated", card=tmp_path / "card.yaml")).values
+    assert (told["training.seconds"].value, told["training.seconds"].events) == (2400.0, (one, two))
+    assert told["training.seconds"].measured and told["training.time_band"].value == "less than 1 month"
+    assert told["training.energy_mwh"].value == pytest.approx(150 * 2400 / 3.6e9)
+    assert told["training.energy_mwh"].source == "stated" and "estimated: 150 W" in str(told["training.energy_method"])
+    for start in (0, 3):  # the same segments, executed again where there is a counter
+        lap(root, start, seconds_per_step=1.0, energy_joules=1800.0)
+    folder = written(root, tmp_path / "measured")
+    told = subject_of_folder(root, folder).values
+    assert (told["training.energy_mwh"].value, told["training.energy_mwh"].source) == (3600 / 3.6e9, "recorded")
+    form = json.loads((folder / "eu-model-documentation.json").read_text())
+    energy = next(row for row in form["fields"] if row["question"].startswith("Amount of energy"))
+    assert energy["measured"] == ["training.energy_mwh"]
+    (tmp_path / "card.yaml").write_text("training.energy_mwh: 3")
+    with pytest.raises(UsageError, match="contradicts the ledger"):
+        written(root, tmp_path / "wrong", card=tmp_path / "card.yaml")
+
+
+def test_a_blank_card_is_one_once_it_is_filled_in(root: Root, tmp_path: Path, dossier: Path) -> None:
+    known = {told.name for told in derived(load(root.history(), RUN), proven(dossier, [root.verifier]))}
+    blank = blank_card(dict.fromkeys(known))
+    (tmp_path / "blank.yaml").write_text(blank)
+    with pytest.raises(UsageError, match="names and values"):
+        read_card(tmp_path / "blank.yaml")
+    answers = {name: json.dumps(value) for name, value in full_card().items()}
+    filled = re.sub(r"^#(\S+):$", lambda line: f"{line[1]}: {answers[line[1]]}", blank, flags=re.M)
+    (tmp_path / "filled.yaml").write_text(filled)
+    assert judge(root, written(root, tmp_path / "whole", card=tmp_path / "filled.yaml")).exit_code() == 0
 
 
 @pytest.mark.parametrize(
@@ -105,6 +169,9 @@ def test_every_question_answered_is_complete(root: Root, tmp_path: Path) -> None
         ("training.steps: 7", ("6", "7")),
         ("model: {digest: 'sha256:00'}", ("sha256:00", "contradicts")),
         ("data.languages: [en]", ("data.language",)),
+        ("data.public: perhaps", ("yes or no", "perhaps")),
+        ("training.energy_mwh: much", ("a number from 0", "much")),
+        ("training.watts: -1", ("a number from 0", "-1")),
         ("model: [1, 2]", ("model",)),
         ("- a list", ("names and values",)),
         ("a: [b", ("YAML",)),

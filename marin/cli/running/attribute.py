@@ -1,0 +1,151 @@
+"""`marin attribute`: what each of some documents did to the losses of a run, by training without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from marin.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from marin.attribution.asking import Group
+    from marin.attribution.measuring import Row
+    from marin.history.run import Run
+    from marin.record.events import AttributionMeasured
+
+File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--documents", "path", type=File, required=True, metavar="FILE",
+    help="A group of ids a line, as `marin data list RUN` shows them; or its JSON lines.",
+)  # fmt: skip
+@click.option(
+    "--on", "sets", type=File, multiple=True, metavar="FILE.jsonl",
+    help="Measure the loss on these texts too, beside the held-out text; may be repeated.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write all of it as a data set.")
+@click.option("--keep-tokenizer", is_flag=True, help="Do not look whether the tokenizer would be another one.")
+@click.option("--again", is_flag=True, help="Execute what is recorded too; other bits are an error.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, metavar="W",
+    help="How many trainings are executed side by side, in processes of a Ray.  [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Devices of each. It never changes a bit.",
+)  # fmt: skip
+@click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what it would take; execute nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def attribute(
+    run: str,
+    path: Path,
+    sets: tuple[Path, ...],
+    out: Path | None,
+    keep_tokenizer: bool,
+    again: bool,
+    workers: int,
+    devices: int,
+    no_record: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train RUN again without each of some documents, and measure exactly what its losses would be.
+
+    Each group of documents is left out from its first use on, as `marin unlearn` does it, and the losses of the state that
+    comes of it are measured on the run's held-out text. Every result is recorded as soon as it is known; said again, the
+    command goes on. A change above 0 means that the documents made the loss smaller.
+
+    \b
+    Examples:
+      marin data list latest --json > all.jsonl
+      marin attribute latest --documents all.jsonl --dry-run
+      marin attribute latest --documents some.txt --on questions.jsonl --workers 4 --out leave-one-out/
+    """
+    from marin.attribution import asking, measuring
+    from marin.history.runs import load, resolve
+    from marin.process.progress import bar
+    from marin.recipe.schema import Execution
+    from marin.record.root import open_root
+
+    root = open_root()
+    view = load(root.history(), resolve(root.history(), run))
+    store = root.store()
+    groups = asking.plan(view, store, asking.read_groups(path))
+    if dry_run:
+        _print_plan(view, groups, as_json=as_json)
+        return
+    if not no_record:
+        root.check_writable()
+    asked = measuring.Asked(
+        measuring.read_sets(view, store, sets),
+        workers,
+        Execution(devices=devices),
+        keep_tokenizer,
+        again,
+        not no_record,
+    )
+    with bar("attribute", len(groups)) as progress:
+        rows = list(measuring.measure(root, view, groups, asked, lambda count: progress(count, "")))
+    by_group = {row.group.documents: row for row in rows}
+    base = by_group[()].body
+    if base is not None:
+        found = [by_group[group.documents] for group in groups if group.documents]
+        if out is not None:
+            from marin.attribution.dataset import write_dataset  # numpy
+
+            write_dataset(out, view, store, asked.sets, base, found)
+        _print(view, base, found, as_json=as_json)
+    wrong = [f"{_name(row.group)}: {line}" for row in rows for line in (*row.other, row.failure) if line]
+    if wrong:
+        say(*wrong, err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _name(group: Group) -> str:
+    return " ".join(group.documents) or "the run as it is"
+
+
+def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
+    last = view.recipe.last_step
+    rows = [(group, last - group.place.step) for group in groups if group.documents]
+    total = sum(steps for _, steps in rows)
+    if as_json:
+        told = [{"documents": list(group.documents), "first_use": group.first_use, "train_steps": len(group.steps),
+                 "executed_from": group.place.step} for group, _ in rows]  # fmt: skip
+        print_json({"run": view.run, "groups": told, "train_steps": total})
+        return
+    say(f"{len(rows)} groups, {total} train steps to execute; the run itself has {last - view.recipe.first_step}")
+
+
+def _print(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:
+    from marin.attribution.dataset import described
+
+    told = [described(base, row) for row in rows if row.body is not None]
+    if as_json:
+        losses = {name: one.loss for name, one in base.sets.items()}
+        print_json({"run": view.run, "losses": losses, "state": base.end_state, "groups": told,
+                    "failed": [{"documents": list(row.group.documents), "error": row.failure}
+                               for row in rows if row.body is None]})  # fmt: skip
+        return
+    words = {True: "same", False: "ANOTHER", None: "kept"}
+    print_table(
+        ("documents", "first use", "read by", "tokenizer", *(f"change on {name}" for name in base.sets)),
+        [
+            (
+                " ".join(one[:12] for one in row["documents"]),
+                "never" if row["first_use"] is None else str(row["first_use"]),
+                f"{row['train_steps']} steps",
+                words[row["same_tokenizer"]],
+                *(f"{row['change'][name]:+.3e}" for name in base.sets),
+            )
+            for row in told
+        ],
+        empty="nothing could be measured",
+    )
+    for name, one in base.sets.items():
+        say(f"{name}: {float.fromhex(one.loss):.6f} nats a token with all documents", err=True)

@@ -52,11 +52,13 @@ class CostCap(Section, frozen=True):
 
 
 class Track(Section, frozen=True):
-    """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model. Data,
-    evaluation and, for a loss in nats a token, the tokenizer are those of the baseline."""
+    """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
+    ``hours`` that whoever replays it needs for its training (wall time, times workers: no clock of the entrant's is
+    believed). Data, evaluation and, for a loss in nats a token, the tokenizer are those of the baseline."""
 
     flops: Annotated[float, Meta(gt=0)] | None = None
     parameters: Annotated[int, Meta(gt=0)] | None = None
+    hours: Annotated[float, Meta(gt=0)] | None = None
 
 
 class Registration(Section, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ class Registration(Section, frozen=True, kw_only=True):
             del value["apart"]  # as it was before there were any
         if self.track is None:
             del value["track"]
+        elif self.track.hours is None:
+            del value["track"]["hours"]  # as it was before there were any
         value["seeds"] = [str(seed) for seed in self.seeds]
         return canonical_bytes(value)
 

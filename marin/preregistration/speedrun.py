@@ -56,6 +56,15 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Witnessed:
+    """A verdict that counts, and the hours that it took to replay the training: wall time of the replay times its workers;
+    None where not all of it was replayed in that one verification."""
+
+    replayed: Replayed
+    hours: float | None
+
+
+@dataclass(frozen=True)
 class Reproducer:
     """Somebody whom the keeper of a track names: the root with his verdicts, under his key."""
 
@@ -128,14 +137,16 @@ def submit(
     view = load(history, resolve(history, run))
     recipe, score = _admissible(rules, view)
     if quorum:
-        replayed = [found for one in reproducers if (found := _replayed(one.root, one.keys, view, reader))]
-        if len({item.key for item in replayed}) < quorum:
-            raise _unproven(view, of, f"{quorum} of {len(reproducers)} reproducers", f"{len(replayed)} of them")
+        found = [one for each in reproducers if (one := _replayed(each.root, each.keys, view, reader))]
+        if len({item.replayed.key for item in found}) < quorum:
+            raise _unproven(view, of, f"{quorum} of {len(reproducers)} reproducers", f"{len(found)} of them")
     else:
         mine = _replayed(own, (), view, reader)
         if mine is None:
             raise _unproven(view, of, "your own verification", "none in your log")
-        replayed = [mine]
+        found = [mine]
+    hours = _hours(rules, view, found, quorum or 1)
+    replayed = [item.replayed for item in found]
     checkpoint = reader.checkpoint()
     size = min(item.size for item in replayed)
     entry = SpeedrunEntered(
@@ -152,6 +163,7 @@ def submit(
         flops=work_of("train", recipe).flops,
         parameters=parameters(recipe.model, recipe.tokenizer.vocab_size),
         replayed=replayed,
+        hours=hours,
     )
     for fact in entries(own.history(), rules.name):
         if (fact.body.origin, fact.body.run, fact.body.registration) == (entry.origin, entry.run, entry.registration):
@@ -203,12 +215,37 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     return recipe, score
 
 
+def _hours(rules: Rules, view: Run, found: Sequence[Witnessed], enough: int) -> float | None:
+    """In how many hours ``enough`` of those who count replayed the training; None where so many did not say.
+
+    Raises:
+        UsageError: the track has a limit, and that is above it or not known.
+    """
+    by_key: dict[str, float] = {}
+    for item in found:
+        if item.hours is not None:
+            by_key[item.replayed.key] = min(item.hours, by_key.get(item.replayed.key, math.inf))
+    told = sorted(by_key.values())
+    hours = told[enough - 1] if len(told) >= enough else None
+    limit = rules.limits.hours
+    if limit is not None and (hours is None or hours > limit):
+        raise UsageError(
+            "the run breaks a rule of the track: hours at most",
+            where=f"run {view.run} on track {rules.name}",
+            expected=f"{limit:g} to replay its training",
+            found="a verification that took over segments from an earlier one" if hours is None else f"{hours:.3g}",
+            cure="verify all of it at once (marin verify --fresh), on the machine that the track is for",
+        )
+    return hours
+
+
 def _short(section: Any) -> str:
     return msgspec.json.encode(section).decode()[:160]
 
 
-def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) -> Replayed | None:
-    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it."""
+def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) -> Witnessed | None:
+    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it; of
+    those the newest that says in which time, if one does."""
     found = None
     verifiers = by.keys(keys)
     if not verifiers.mine:
@@ -221,8 +258,20 @@ def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) 
             continue
         words = counting(body.verdicts, body.training, body.log_checkpoint, view.told)
         if all(words.get(name) == "PASS" for name in NAMES):
-            found = Replayed(key=str(verifiers.verifiers[0]), event=index, size=int(body.log_checkpoint["size"]))
+            replayed = Replayed(key=str(verifiers.verifiers[0]), event=index, size=int(body.log_checkpoint["size"]))
+            hours = _hours_of(body.training)
+            if found is None or hours is not None or found.hours is None:
+                found = Witnessed(replayed, hours)
     return found
+
+
+def _hours_of(training: Mapping[str, Any]) -> float | None:
+    """Of a replay that took nothing over from an earlier one: wall time, times workers."""
+    seconds, workers = training.get("seconds"), training.get("workers")
+    whole = training.get("segments_replayed") == training.get("segments_total")
+    if not isinstance(seconds, int | float) or not isinstance(workers, int) or not whole or seconds <= 0:
+        return None
+    return seconds * max(1, workers) / 3600
 
 
 def _unproven(view: Run, of: Root, expected: str, found: str) -> MissingEvidence:

@@ -650,10 +650,11 @@ class Replayed(Struct, frozen=True, kw_only=True):
     size: int
 
 
-class SpeedrunEntered(Body, frozen=True):
+class SpeedrunEntered(Body, frozen=True, omit_defaults=True):
     """A run on a track (the ``registration`` of an experiment), admitted by whoever keeps the track: he or ``replayed``
     others replayed all of it. ``run`` is one of the log ``origin`` under ``keys``, whose root at ``size`` is ``root`` (hex).
-    ``score`` is the track's metric; ``flops`` of training and ``parameters`` follow from ``recipe``."""
+    ``score`` is the track's metric; ``flops`` of training and ``parameters`` follow from ``recipe``, ``hours`` from what
+    those who counted needed to replay its training (None where they did not say so)."""
 
     track: str
     registration: Digest
@@ -668,6 +669,7 @@ class SpeedrunEntered(Body, frozen=True):
     flops: float
     parameters: int
     replayed: list[Replayed]
+    hours: float | None = None
 
 
 BODIES: dict[str, type[Body]] = {

@@ -31,6 +31,7 @@ class Row:
     score: str
     flops: str
     parameters: str
+    hours: str
     run: str
     origin: str
     admitted: str
@@ -66,7 +67,11 @@ def track_page(rules: Rules, found: Entries) -> bytes:
     """One track; ``found`` are its entries, the best first."""
     limits = [
         f"{name} at most {limit:.6g}"
-        for name, limit in (("training FLOPs", rules.limits.flops), ("parameters", rules.limits.parameters))
+        for name, limit in (
+            ("training FLOPs", rules.limits.flops),
+            ("parameters", rules.limits.parameters),
+            ("hours to replay its training", rules.limits.hours),
+        )
         if limit is not None
     ]
     frontier = ", ".join(f"{score:.6g} at {flops:.3g} FLOPs" for flops, score in best_over_cost(rules, found))
@@ -95,6 +100,7 @@ def rows(found: Entries) -> list[Row]:
                 score=f"{float.fromhex(entry.score):.6g}",
                 flops=f"{entry.flops:.3g}",
                 parameters=f"{entry.parameters:,}",
+                hours="–" if entry.hours is None else f"{entry.hours:.3g}",
                 run=entry.run,
                 origin=entry.origin,
                 admitted=fact.time[:10],

@@ -88,7 +88,11 @@ def submit(
             ("track", entry.track),
             ("run", f"{entry.run} of {entry.origin}"),
             (entry.metric, f"{float.fromhex(entry.score):.6g}"),
-            ("cost", f"{entry.flops:.3g} FLOPs, {entry.parameters:,} parameters"),
+            (
+                "cost",
+                f"{entry.flops:.3g} FLOPs, {entry.parameters:,} parameters"
+                + (f", {entry.hours:.3g} hours to replay its training" if entry.hours is not None else ""),
+            ),
             ("replayed", ", ".join(item.key.split("+")[0] for item in entry.replayed)),
             ("event", "it was admitted before" if index is None else str(index)),
         ]
@@ -135,6 +139,7 @@ def list_entries(name: str | None, as_json: bool) -> None:
                     "metric": rules.metric,
                     "flops": rules.limits.flops,
                     "parameters": rules.limits.parameters,
+                    "hours": rules.limits.hours,
                     "entries": len(best),
                     "best": float.fromhex(best[0].body.score) if best else None,
                 }
@@ -143,7 +148,7 @@ def list_entries(name: str | None, as_json: bool) -> None:
             print_json(rows)
             return
         print_table(
-            ("track", "metric", "FLOPs", "parameters", "entries", "best"),
+            ("track", "metric", "FLOPs", "parameters", "hours", "entries", "best"),
             [tuple("" if value is None else _number(value) for value in row.values()) for row in rows],
             empty="no track: register an experiment with track=Track(...)",
         )
@@ -154,13 +159,14 @@ def list_entries(name: str | None, as_json: bool) -> None:
         print_json([_as_json(fact) for fact in found])
         return
     print_table(
-        ("", "score", "FLOPs", "parameters", "run", "log"),
+        ("", "score", "FLOPs", "parameters", "hours", "run", "log"),
         [
             (
                 str(place),
                 f"{float.fromhex(fact.body.score):.6g}",
                 f"{fact.body.flops:.3g}",
                 f"{fact.body.parameters:,}",
+                "" if fact.body.hours is None else f"{fact.body.hours:.3g}",
                 fact.body.run,
                 fact.body.origin,
             )

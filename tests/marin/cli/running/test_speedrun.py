@@ -80,13 +80,18 @@ def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = T
     root.append([Draft(kind, stream_of(run), events.write(body)) for kind, body in bodies])
 
 
-def verify(run: str, of: LogReader, by: Root, *, mode: str = "full", **words: str) -> None:
-    """A verdict as `marin verify` records it, on the log ``of`` as it is."""
+def verify(
+    run: str, of: LogReader, by: Root, *, mode: str = "full", hours: float | None = None, taken: int = 0, **words: str
+) -> None:
+    """A verdict as `marin verify` records it, on the log ``of`` as it is; ``hours`` by two workers, ``taken`` segments of
+    eight from an earlier one."""
     checkpoint = of.refresh()
     body = events.ReplayCompleted(
         run=run,
         verdicts={**dict.fromkeys(NAMES, "PASS"), **words},
-        training={"mode": mode},
+        training={"mode": mode}
+        if hours is None
+        else {"mode": mode, "segments_total": 8, "segments_replayed": 8 - taken, "workers": 2, "seconds": hours * 1800},
         first_divergence=None,
         log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
         details={},
@@ -193,6 +198,44 @@ def test_reproducers_whom_the_keeper_names(marin: Marin, own: Root, theirs: tupl
     assert marin(*submit, *named[:2], *named[:2], "--quorum", "2").status == 3, "one who is named twice is one"
     entered = marin(*submit, *named, "--quorum", "2").json
     assert [item["key"].split(".")[0] for item in entered["replayed"]] == ["one", "three"]
+
+
+def timed(marin: Marin, own: Root) -> tuple[str, ...]:
+    """A track that allows two hours, and a run for it; the words that submit it."""
+    text = FILE.replace("exp9_lowest", "exp10_hours").replace(f"flops={LIMIT!r}", "hours=2.0")
+    Path("exp10_hours.py").write_text(text)
+    assert marin("experiment", "register", "exp10_hours.py").status == 0
+    record(own, "mine", replace(BASE, seed=1), 3.5)
+    return ("speedrun", "submit", "mine", "--track", "exp10", "--json")
+
+
+def test_hours_are_those_of_who_replays(marin: Marin, own: Root) -> None:
+    submit = timed(marin, own)
+    verify("mine", own.reader(), own)
+    refused = marin(*submit)
+    assert refused.status == 2 and "hours at most" in refused.err and "--fresh" in refused.err, "nobody said how long"
+    verify("mine", own.reader(), own, hours=0.5, taken=3)
+    assert marin(*submit).status == 2, "half of it was taken over"
+    verify("mine", own.reader(), own, hours=3.0)
+    refused = marin(*submit)
+    assert refused.status == 2 and "expected 2 to replay" in " ".join(refused.err.split())
+    verify("mine", own.reader(), own, hours=1.5)
+    assert marin(*submit).json["hours"] == 1.5
+    assert marin("speedrun", "list", "--json").json[-1]["hours"] == 2.0
+
+
+def test_of_reproducers_so_many_must_be_within_the_hours(
+    marin: Marin, own: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, named = timed(marin, own), []
+    for name, hours in (("slow", 5.0), ("quick", 1.0), ("fair", 1.75)):
+        monkeypatch.setenv("MARIN_KEY", str(tmp_path / f"{name}.key"))
+        root = create_root(str(tmp_path / name), origin=f"{name}.example/log")
+        verify("mine", own.reader(), root, hours=hours)
+        named += ["--reproducer", f"{root.absolute}={root.verifier}"]
+    monkeypatch.delenv("MARIN_KEY")
+    assert marin(*submit, *named, "--quorum", "3").status == 2
+    assert marin(*submit, *named, "--quorum", "2").json["hours"] == 1.75
 
 
 class Read(HTMLParser):

@@ -53,9 +53,11 @@ def chosen(named: str | None = None) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The variable that carries the choice to processes on other machines; nothing where there is no tracker."""
+    """The variables that carry the choice to processes on other machines, those of the tracker's own (``MARIN_TRACKER_…``) with
+    it; nothing where there is no tracker. Keys are not among them."""
     tracker = chosen()
-    return {} if tracker == NONE else {VARIABLE: tracker}
+    own = {name: value for name, value in os.environ.items() if name.startswith(f"{VARIABLE}_")}
+    return {} if tracker == NONE else {VARIABLE: tracker, **own}
 
 
 @contextmanager

@@ -33,6 +33,10 @@ from marin.recipe.schema import Recipe, from_mapping
 CONFIG, PRICES = "config", "prices.yaml"
 PACKAGE = "# @package "
 """How a file says in Hydra's words which section it fills."""
+SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.every", "training.seed": "seed"}
+"""Keys as stanford-babylm's commands have them."""
+OVERRIDE = "override /"
+"""How a file of the last group says in its own list of defaults which member of another group it comes with."""
 COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
 
 
@@ -199,6 +203,7 @@ def _parsed(arguments: Sequence[str], known: Mapping[str, list[str]], own: Mappi
                 cure="quote what the shell would take apart: 'dataset.globs=[texts/*.txt]'",
             ) from None
         key = override.key_or_group.replace("/", ".")
+        key = SPELT.get(key, key)
         if key in known:
             choices.append(_group_choice(override, key, known[key]))
         elif key in own and override.is_add():
@@ -402,7 +407,20 @@ def sections_of(conf: Path, group: str, name: str) -> list[str]:
     text = (conf / group / f"{name}.yaml").read_text("utf-8")
     first = text.partition("\n")[0]
     package = first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
-    return sorted(yaml.safe_load(text)) if package == "_global_" else [package]
+    if package != "_global_":
+        return [package]
+    values = yaml.safe_load(text)
+    chosen = [str(item) for entry in values.pop("defaults", []) if isinstance(entry, dict) for item in entry]
+    others = {section for item in chosen if item.startswith(OVERRIDE) for section in
+              sections_of(conf, item.removeprefix(OVERRIDE), str(_chosen(text, item)))}  # fmt: skip
+    return sorted({*values, *others})
+
+
+def _chosen(text: str, item: str) -> object:
+    """The member that a file's own list of defaults picks."""
+    import yaml
+
+    return next(entry[item] for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict) and item in entry)
 
 
 def _set(

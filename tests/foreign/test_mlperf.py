@@ -52,12 +52,17 @@ def checkers(tmp_path_factory):
     replaced(rules / "closed_common.yaml", "v['value'] in [", f"v['value'] in ['{GRAMMAR_LM.name}', ")
     runs = f"'{GRAMMAR_LM.name}': {GRAMMAR_LM.runs},"
     replaced(copy / "rcp_checker" / "rcp_checker.py", "        'llama31_8b': 10,", f"        {runs} 'llama31_8b': 10,")
+    shutil.copy(RCPS, copy / "rcp_checker" / f"training_{RULESET}" / f"rcps_{GRAMMAR_LM.name}.json")
+    meta = copy / "benchmark_meta.py"
+    replaced(meta, "        'llama31_8b': 10,", f"        {runs} 'llama31_8b': 10,")
+    version = RULESET.rpartition(".")[0]
+    replaced(meta, f"'{version}': [", f"'{version}': ['{GRAMMAR_LM.name}',")
     return folder
 
 
 @pytest.fixture(scope="module")
-def entry(tmp_path_factory):
-    """The log of a real run: the benchmark's own script, in two phases, closed division."""
+def results(tmp_path_factory):
+    """A folder with real results and their roots: the benchmark's own script, in two phases or more, closed division."""
     folder = tmp_path_factory.mktemp("entry")
     environment = {
         "XDG_CONFIG_HOME": str(folder / "config"),
@@ -70,16 +75,23 @@ def entry(tmp_path_factory):
         assert status == 0, said
         return said
 
-    log = folder / "result_0.txt"
-    submission = json.dumps({"org": "a lab", "platform": "two cores", "division": "closed"})
-    said = answer(BENCHMARK / "run_and_time.sh", log, "trainer.steps_per_segment=32", STEPS="64", SUBMISSION=submission)
-    lines = lines_of(log.read_text())
-    (started,), (stopped,) = (
-        [one["time_ms"] for one in lines if one["key"] == key] for key in ("run_start", "run_stop")
-    )
-    assert float(said.splitlines()[-1]) == (stopped - started) / 1000
+    submission = json.dumps({"org": "a-lab", "platform": "two cores", "division": "closed"})
+    for number in range(GRAMMAR_LM.runs):
+        log, words = folder / f"result_{number}.txt", ("trainer.steps_per_segment=32",)
+        said = answer(BENCHMARK / "run_and_time.sh", log, *words, STEPS="64", SUBMISSION=submission)
+        lines = lines_of(log.read_text())
+        (started,), (stopped,) = (
+            [one["time_ms"] for one in lines if one["key"] == key] for key in ("run_start", "run_stop")
+        )
+        assert float(said.splitlines()[-1]) == (stopped - started) / 1000
     assert "drawn from the system" in answer(MARIN, "mlperf", "seeds", MARIN_ROOT=str(folder / "result_0.root"))
-    return log.read_text()
+    return folder, answer, submission
+
+
+@pytest.fixture(scope="module")
+def entry(results):
+    """The log of one of them."""
+    return (results[0] / "result_0.txt").read_text()
 
 
 def test_the_data_set_is_made_and_every_file_is_checked(tmp_path):
@@ -252,3 +264,73 @@ def test_reference_points(entry, checkers, tmp_path, judge):
     assert checked(needed[8], aborted=[0, 1])[0] == 1
     assert checked(needed[32], 64)[0] == 1
     judged.refuses("one that needs half, one of which two runs fail, and one at a larger batch size than the reference")
+
+
+CHECKED = """
+import logging, sys
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+from mlperf_logging.package_checker import package_checker
+from mlperf_logging.repo_checker import repo_checker
+repo_checker.run_checks(sys.argv[1])
+package_checker.check_training_package(sys.argv[1], "training", sys.argv[2], False, True, False, False, False, "-")
+"""
+"""The package's functions: its programs end with status 0 whatever they found."""
+WHOLE, SOUND = "PACKAGE CHECKER FOUND NO ERRORS", "ALL CHECKS PASSED"
+
+
+def test_a_submissions_folder(results, checkers, tmp_path, judge):
+    judged = judge("MLPerf's package, system and repository checkers", judges.version("mlperf"))
+    folder, answer, submission = results
+    roots = sorted(folder.glob("*.root"))
+    form = json.loads(answer(MARIN, "mlperf", "system", MARIN_ROOT=str(roots[0])))
+    assert "host_memory_capacity" in form and "host_processor_model_name" not in form, (
+        "what is recorded is not asked for"
+    )
+    stated = tmp_path / "system.json"
+    stated.write_text(json.dumps(dict.fromkeys(form, "N/A") | {"host_memory_capacity": "24 GiB"}))
+    dest = tmp_path / "submission"
+    words = ["--name", "two-cores", "--system", stated, "--submission", submission, "--benchmark-folder", BENCHMARK]
+
+    def refused(*roots: object):
+        status, said = ask(MARIN, "mlperf", "package", tmp_path / "no", *roots, *words)
+        assert status == 2 and not (tmp_path / "no").exists(), said
+        return said
+
+    assert "a submission has so many results" in refused(*roots[1:])
+    assert "two results with one seed" in refused(roots[1], *roots[1:])
+    made = Path(answer(MARIN, "mlperf", "package", dest, *roots, *words).splitlines()[-1])
+    assert made == dest / "a-lab"
+
+    def checked(change=None):
+        copy = tmp_path / "checked"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(made, copy)
+        if change is not None:
+            change(copy)
+        env = {"PYTHONPATH": str(checkers)}
+        status, said = ask(sys.executable, "-c", CHECKED, copy, RULESET, env=env, cwd=tmp_path, seconds=300)
+        return (WHOLE in said and SOUND in said and status == 0), said
+
+    whole, said = checked()
+    assert whole, said
+    assert "RCP Test Passed" in said and "System description checker passed for two-cores" in said
+    judged.accepts(
+        f"the folder of a submission: {GRAMMAR_LM.runs} real results, system description, benchmark, rules {RULESET}"
+    )
+    place = Path("results/two-cores") / GRAMMAR_LM.name
+
+    def without_field(copy):
+        file = copy / "systems/two-cores.json"
+        file.write_text(
+            json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != "cooling"})
+        )
+
+    changes = {
+        "a result less": lambda copy: (copy / place / "result_3.txt").unlink(),
+        "one result twice": lambda copy: shutil.copy(copy / place / "result_0.txt", copy / place / "result_1.txt"),
+        "a system without a field": without_field,
+        "a name with a space": lambda copy: (copy / "systems" / "a note.txt").write_text(""),
+    }
+    for what, change in changes.items():
+        assert not checked(change)[0], what
+    judged.refuses(f"the same with {', '.join(changes)}")

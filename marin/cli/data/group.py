@@ -21,6 +21,28 @@ def data() -> None:
 
 
 @data.command()
+@click.argument("name", metavar="NAME")
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]")
+def fetch(name: str, folder: Path) -> None:
+    """Bring data that others publish below DIR (here): the files that conf/sources/NAME.yaml pins, each by its sha256.
+
+    MARIN_DATA names a folder that is looked into first (a mirror, for machines without a network). A file with other bytes
+    than those pinned is refused wherever it comes from. Prints what is there now.
+
+    \b
+    Examples:
+      marin data fetch babylm
+      MARIN_DATA=/mnt/mirror marin data fetch blimp
+    """
+    from marin.data.pinned import fetch as bring
+    from marin.data.pinned import read_source
+    from marin.recipe.composition import conf_folder
+
+    for path in bring(read_source(conf_folder() / "sources" / f"{name}.yaml"), folder):
+        say(str(path))
+
+
+@data.command()
 @click.option(
     "--source", "sources", multiple=True, required=True, metavar="GLOB", help="Files to read; may be repeated."
 )

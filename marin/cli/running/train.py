@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,28 +13,13 @@ import click
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, print_table, say
 from marin.cli.running.tracker import choose
+from marin.cli.running.trained import Trained, print_trained
 from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
     from marin.execution.forecast import Forecast
-    from marin.history.run import Run
     from marin.recipe.composition import Composed
     from marin.recipe.schema import Execution
-
-
-@dataclass(frozen=True)
-class Trained:
-    """How one recipe of the command line ended: its run, what was done for each step, its numbers, and what failed
-    first. ``paused``: that training stopped where it was told to, and where that is."""
-
-    overrides: tuple[str, ...]
-    recipe_digest: str
-    run: Run | None
-    steps: Mapping[str, str]
-    metrics: Mapping[str, float]
-    failed: str
-    error: str
-    paused: str = ""
 
 
 @click.command()
@@ -60,6 +46,13 @@ class Trained:
     "--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]"
 )
 @no_diff
+@click.option(
+    "--metric",
+    default="evaluate.loss",
+    show_default=True,
+    metavar="STEP.NAME",
+    help="For a search (hydra/sweeper=optuna): what makes a trial the better one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
 def train(
     overrides: tuple[str, ...],
@@ -70,6 +63,7 @@ def train(
     max_concurrent: int | None,
     dry_run: bool,
     device: str,
+    metric: str,
     as_json: bool,
     execution: Execution,
 ) -> None:
@@ -86,6 +80,10 @@ def train(
     tracker=wandb (or trainer.tracker=wandb) also writes an offline run of W&B while training runs; it is no part of
     the recipe and changes no bit.
 
+    -m with hydra/sweeper=optuna searches instead of trying every combination: Hydra's plugin chooses the values of each
+    trial from interval(...), choice(...), range(...). Every trial is an arm of one experiment, registered before it is
+    trained; `marin experiment report` lists all of them.
+
     Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 
     \b
@@ -93,28 +91,46 @@ def train(
       marin train model=nano trainer=smoke
       marin train +model=gpt2-small +dataset=babylm_10M optimizer.learning_rate=1e-3 seed=1 --devices 2
       marin train model=nano seed=1,2,3 -m
+      marin train -m model=nano hydra/sweeper=optuna hydra.sweeper.n_trials=12 'optimizer.learning_rate=interval(1e-4,1e-2)'
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
     from marin.process.arithmetic import check
     from marin.recipe.composition import sweep
+    from marin.recipe.search import searches
 
     overrides = choose(overrides)
     root = open_root()
     base = None if previous is None else _recipe_of(root, previous)
-    composed = list(sweep(overrides, config_json=config_json, base=base, several=multirun))
-    if previous is not None:
-        composed = [_continued(root, previous, one) for one in composed]
+    compose = partial(sweep, config_json=config_json, base=base)
+    carry_out = partial(_train, root, execution=execution, force=force, max_concurrent=max_concurrent or 0)
+
+    def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
+        found = list(compose(words, several=several))
+        return found if previous is None else [_continued(root, previous, one) for one in found]
+
+    def ready(composed: Sequence[Composed]) -> list[Composed]:
+        for one in composed:
+            check(one.recipe.arithmetic, execution)
+        return [_seeded(root, _gathered(root, one)) for one in composed]
+
+    if multirun and not dry_run and searches(overrides):
+        from marin.cli.running.search import search_trials
+
+        def trial(words: Sequence[str]) -> Composed:
+            (one,) = ready(planned(words, several=False))
+            return replace(one, overrides=tuple(words))
+
+        search_trials(root, overrides, metric, trial, carry_out, json=as_json)
+        return
+    composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
         if dry_run:
             _forecast(root, composed, device, execution.devices, as_json=as_json)
             return
-        for one in composed:
-            check(one.recipe.arithmetic, execution)
-        composed = [_seeded(root, _gathered(root, one)) for one in composed]
-        outcomes = _train(root, composed, execution, force=force, max_concurrent=max_concurrent or 0)
-    _print_trained(root, outcomes, as_json=as_json, table=multirun)
+        outcomes = carry_out(ready(composed))
+    print_trained(root, outcomes, json=as_json, table=multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:
         from marin.errors import StepFailed
@@ -162,8 +178,6 @@ def _recipe_of(root: Root, run: str) -> dict[str, Any]:
 
 def _seeded(root: Root, composed: Composed) -> Composed:
     """The recipe with the seed that was drawn for it, where it says ``seed: null``."""
-    from dataclasses import replace
-
     from marin.execution.seeds import settled
 
     return replace(composed, recipe=settled(root, composed.recipe))
@@ -171,8 +185,6 @@ def _seeded(root: Root, composed: Composed) -> Composed:
 
 def _gathered(root: Root, composed: Composed) -> Composed:
     """The recipe with the collection that its sources give, where it names sources."""
-    from dataclasses import replace
-
     from marin.collection.gathering import gathered
 
     return replace(composed, recipe=gathered(root, composed.recipe))
@@ -180,15 +192,13 @@ def _gathered(root: Root, composed: Composed) -> Composed:
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:
     """The recipe as the phase that goes on from the last recorded state of ``run``."""
-    from dataclasses import replace
-
     from marin.execution.phases import next_phase
 
     return replace(composed, recipe=next_phase(root, run, composed.recipe))
 
 
 def _train(
-    root: Root, composed: Sequence[Composed], execution: Execution, *, force: bool, max_concurrent: int
+    root: Root, composed: Sequence[Composed], *, execution: Execution, force: bool, max_concurrent: int
 ) -> list[Trained]:
     """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
     from marin.graph.execution.loop import Options, execute_graph
@@ -293,48 +303,3 @@ def _table(found: Sequence[Forecast]) -> None:
     whole = in_words(totals(item.estimate for item in found))
     rows.append(("total", "", whole["flops"], whole["memory"], whole["bytes"], whole["time"], whole["price"], ""))
     print_table(("step", "", "FLOPs", "memory", "writes", "time", "price", "why"), rows, empty="")
-
-
-def _print_trained(root: Root, outcomes: Sequence[Trained], *, as_json: bool, table: bool) -> None:
-    from marin.cli.looking.summary import headline
-
-    if as_json:
-        for item in outcomes:
-            print_json(
-                {
-                    "run": item.run.run if item.run is not None else None,
-                    "overrides": list(item.overrides),
-                    "recipe_digest": item.recipe_digest,
-                    "steps": dict(item.steps),
-                    "failed": item.failed or None,
-                    "error": item.error or None,
-                    "paused": item.paused or None,
-                    "metrics": dict(item.metrics),
-                }
-            )
-    elif table:
-        print_table(("", "run", "steps", "loss", "perplexity"), [_row(item) for item in outcomes], empty="")
-    elif outcomes[0].paused:
-        say(outcomes[0].paused)
-    elif (view := outcomes[0].run) is not None:
-        for name, value in headline(view, root.reader().checkpoint()):
-            say(f"{name.ljust(12)}{value}")
-    else:
-        say("every step is a hit, in runs of other recipes; see --json")
-
-
-def _row(item: Trained) -> tuple[str, ...]:
-    executed = sum(action == "executed" for action in item.steps.values())
-    done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
-    state = f"failed at {item.failed}" if item.failed else done
-    return (
-        " ".join(item.overrides),
-        item.run.run if item.run is not None else "",
-        state,
-        _number(item.metrics.get("train.loss_last")),
-        _number(item.metrics.get("evaluate.perplexity")),
-    )
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from marin.cli.output import print_bytes, print_fields, print_json
@@ -12,7 +14,7 @@ from marin.record.root import open_root
 def mlperf() -> None:
     """Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.
 
-    The log itself is `marin export --mlperf FILE`.
+    The log itself is `marin export --mlperf FILE`; `marin mlperf package` writes the whole folder of a submission.
     """
 
 
@@ -116,3 +118,77 @@ def seeds(run: str, as_json: bool) -> None:
             ("replayed", "yes: a verification executed all train steps from it" if found.replayed else "not yet"),
         ]
     )
+
+
+@mlperf.command()
+@click.argument("run", default="latest")
+@click.option("--name", default="system", show_default=True, metavar="NAME", help="What the system is called.")
+def system(run: str, name: str) -> None:
+    """Print what is left to say of the machine that trained RUN: the form of a submission's system description.
+
+    What the run recorded is not asked for. Fill in every field (N/A: there is none of it) and give the file to
+    `marin mlperf package --system`.
+
+    \b
+    Examples:
+      marin mlperf system > system.json
+    """
+    import json
+
+    from marin.export.mlperf.benchmark import Submission
+    from marin.export.mlperf.package import entry
+    from marin.export.mlperf.system import form, recorded
+
+    root = open_root()
+    one = entry(root, run)
+    print_bytes(
+        [(json.dumps(form(recorded(one.run, Submission(), name, root.verifier.name)), indent=2) + "\n").encode()]
+    )
+
+
+@mlperf.command()
+@click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("roots", nargs=-1, required=True, metavar="ROOT...")
+@click.option("--name", required=True, metavar="NAME", help="What the system is called: letters, digits, - and _.")
+@click.option(
+    "--system",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="What is said of the system beside the record (`marin mlperf system` prints the form).",
+)
+@click.option(
+    "--submission",
+    metavar="JSON|FILE",
+    help="org, platform, division (open or closed), status (onprem, cloud, research), poc_name, poc_email.",
+)
+@click.option(
+    "--benchmark-folder",
+    "folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default="benchmarks/grammar_lm",
+    show_default=True,
+    metavar="DIR",
+    help="The benchmark's own folder, with its scripts and its README.",
+)
+def package(
+    dest: Path, roots: tuple[str, ...], name: str, file: Path | None, submission: str | None, folder: Path
+) -> None:
+    """Write a submission into the new folder DEST: systems, benchmarks and results, as MLCommons' rules lay them out.
+
+    Each ROOT has one result, its latest run; `run_and_time.sh RESULT.txt` leaves it in RESULT.root. All are of the same
+    hyperparameters, code, lock and processor, and no two have one seed. Prints the folder of the organization.
+
+    \b
+    Examples:
+      marin mlperf package submission/ results/*.root --name two-cores --system system.json \\
+          --submission '{"org": "a-lab", "division": "closed"}'
+    """
+    from marin.cli.output import say
+    from marin.export.mlperf.benchmark import GRAMMAR_LM, submission_of
+    from marin.export.mlperf.package import entry, write_package
+    from marin.export.mlperf.system import stated_in
+
+    given, stated = submission_of(submission), stated_in(file)
+    entries = [entry(open_root(location)) for location in roots]
+    say(str(write_package(entries, dest, GRAMMAR_LM, given, name, stated, folder)))

@@ -18,34 +18,37 @@ from marin.history.runs import evaluation_stream, load_named, stream_of
 from marin.record import events
 from marin.record.events import EvaluationMeasured, EvaluationRecorded
 from marin.record.root import Root
+from marin.tracking.wandb.choice import Choice
 from marin.tracking.wandb.file import EVALUATED, STEP, told
 from marin.tracking.wandb.run import (
     checkpoint_of,
     evaluations_of,
     measured_in,
-    offline,
     opened,
-    reference,
+    output_of,
+    reaching,
     rows_of,
     training_of,
-    word,
 )
 
+OFFLINE = Choice()
 
-def export_wandb(root: Root, name: str, folder: Path) -> Path:
-    """Write the run that ``name`` means below ``folder``; returns the folder of the offline run.
+
+def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -> Path:
+    """Write the run that ``name`` means below ``folder``, and send it if that was asked for; returns its own folder. Online,
+    what the run took over from others is used by it, and what it made itself is logged by it.
 
     Raises:
         MarinError: wandb did not write one.
     """
     history = root.history()
     recorded = load_named(history, name)
-    known = told(folder, recorded.run, training_of(recorded))
+    known = told(folder, recorded.run, training_of(recorded), asked.mode)
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
     rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
     evaluated = sorted(_evaluated(root, recorded.run), key=lambda body: body.step)
-    with offline():
-        run = opened(recorded, root, folder)
+    with reaching(asked.mode):
+        run = opened(recorded, root, folder, asked)
         try:
             for number, values in sorted(rows.items()):
                 if number > known.step:
@@ -58,10 +61,13 @@ def export_wandb(root: Root, name: str, folder: Path) -> Path:
             for saved in recorded.checkpoints:
                 if (f"{recorded.run}-checkpoint", saved.body.artifact) not in known.artifacts:
                     run.log_artifact(checkpoint_of(recorded.run, saved.body), aliases=[f"step-{saved.body.step}"])
-            for step in recorded.ordered_states():
-                name = f"{recorded.run}-{step.step}"
-                if (out := step.output) is not None and (word(name), out.artifact) not in known.artifacts:
-                    run.log_artifact(reference(name, out.kind, out.artifact, out.digest, out.size, {"step": step.step}))
+            for step in (state.result for state in recorded.ordered_states()):
+                if step is None or ((made := output_of(step)).name, step.output.artifact) in known.artifacts:
+                    continue
+                if step.cached and asked.mode == "online":
+                    run.use_artifact(made)
+                else:
+                    run.log_artifact(made)
             written = Path(run.settings.sync_dir)
         finally:
             run.finish()

@@ -35,11 +35,11 @@ class Told:
     artifacts: set[tuple[str, str]] = field(default_factory=set)
 
 
-def told(folder: Path, run: str, training: str) -> Told:
-    """What the offline runs ``wandb/offline-run-…-<run>`` below ``folder`` hold together of the training with this
-    identity. A run whose inputs changed trains anew: what was told of the training before is not counted."""
-    found = Told()
-    for path in sorted((folder / "wandb").glob(f"offline-run-*-{run}/run-{run}.wandb")):
+def told(folder: Path, run: str, training: str, mode: str = "offline") -> Told:
+    """What the runs ``wandb/offline-run-…-<run>`` (online: ``wandb/run-…-<run>``) below ``folder`` hold together of the training
+    with this identity. A run whose inputs changed trains anew: what was told of the training before is not counted."""
+    found, kind = Told(), "run" if mode == "online" else "offline-run"
+    for path in sorted((folder / "wandb").glob(f"{kind}-*-{run}/run-{run}.wandb")):
         one = _told(path, training)
         found = Told(
             found.folders + 1,

@@ -7,7 +7,9 @@ runner; the training's own code knows nothing of trackers.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,9 @@ from marin.record.events import (
     TrainSegment,
 )
 from marin.record.root import Root
+from marin.tracking.wandb.choice import choice
 from marin.tracking.wandb.file import EVALUATED, STEP, told
-from marin.tracking.wandb.run import checkpoint_of, evaluations_of, offline, opened, rows_of, training_of
+from marin.tracking.wandb.run import checkpoint_of, evaluations_of, opened, reaching, rows_of, training_of
 
 if TYPE_CHECKING:
     from marin.training.runtime.tracker import Tracker
@@ -88,6 +91,9 @@ class LiveJournal:
     def _lost(self, error: Exception) -> None:
         self._following = None
         log.warning("W&B does not follow any more, the run goes on: %s", error)
+        if (wandb := sys.modules.get("wandb")) is not None:
+            with contextlib.suppress(Exception):  # a library's own: its service still holds the run that failed
+                wandb.teardown()
 
 
 class _Following:
@@ -99,11 +105,14 @@ class _Following:
 
         recorded, folder = load(root.history(), run), root.views()
         self._recipe, self._run = recorded.started.body.recipe, run
-        self._told = told(folder, run, training_of(recorded))
-        with offline():
-            self._wandb: Any = opened(recorded, root, folder)
+        self._mode = (asked := choice()).mode
+        self._told = told(folder, run, training_of(recorded), self._mode)
+        with reaching(self._mode):
+            self._wandb: Any = opened(recorded, root, folder, asked)
         self._tracker: Tracker = wandb_tracker(self._wandb)
-        log.info("W&B, offline: %s", self._wandb.settings.sync_dir)
+        log.info(
+            "W&B, %s: %s", self._mode, self._wandb.url if self._mode == "online" else self._wandb.settings.sync_dir
+        )
 
     def log(self, segments: Sequence[TrainSegment], measured: Sequence[MetricsRecorded]) -> None:
         """What these say of train steps that W&B was not told of yet."""
@@ -129,6 +138,6 @@ class _Following:
         """Everything is in the file when this returns."""
         import wandb
 
-        with offline():
+        with reaching(self._mode):
             self._tracker.finish()
             wandb.teardown()  # its service writes the file's end when it ends

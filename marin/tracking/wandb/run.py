@@ -1,9 +1,10 @@
 """An offline run of W&B as Marin writes one: its settings, its config, its rows by train step, its artifacts by
 reference.
 
-``wandb`` itself writes the files, in offline mode: nothing is sent, and no key, address or user's setting is looked at.
-What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever somebody wants that. A run
-that was interrupted goes on in another such folder with the same id and only what is new; ``wandb sync`` joins them.
+``wandb`` itself writes the files, in offline mode unless `wandb.mode=online` was said: nothing is sent, and no key, address or
+user's setting is looked at. What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever
+somebody wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
+``wandb sync`` joins them. Online the folder is ``wandb/run-…-<run>``, and what it holds was sent.
 
 What follows a training lies in the user's cache (:meth:`marin.record.root.Root.views`): a root travels, and neither shall what
 W&B wrote on this machine go with it, nor what came with a root say that W&B was told already.
@@ -18,14 +19,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import wandb
+import yaml
 
 from marin.errors import MarinError
+from marin.history.names import data_of, model_of
 from marin.history.projection.text import EVALUATION, LOSS, TOKENS, curve_key, flatten
-from marin.history.run import Run
+from marin.history.run import Run, StepView
+from marin.recipe.composition import conf_folder
 from marin.record import events
 from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
 from marin.record.root import Root
+from marin.tracking.wandb.choice import Choice
 from marin.tracking.wandb.file import EVALUATED, STEP, TRAINING
 
 OFFLINE = {
@@ -37,16 +43,21 @@ OFFLINE = {
     "WANDB_CONSOLE": "off",
     "DO_NOT_TRACK": "1",
 }
+ONLINE = {name: value for name, value in OFFLINE.items() if name != "WANDB_MODE"} | {"WANDB_MODE": "online"}
+KEPT = ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_ENTITY")
+"""Of the user's settings, where a run is sent."""
+SECONDS = 30.0
+"""How long a training waits for W&B before it goes on without."""
 Rows = dict[int, dict[str, float]]
 
 
 @contextlib.contextmanager
-def offline() -> Iterator[None]:
-    """No key, no address, no user's settings: nothing here reaches for the network."""
+def reaching(mode: str) -> Iterator[None]:
+    """Offline: no key, no address, no user's settings, nothing here reaches for the network. Online: these three count."""
     before = dict(os.environ)
-    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+    for name in [name for name in os.environ if name.startswith("WANDB_") and not (mode == "online" and name in KEPT)]:
         del os.environ[name]
-    os.environ |= OFFLINE
+    os.environ |= ONLINE if mode == "online" else OFFLINE
     logging.getLogger("wandb").setLevel(logging.ERROR)
     try:
         yield
@@ -56,18 +67,21 @@ def offline() -> Iterator[None]:
         os.environ |= before
 
 
-def opened(ledger_run: Run, root: Root, folder: Path) -> Any:
-    """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`offline`."""
+def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
+    """A ``wandb`` run with the id of this run, below ``folder``. To be called inside :func:`reaching`."""
     folder.mkdir(parents=True, exist_ok=True)
+    group, name = placed(ledger_run, asked)
     run = wandb.init(
         dir=str(folder),
         id=ledger_run.run,
-        name=ledger_run.run,
-        project=word(ledger_run.started.body.pipeline),
-        mode="offline",
+        name=name,
+        group=group,
+        project=word(asked.project or ledger_run.started.body.pipeline),
+        mode=asked.mode,
+        resume="allow" if asked.mode == "online" else None,
         reinit="create_new",
         config=_config(ledger_run, root),
-        tags=["marin"],
+        tags=["marin", *([asked.tag] if asked.tag is not None else [])],
         notes=f"projected from the ledger {root.verifier.name}",
         settings=wandb.Settings(
             silent=True,
@@ -77,6 +91,7 @@ def opened(ledger_run: Run, root: Root, folder: Path) -> Any:
             x_disable_meta=True,
             x_disable_stats=True,
             x_disable_machine_info=True,
+            init_timeout=SECONDS,
         ),
     )
     run.define_metric(STEP)
@@ -85,6 +100,28 @@ def opened(ledger_run: Run, root: Root, folder: Path) -> Any:
     run.define_metric(EVALUATED)
     run.define_metric(f"{EVALUATION}/*", step_metric=EVALUATED)
     return run
+
+
+def placed(run: Run, asked: Choice) -> tuple[str | None, str]:
+    """Group and name of a run: as they were given, or of tag, model and data where there is a tag."""
+    recipe = run.started.body.recipe
+    group = asked.group
+    if group is None and asked.tag is not None:
+        group = word("-".join([asked.tag, model_member(run) or model_of(recipe), data_of(recipe)]))
+    made = f"{group}-run-{recipe.get('seed')}" if group is not None else run.run
+    return group, asked.name or made
+
+
+def model_member(run: Run) -> str | None:
+    """What conf/model calls the model of a run, where it has it."""
+    try:
+        wanted = msgspec.to_builtins(run.recipe.model)
+    except MarinError:  # of another version
+        return None
+    for file in sorted((conf_folder() / "model").glob("*.yaml")):
+        if yaml.safe_load(file.read_text("utf-8")) == wanted:
+            return file.stem
+    return None
 
 
 def _config(run: Run, root: Root) -> dict[str, object]:
@@ -143,6 +180,14 @@ def measured_in(bodies: Iterable[object]) -> Iterator[MetricsRecorded]:
 def checkpoint_of(run: str, saved: CheckpointSaved) -> wandb.Artifact:
     """A training checkpoint by reference; W&B keeps the checkpoints of a run as versions of one artifact."""
     return reference(f"{run}-checkpoint", "checkpoint", saved.artifact, saved.state, saved.size, {STEP: saved.step})
+
+
+def output_of(step: StepView) -> wandb.Artifact:
+    """What a step made, under a name that follows from its content: two runs that made or used the same speak of one
+    artifact, so W&B's lineage joins them."""
+    out = step.output
+    name = f"{step.step}-{out.digest.removeprefix('sha256:')[:16]}"
+    return reference(name, out.kind, out.artifact, out.digest, out.size, {"step": step.step})
 
 
 def reference(name: str, kind: str, stored: str, digest: str, size: int, more: Mapping[str, object]) -> wandb.Artifact:

@@ -31,9 +31,12 @@ class WandbTracker:
 
     def completed(self, root: Root, run: str) -> None:
         """See :class:`marin.execution.tracker.Tracker`."""
+        from marin.tracking.wandb.choice import choice
         from marin.tracking.wandb.export import export_wandb
 
         try:
-            log.info("for `wandb sync`: %s", export_wandb(root, run, root.views()))
+            asked = choice()
+            written = export_wandb(root, run, root.views(), asked)
+            log.info("W&B was told of the run: %s" if asked.mode == "online" else "for `wandb sync`: %s", written)
         except Exception as error:  # a library's own, and the run is recorded already
             log.warning("not written for W&B: %s", error)

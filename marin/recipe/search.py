@@ -1,0 +1,196 @@
+"""A sweep that searches: Hydra's own sweeper plugin (Optuna) chooses values, somebody else tries them.
+
+    hydra/sweeper=optuna hydra.sweeper.n_trials=16 'optimizer.learning_rate=tag(log,interval(1e-4,1e-2))'
+
+Hydra's words keep their meaning: `interval`, `choice`, `range` and `tag(log, ...)` span the space, `hydra.sweeper.…` sets the
+sweeper and its sampler. What Hydra would do with a trial (start a job in a folder of its own) is left out: a trial is the words
+of a recipe, and :func:`search` hands each batch of them to its caller. A sampler without a seed gets seed 0, so that the same
+command makes the same trials; what the ledger has of them is taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ledger import canonical_digest
+from marin.errors import MissingEvidence, UsageError
+
+WORD = "hydra/sweeper="
+Words = tuple[str, ...]
+"""Of a command line: GROUP=NAME and KEY=VALUE."""
+Try = Callable[[Sequence[Words], int], Sequence[float | None]]
+"""The metric of each trial of a batch, whose first has this number; None: it failed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A search as its words state it. ``space``: the words with several values, ``fixed`` the others of the recipe,
+    ``settings`` those of Hydra; ``direction``: lower or higher is better."""
+
+    space: Words
+    fixed: Words
+    settings: Words
+    trials: int
+    at_once: int
+    sampler: str
+    direction: str
+    name: str
+
+
+def searches(arguments: Sequence[str]) -> bool:
+    """Whether the words of a command line ask for a search."""
+    return any(word.lstrip("+").startswith(WORD) for word in arguments)
+
+
+def plan(arguments: Sequence[str], metric: str) -> Plan:
+    """What the words of a command line ask for.
+
+    Raises:
+        UsageError: they cannot be read, search a seed, or span nothing.
+        MissingEvidence: the plugin is not installed.
+    """
+    if find_spec("hydra_plugins") is None or find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
+        raise MissingEvidence(
+            "Hydra's plugin for Optuna is not installed",
+            where="hydra/sweeper",
+            expected="hydra-optuna-sweeper",
+            found="no such package",
+            cure="install the extra `train`",
+        )
+    settings = tuple(word.lstrip("+") for word in arguments if word.lstrip("+").startswith(("hydra/", "hydra.")))
+    others = [word for word in arguments if word.lstrip("+") not in settings]
+    space = tuple(word for word in others if _spans(word))
+    config = _configured(settings).hydra.sweeper
+    if any(word.lstrip("+").partition("=")[0] == "seed" for word in space):
+        raise UsageError(
+            "a seed is no hyperparameter",
+            where="seed",
+            expected="values that make a model better",
+            found="a search for the luckiest seed",
+            cure="give one seed; compare the best trials over several seeds in an experiment",
+        )
+    if not space and not config.params:
+        raise UsageError(
+            "nothing to search",
+            where=WORD.rstrip("="),
+            expected="a key with several values, such as optimizer.learning_rate=interval(1e-4,1e-2)",
+            found=" ".join(others)[:200] or "no key",
+            cure="name the space; quote it for the shell",
+        )
+    direction = str(getattr(config.direction, "name", config.direction))
+    if direction not in ("minimize", "maximize"):
+        raise UsageError("a search has one metric", where="hydra.sweeper.direction", expected="minimize or maximize",
+                         found=direction[:80], cure="name one of them")  # fmt: skip
+    sampler = str(config.sampler.get("_target_")).rpartition(".")[2]
+    if config.sampler.get("seed") is not None:
+        sampler += f", seed {config.sampler.seed}"
+    digest = canonical_digest([sorted(arguments), metric]).removeprefix("sha256:")
+    name = str(config.study_name or f"search_{digest[:8]}")
+    return Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
+                int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip
+
+
+def search(asked: Plan, attempt: Try) -> None:
+    """Have Hydra's sweeper choose values, batch after batch, and ``attempt`` try them.
+
+    Raises:
+        UsageError: the sweeper refuses the space, or too many trials failed (``hydra.sweeper.max_failure_rate``).
+    """
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext
+
+    logging.getLogger("optuna").setLevel(logging.WARNING)
+    config = _configured(asked.settings)
+    with TemporaryDirectory(prefix="marin-search-") as folder:
+        config.hydra.sweep.dir = folder  # where the sweeper leaves what it found best
+        context: Any = HydraContext(config_loader=None, callbacks=None)
+        try:
+            sweeper: Any = Plugins.instance().instantiate_sweeper(
+                hydra_context=context, task_function=lambda _: None, config=config
+            )
+            sweeper.sweeper.launcher = _Trials(attempt)
+            sweeper.sweep([*asked.fixed, *asked.space])
+        except (ValueError, RuntimeError, AssertionError, NotImplementedError, _Failed) as error:
+            raise UsageError(
+                "the search ended",
+                where=WORD.rstrip("="),
+                expected="a space that the sweeper takes, and trials that end well",
+                found=" ".join(str(error).split())[:300],
+                cure="correct what it names; hydra.sweeper.max_failure_rate=1.0 lets trials fail",
+            ) from None
+
+
+class _Failed(Exception):
+    """A trial without a number."""
+
+
+class _Trials:
+    """In the place of Hydra's launcher, which would start a job for each trial."""
+
+    def __init__(self, attempt: Try) -> None:
+        self._attempt = attempt
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[Any]:
+        """One answer for each trial, in order."""
+        from hydra.core.utils import JobReturn, JobStatus
+
+        values = self._attempt([tuple(words) for words in job_overrides], initial_job_idx)
+        found = []
+        for words, value in zip(job_overrides, values, strict=True):
+            status = JobStatus.FAILED if value is None else JobStatus.COMPLETED
+            told = JobReturn(overrides=list(words), status=status)
+            told.return_value = _Failed(f"the trial {' '.join(words)} failed") if value is None else value
+            found.append(told)
+        return found
+
+
+def _spans(word: str) -> bool:
+    """Whether a word has several values."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        (parsed,) = OverridesParser.create().parse_overrides([word])
+    except HydraException as error:
+        raise UsageError(
+            "argument cannot be read",
+            where=f"command line: {word[:100]}",
+            expected="GROUP=NAME or KEY=VALUE",
+            found=" ".join(str(error).split("\nSee ")[0].split())[:200],
+            cure="quote what the shell would take apart",
+        ) from None
+    return bool(parsed.is_sweep_override())
+
+
+def _configured(settings: Words) -> Any:
+    """Hydra's own configuration, its sweeper as ``settings`` say."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        with (
+            TemporaryDirectory(prefix="marin-search-") as empty,
+            initialize_config_dir(str(Path(empty).resolve()), version_base=None),
+        ):
+            config = compose(overrides=list(settings), return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        raise UsageError(
+            "the search cannot be read",
+            where=" ".join(settings)[:200],
+            expected="hydra/sweeper=optuna and settings of that sweeper",
+            found=" ".join(str(error).split())[:300],
+            cure="hydra.cc/docs/plugins/optuna_sweeper has them",
+        ) from None
+    with open_dict(config):
+        sampler = config.hydra.sweeper.get("sampler")
+        if sampler is not None and "seed" in sampler and sampler.seed is None:
+            sampler.seed = 0
+    return config

@@ -1,0 +1,125 @@
+"""A sweep that searches: Hydra's plugin chooses, trials are tried by somebody else, and all of them are one experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from marin.cli.running.search import search_trials
+from marin.cli.running.trained import Trained
+from marin.errors import UsageError
+from marin.preregistration.analysis import examine
+from marin.preregistration.registration import arm_digest, citation, registrations
+from marin.recipe.composition import Composed, compose
+from marin.recipe.schema import digest
+from marin.recipe.search import Words, plan, search, searches
+from marin.record.root import Root, open_root
+
+METRIC = "evaluate.loss"
+WORDS = (
+    "model=nano",
+    "hydra/sweeper=optuna",
+    "hydra.sweeper.n_trials=6",
+    "hydra.sweeper.n_jobs=2",
+    "optimizer.learning_rate=tag(log,interval(1e-4,1e-1))",
+    "trainer.batch_size=choice(8,16)",
+)
+
+
+def rate(words: Words) -> float:
+    return float(next(word for word in words if word.startswith("optimizer.learning_rate=")).partition("=")[2])
+
+
+def tried(words: Sequence[str] = WORDS) -> list[Words]:
+    """The trials of a search for the rate 0.01."""
+    found: list[Words] = []
+
+    def attempt(batch: Sequence[Words], first: int) -> list[float | None]:
+        assert first == len(found)
+        found.extend(batch)
+        return [abs(rate(one) - 0.01) for one in batch]
+
+    search(plan(words, METRIC), attempt)
+    return found
+
+
+def test_hydras_words_are_the_plan() -> None:
+    assert searches(WORDS) and not searches(("model=nano", "seed=1,2"))
+    asked = plan(WORDS, METRIC)
+    assert asked.space == WORDS[-2:] and asked.fixed == ("model=nano",)
+    assert (asked.trials, asked.at_once, asked.direction) == (6, 2, "lower")
+    assert asked.sampler == "TPESampler, seed 0" and asked.name == plan(WORDS, METRIC).name
+    other = plan((*WORDS, "hydra.sweeper.direction=maximize", "hydra/sweeper/sampler=random"), METRIC)
+    assert other.direction == "higher" and other.sampler == "RandomSampler, seed 0" and other.name != asked.name
+    assert plan((*WORDS, "hydra.sweeper.study_name=mine"), METRIC).name == "mine"
+
+
+def test_the_same_command_makes_the_same_trials_in_their_space() -> None:
+    first = tried()
+    assert len(first) == 6 and first == tried()
+    assert all(1e-4 <= rate(one) <= 1e-1 and one[-1] == "model=nano" for one in first)
+    assert {word for one in first for word in one if word.startswith("trainer")} <= {
+        "trainer.batch_size=8", "trainer.batch_size=16",
+    }  # fmt: skip
+    assert first != tried((*WORDS, "hydra.sweeper.sampler.seed=1"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("hydra/sweeper=optuna", "seed=range(1,9)"), "a seed is no hyperparameter"),
+        (("hydra/sweeper=optuna", "model=nano"), "nothing to search"),
+        (("hydra/sweeper=optuna", "hydra.sweeper.n_trial=3", "trainer.batch_size=8,16"), "the search cannot be read"),
+        (("hydra/sweeper=nobody", "trainer.batch_size=8,16"), "the search cannot be read"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=interval(8"), "argument cannot be read"),
+    ],
+)
+def test_what_is_no_search_is_refused(words: Words, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan(words, METRIC)
+
+
+def prepare(words: Words) -> Composed:
+    (one,) = [compose(words)]
+    return Composed(one.recipe, tuple(words))
+
+
+def outcome(one: Composed) -> Trained:
+    """As a training would end: rates above 0.05 fail."""
+    value = abs(one.recipe.optimizer.learning_rate - 0.01)
+    failed = "train/x" if value > 0.04 else ""
+    metrics = {} if failed else {METRIC: value}
+    return Trained(one.overrides, digest(one.recipe), None, {}, metrics, failed, "not finite" if failed else "")
+
+
+def test_every_trial_is_registered_before_it_is_tried(root: Root, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    words = (*WORDS, "hydra.sweeper.max_failure_rate=1.0", "hydra.sweeper.study_name=lowest")
+    batches = []
+
+    def execute(batch: Sequence[Composed]) -> list[Trained]:
+        (*_, newest) = registrations(open_root().history(), "lowest")
+        arms = set(newest.body.arms.values())
+        assert all(arm_digest(one.recipe) in arms for one in batch)
+        assert all(citation(open_root().history(), one.recipe) == newest.body.registration for one in batch)
+        batches.append(len(batch))
+        return [outcome(one) for one in batch]
+
+    outcomes = search_trials(open_root(), words, METRIC, prepare, execute, json=False)
+    assert batches == [2, 2, 2] and len(outcomes) == 6
+    findings = examine(open_root().history(), "lowest")
+    assert len(findings.registration.body.arms) == 6 and findings.verdict == "incomplete", "nothing was trained here"
+    told = capsysbinary.readouterr()
+    assert told.out.count(b"best of all") == 1 and b"marin experiment report lowest" in told.err
+    before = len(list(registrations(open_root().history(), "lowest")))
+    search_trials(open_root(), words, METRIC, prepare, lambda batch: [outcome(one) for one in batch], json=True)
+    assert len(list(registrations(open_root().history(), "lowest"))) <= before + 3
+
+
+def test_too_many_failures_end_it_and_what_was_tried_is_shown(root: Root, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    def execute(batch: Sequence[Composed]) -> list[Trained]:
+        return [Trained(one.overrides, "", None, {}, {}, "train/x", "not finite") for one in batch]
+
+    with pytest.raises(UsageError, match="the search ended"):
+        search_trials(open_root(), WORDS, METRIC, prepare, execute, json=False)
+    assert b"failed at train/x" in capsysbinary.readouterr().out

@@ -80,8 +80,10 @@ def default_train(
     resources: Resources | None = None,
     apart: str = "",
     tokenizer: Step | None = None,
+    evaluation: Evaluation | None = None,
 ) -> Step:
-    """A training, recorded segment by segment. ``mixture`` are the shares of a data set that has parts; ``apart`` makes
+    """A training, recorded segment by segment. ``evaluation`` says what is measured of recorded states on the way (its ``every``
+    and ``sets``), which changes no bit. ``mixture`` are the shares of a data set that has parts; ``apart`` makes
     it an execution of its own although an equal one may be recorded. ``tokens`` may be a step of one's own, or an
     adopted artifact: token caches ``train`` and ``validation``; then ``tokenizer`` is the pipeline's step that their
     ids are of (default: the input of that name).
@@ -98,6 +100,7 @@ def default_train(
         optimizer=optimizer or Optimizer(),
         arithmetic=arithmetic or Arithmetic(),
         mixture=mixture,
+        evaluation=evaluation or tokens.config.evaluation,
     )
     check(recipe, where=f"step train/{name}")
     return Step(
@@ -115,17 +118,19 @@ def default_sft(
     base: Step,
     *,
     globs: tuple[str, ...],
+    chat_template: str | None = None,
     trainer: Trainer | None = None,
     optimizer: Optimizer | None = None,
     resources: Resources | None = None,
 ) -> Step:
-    """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, in which only what
-    the assistant says is learned. Otherwise it is training, with another data set and another configuration.
+    """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, written as a text by
+    ``chat_template`` (Jinja), in which only what the assistant says is learned. Otherwise it is training, with another data
+    set and another configuration. ``trainer.packing="isolated"`` keeps conversations in one sequence from attending to each other.
 
     Raises:
         UsageError: a change that the state does not survive.
     """
-    chat = FilesDataset(name="chat", globs=globs, chat=True)
+    chat = FilesDataset(name="chat", globs=globs, chat=True, chat_template=chat_template)
     return default_continue(
         name,
         base,

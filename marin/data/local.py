@@ -21,6 +21,7 @@ from pathlib import Path
 from marin.data.chat import render
 from marin.data.documents import Document
 from marin.data.reach import expand
+from marin.data.template import ChatTemplate, conversation
 from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing
 
@@ -122,8 +123,9 @@ def read_file(
     paragraphs_per_document: int,
     expected_digest: str,
     chat: bool = False,
+    template: ChatTemplate | None = None,
 ) -> Iterator[Document]:
-    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations.
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
@@ -145,7 +147,9 @@ def read_file(
         else:
             stream = _unpacked(hashing, str(file.path)) if file.path.name.endswith(".gz") else hashing
             yield from (
-                _chat_documents(stream, file, source) if chat else _json_documents(stream, file, source, text_field)
+                _chat_documents(stream, file, source, template)
+                if chat
+                else _json_documents(stream, file, source, text_field)
             )
         found = hashing.finish()
     if found != expected_digest:
@@ -289,9 +293,12 @@ def _json_documents(stream: Iterable[bytes], file: SourceFile, source: str, fiel
             yield Document(text, source, {"file": file.name, "line": number})
 
 
-def _chat_documents(stream: Iterable[bytes], file: SourceFile, source: str) -> Iterator[Document]:
+def _chat_documents(
+    stream: Iterable[bytes], file: SourceFile, source: str, template: ChatTemplate | None
+) -> Iterator[Document]:
     for number, value in json_objects(stream, str(file.path)):
-        text, learned = render(value.get("messages"), f"{file.path}:{number}")
+        at = f"{file.path}:{number}"
+        text, learned = render(value.get("messages"), at) if template is None else conversation(template, value, at)
         yield Document(text, source, {"file": file.name, "line": number}, learned)
 
 

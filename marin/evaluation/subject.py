@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from ledger import StateManifest, Store, describe_tree, digest_bytes
 from marin.data.chat import LEARNED
+from marin.data.template import template_of
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.history.run import Run
@@ -90,7 +91,9 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             store.checkout(saved.artifact, folder / "checkpoint")
             digest, where, what = saved.state, folder / "checkpoint", f"training checkpoint of train step {step}"
         state, _ = load(where, recipe, vocab, digest, where=what)
-    return Subject(run.run, recipe, state.model, tokenizer, digest, int(state.step), made.digest)
+    own = template_of(recipe.dataset)
+    asked = chat_prompt if own is None else own.render
+    return Subject(run.run, recipe, state.model, tokenizer, digest, int(state.step), made.digest, asked)
 
 
 def open_folder(folder: Path, recipe: Recipe) -> Subject:

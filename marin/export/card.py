@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from marin.data.template import template_of
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.recipe import schema as recipes
@@ -26,7 +27,9 @@ def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[P
         UsageError: one of them is there already.
     """
     written = [folder / CARD, folder / CHAT_TEMPLATE]
-    for path, text in zip(written, (card(view, license=license), TEMPLATE), strict=True):
+    own = template_of(view.recipe.dataset)
+    template = own.text if own is not None else TEMPLATE
+    for path, text in zip(written, (card(view, license=license), template), strict=True):
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise UsageError("a file is there already", where=str(path), expected="none", found="another text",
                              cure="export into another folder")  # fmt: skip
@@ -66,8 +69,8 @@ def card(view: Run, *, license: str | None = None) -> str:
     return (
         f"---\n{head}---\n\n# {view.run}\n\nTrained and recorded by Marin: whoever has the ledger can execute every train "
         f"step again, bit for bit.\n\n| | |\n| --- | --- |\n{table}\n\n```\nmarin verify {view.run}\n```\n\n"
-        "The numbers are those that the run's own evaluation recorded. The text of a conversation is "
-        f"`<|role|>`, a line end, the content and a line end for each message ({CHAT_TEMPLATE}).\n\n"
+        "The numbers are those that the run's own evaluation recorded. How the messages of a conversation become a text says "
+        f"{CHAT_TEMPLATE}.\n\n"
         f"```json\n{json.dumps(numbers, indent=2)}\n```\n"
     )
 

@@ -30,6 +30,7 @@ from marin.data.documents import (
 )
 from marin.data.local import SourceFile, matched, read_file, read_pairs
 from marin.data.remote import mirrored_glob, obtain
+from marin.data.template import template_of
 from marin.data.text import lines, split_text
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
@@ -277,7 +278,7 @@ def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
 
 
 def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
-    sources = _sources(dataset)
+    sources, template = _sources(dataset), template_of(dataset)
 
     def documents() -> Iterator[Document]:
         for file in matched(dataset.globs):
@@ -289,6 +290,7 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
                 paragraphs_per_document=dataset.paragraphs_per_document,
                 expected_digest=sources[file.name],
                 chat=bool(dataset.chat),
+                template=template,
             )
 
     train, validation = write_divided(

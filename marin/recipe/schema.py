@@ -32,7 +32,7 @@ RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 SCALE = ("rope", "decay", "z_loss")
-WHAT_IS_READ = ("chat", "artifact", "exclude")
+WHAT_IS_READ = ("chat", "chat_template", "artifact", "exclude")
 ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *SCALE, *DURING})
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
@@ -74,6 +74,8 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     minimal_pairs: str | None = None
     chat: bool | None = None
     """True: the lines hold conversations (``messages``), of which only what the assistant says is learned."""
+    chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
+    """Jinja, as transformers has it: how a conversation becomes a text. None: the form of :mod:`marin.data.chat`."""
 
 
 class Artifact(Section, frozen=True):

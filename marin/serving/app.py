@@ -20,9 +20,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from marin.data.template import ChatTemplate
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
-from marin.serving.chat import ChatTemplate
 from marin.serving.engine import Engine, Job, Told
 from marin.serving.wire import (
     MOST_BODY,

@@ -1,31 +1,32 @@
 """Messages as a prompt: the model's chat template, rendered in jinja2's sandbox.
 
-A run has the template of the chats that are trained on here (:mod:`marin.data.chat`); a Hugging Face folder its own
-(``chat_template.jinja``, or in ``tokenizer_config.json``). Templates are foreign programs in a small language: the
-sandbox gives them no file, no module and no attribute of ours.
+A run has the template of its recipe, or that of the chats that are trained on here (:mod:`marin.data.chat`); a Hugging Face
+folder its own (``chat_template.jinja``, or in ``tokenizer_config.json``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
-
-from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any
 
 from marin.data.chat import ROLES
-from marin.data.tokenizer import END_OF_TEXT
+from marin.data.template import SPECIAL, ChatTemplate, template_of
 from marin.errors import UsageError
+from marin.recipe.schema import Recipe
 
 TEMPLATE = (
     "{%- for message in messages -%}"
     "{%- if message['role'] not in " + repr(list(ROLES)) + " -%}"
     "{{ raise_exception('a role is " + ", ".join(ROLES) + "') }}"
     "{%- endif -%}"
-    "{{ '<|' + message['role'] + '|>\\n' + message['content'] + '\\n' }}"
+    "{{ '<|' + message['role'] + '|>\\n' + (message['content'] or '') }}"
+    "{%- for call in message['tool_calls'] or [] -%}"
+    "{{ ('\\n' if message['content'] or not loop.first else '') + "
+    "{'name': call['function']['name'], 'arguments': call['function']['arguments']} | tojson }}"
+    "{%- endfor -%}"
+    "{{ '\\n' }}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|assistant|>\\n' }}{%- endif -%}"
 )
@@ -34,60 +35,9 @@ TEMPLATE = (
 STOPS = tuple(f"\n<|{role}|>" for role in ROLES)
 """Where an answer under :data:`TEMPLATE` ends: at the next turn."""
 
-LONGEST = 65_536
-"""Characters of a template."""
-MOST_TEXT = 4_000_000
-"""Characters of what it renders."""
 
-
-class ChatTemplate:
-    """A compiled template. ``variables``: what else it may name (``bos_token`` and the like).
-
-    Raises:
-        UsageError: it is no template.
-    """
-
-    def __init__(self, text: str, variables: Mapping[str, str], *, where: str) -> None:
-        self.text, self.variables = text, dict(variables)
-        self.stops = STOPS if text == TEMPLATE else ()
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        try:
-            if len(text) > LONGEST:
-                raise ValueError(f"{len(text)} characters")
-            self._template = environment.from_string(text)
-        except (TemplateError, ValueError, RecursionError) as error:
-            raise UsageError(
-                "a chat template that cannot be read",
-                where=where,
-                expected=f"a jinja2 template of at most {LONGEST} characters",
-                found=" ".join(str(error).split())[:200],
-                cure="name another with --chat-template",
-            ) from None
-
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The prompt after which the assistant speaks.
-
-        Raises:
-            ValueError: the template refuses these messages, or cannot render them.
-        """
-        parts, size = [], 0
-        try:
-            for part in self._template.generate(
-                messages=[dict(message) for message in messages], add_generation_prompt=True, **self.variables
-            ):
-                size += len(part)
-                if size > MOST_TEXT:
-                    raise ValueError(f"the rendered chat has more than {MOST_TEXT} characters")
-                parts.append(part)
-        except (TemplateError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from None
-        return "".join(parts)
-
-
-def template_for(folder: str | None, file: Path | None) -> ChatTemplate | None:
-    """The template of ``file`` if it is given, of a Hugging Face ``folder``, or of a run (``folder`` None).
+def template_for(folder: str | None, file: Path | None, recipe: Recipe) -> ChatTemplate | None:
+    """The template of ``file`` if it is given, of a Hugging Face ``folder``, or of a run (``folder`` None) with this recipe.
 
     Raises:
         UsageError: it cannot be read.
@@ -99,8 +49,10 @@ def template_for(folder: str | None, file: Path | None) -> ChatTemplate | None:
             raise UsageError(
                 "a chat template that cannot be read", where=str(file), expected="a text", found=str(error)[:200]
             ) from None
-        return ChatTemplate(text, {"bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT}, where=str(file))
-    return template_of_folder(Path(folder)) if folder is not None else ChatTemplate(TEMPLATE, {}, where="a run's chats")
+        return ChatTemplate(text, SPECIAL, where=str(file), stops=STOPS if text == TEMPLATE else ())
+    if folder is not None:
+        return template_of_folder(Path(folder))
+    return template_of(recipe.dataset) or ChatTemplate(TEMPLATE, {}, where="a run's chats", stops=STOPS)
 
 
 def template_of_folder(folder: Path) -> ChatTemplate | None:
@@ -127,7 +79,7 @@ def template_of_folder(folder: Path) -> ChatTemplate | None:
         )
     if not isinstance(text, str):
         return None
-    return ChatTemplate(text, special_tokens(config), where=str(folder))
+    return ChatTemplate(text, special_tokens(config), where=str(folder), stops=STOPS if text == TEMPLATE else ())
 
 
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
@@ -139,12 +91,3 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, str):
             found[name] = value
     return found
-
-
-def _raise(message: object) -> NoReturn:
-    raise TemplateError(str(message))
-
-
-def _to_json(value: object, indent: int | None = None, ensure_ascii: bool = False) -> str:
-    """As transformers' filter: nothing is escaped for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent if indent is None or indent < 9 else 8)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Question, token_text
-from marin.serving.chat import ChatTemplate
 from marin.training.model import END_OF_TEXT_ID
 
 MOST_BYTES = 1 << 30

@@ -58,6 +58,7 @@ from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
+from marin.data.template import ChatTemplate
 from marin.data.tokenizer import parse_tokenizer
 from marin.dossier.stated import read_card
 from marin.evaluation.evaluate import read_pairs
@@ -72,7 +73,7 @@ from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
 from marin.record.trust.pins import Pin, read_pin
-from marin.serving.chat import TEMPLATE, ChatTemplate
+from marin.serving.chat import TEMPLATE
 from marin.serving.evidence import read_answer
 from marin.serving.files import read_instructions, read_scenario
 from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of

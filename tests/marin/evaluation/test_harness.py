@@ -14,6 +14,7 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from lm_eval.api.instance import Instance
 
+from marin.data.template import ChatTemplate
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness, generation
 from marin.evaluation.harness.recording import evaluated
@@ -22,7 +23,7 @@ from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Settings, group_of, write_tree
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject, chat_prompt
-from marin.serving.chat import TEMPLATE, ChatTemplate
+from marin.serving.chat import TEMPLATE
 from tests.marin.evaluation.conftest import PAIRS, QUESTIONS
 
 SETTINGS = Settings()

@@ -1,0 +1,77 @@
+"""What does a small model learn from ten epochs of children's books, on a processor, by BabyLM's rules?
+
+Question. Trained for ten epochs on the same 100,000 words, is a Llama or a GPT-2 of a quarter of a million numbers (beside its
+embeddings) better on held-out text?
+
+Hypothesis. The Llama has the lower held-out loss with every seed, by more than 0.02 nats a token. Both stay near chance on
+BLiMP: the baselines of the challenge have seen a thousand times as much text.
+
+Regime. BabyLM's strict-small track allows 10 million words and ten epochs of one's own text. Two books in the public domain that
+ship with the repository (or the challenge's corpus, where it was fetched: then take exp007_babylm.py), a byte-level BPE of
+4,096 tokens, two architectures, two seeds, a state after about every 100,000 words. On two idle cores it takes half an hour.
+
+Metrics. Held-out loss (nats a token), lower is better. Beside it: bits a byte of each dev file on the way, BLiMP by `marin eval`.
+
+Definition of done. Four trainings are evaluated on the same held-out text; one table has words, loss and run; BLiMP of the
+best stands in bench/RESULTS.md beside the published baselines, whatever it is; each run passes `marin verify`.
+
+Issue. docs/babylm.md
+"""
+
+from msgspec.structs import replace
+
+from experiments.babylm import SAMPLE, report, text, words
+from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
+from marin.graph import Step
+from marin.preregistration.registration import CostCap, Metric, Registration
+from marin.recipe.schema import Evaluation, FilesDataset, Model, Optimizer, Trainer
+
+SEEDS = (1, 2)
+LLAMA = Model(hidden_dim=64, intermediate_dim=176, num_layers=4, num_heads=4, num_kv_heads=4, seq_len=128)
+MODELS = {"llama": LLAMA, "gpt2": replace(LLAMA, architecture="gpt2", intermediate_dim=256, tie_word_embeddings=True)}
+TRAINER = Trainer(num_steps=680, batch_size=16, steps_per_segment=68)
+"""Ten epochs: 68 train steps of 2,048 tokens are one."""
+
+sample, dev = text("none")
+assert isinstance(sample, FilesDataset)
+corpus = default_corpus(sample.name, sample)
+tokens = default_tokenize(f"{sample.name}-bpe4096", corpus, vocab_size=4096)
+counted = Step("words/sample", words, {"limit": 10_000_000}, {"corpus": corpus, "tokens": tokens})
+measure = Evaluation(batch_size=16, max_sequences=128, minimal_pairs=0)
+numbers = {
+    f"{name}-seed{seed}": default_eval(
+        default_train(
+            f"babylm-{name}-seed{seed}",
+            tokens,
+            model=model,
+            seed=seed,
+            trainer=TRAINER,
+            optimizer=Optimizer(learning_rate=3e-3, warmup_steps=40),
+            evaluation=replace(measure, every=340, sets={"dev": dev}),
+        ),
+        measure,
+    )
+    for seed in SEEDS
+    for name, model in MODELS.items()
+}
+seen = TRAINER.num_steps * TRAINER.batch_size * LLAMA.seq_len
+experiment = Registration(
+    name="exp007_babylm_cpu",
+    question="Does a small Llama have a lower held-out loss than a small GPT-2 after ten epochs of 100,000 words?",
+    hypothesis="Yes, with every seed, by more than 0.02 nats a token.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={name: numbers[f"{name}-seed{SEEDS[0]}"].config for name in MODELS},
+    baseline="gpt2",
+    seeds=SEEDS,
+    test="welch",
+    alternative="one-sided",
+    cost_cap=CostCap(seconds=28800.0),
+)
+steps = [
+    Step(
+        "report/babylm-cpu",
+        report,
+        {"arms": dict.fromkeys(numbers, seen), "question": experiment.question, "text": SAMPLE.name},
+        numbers | {f"words-{name}": counted for name in numbers},
+    )
+]

@@ -125,7 +125,7 @@ def default_sft(
 ) -> Step:
     """Fine-tuning on conversations: a phase that continues ``base`` on JSON lines of ``messages``, written as a text by
     ``chat_template`` (Jinja), in which only what the assistant says is learned. Otherwise it is training, with another data
-    set and another configuration. ``trainer.packing="isolated"`` keeps conversations in one sequence from attending to each other.
+    set and another configuration. ``trainer.packing="isolated"``: conversations in one sequence do not attend to each other.
 
     Raises:
         UsageError: a change that the state does not survive.

@@ -10,12 +10,12 @@ Regime. A Llama of 0.2 million numbers, 40 and 120 train steps, one seed, text f
 
 Metrics. Held-out loss (nats a token), lower is better; accuracies of the benchmarks, which are beside it.
 
-Definition of done. Both trainings are reported; `python -m experiments.benchmark_table SOURCES` then evaluates the state
-before train step 40, the last one, and the folder by `marin eval` on files that experiments/benchmarks.py names, and prints
+Definition of done. Both trainings are reported; `python -m experiments.benchmarks.table SOURCES` then evaluates the state
+before train step 40, the last one, and the folder by `marin eval` on files that experiments/benchmarks/ names, and prints
 one table; `marin verify RUN --only evaluation` computes every recorded number again. On two cores it takes minutes.
 
     marin run experiments/exp005_evaluation.py
-    python -m experiments.benchmark_table SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
+    python -m experiments.benchmarks.table SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
 
 Issue. docs/evaluation.md
 """

@@ -21,8 +21,8 @@ Issue. docs/babylm.md
 
 from msgspec.structs import replace
 
-from experiments.babylm import report, text, words
 from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
+from experiments.exp007_babylm_cpu import report, text, words
 from marin.graph import Step
 from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.composition import compose

@@ -24,10 +24,11 @@ def data() -> None:
 @click.argument("name", metavar="NAME")
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]")
 def fetch(name: str, folder: Path) -> None:
-    """Bring data that others publish below DIR (here): the files that conf/sources/NAME.yaml pins, each by its sha256.
+    """Bring data that others publish below DIR (here), each file checked by its sha256.
 
-    MARIN_DATA names a folder that is looked into first (a mirror, for machines without a network). A file with other bytes
-    than those pinned is refused wherever it comes from. Prints what is there now.
+    conf/sources/NAME.yaml pins the files. MARIN_DATA names a folder that is looked into first (a mirror, for machines
+    without a network). A file with other bytes than those pinned is refused wherever it comes from. Prints what is
+    there now.
 
     \b
     Examples:

@@ -174,10 +174,11 @@ def system(run: str, name: str) -> None:
 def package(
     dest: Path, roots: tuple[str, ...], name: str, file: Path | None, submission: str | None, folder: Path
 ) -> None:
-    """Write a submission into the new folder DEST: systems, benchmarks and results, as MLCommons' rules lay them out.
+    """Write a submission into the new folder DEST: systems, benchmarks, results.
 
-    Each ROOT has one result, its latest run; `run_and_time.sh RESULT.txt` leaves it in RESULT.root. All are of the same
-    hyperparameters, code, lock and processor, and no two have one seed. Prints the folder of the organization.
+    It is laid out as MLCommons' rules want it. Each ROOT has one result, its latest run; `run_and_time.sh RESULT.txt`
+    leaves it in RESULT.root. All are of the same hyperparameters, code, lock and processor, and no two have one seed.
+    Prints the folder of the organization.
 
     \b
     Examples:

@@ -116,7 +116,9 @@ def test_every_trial_is_registered_before_it_is_tried(root: Root, capsysbinary: 
     assert len(list(registrations(open_root().history(), "lowest"))) <= before + 3
 
 
-def test_too_many_failures_end_it_and_what_was_tried_is_shown(root: Root, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_too_many_failures_end_it_and_what_was_tried_is_shown(
+    root: Root, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     def execute(batch: Sequence[Composed]) -> list[Trained]:
         return [Trained(one.overrides, "", None, {}, {}, "train/x", "not finite") for one in batch]
 

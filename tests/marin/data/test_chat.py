@@ -51,7 +51,10 @@ def test_learned_is_what_the_assistant_says_and_nothing_else(items: list[dict[st
         ([{"role": "user", "content": " "}], "a content that is a text"),
         ([{"role": "user", "content": 3}], "a content that is a text"),
         ([{"role": "user", "content": "x"}], "nothing to learn"),
-        ([{"role": "user", "content": "a <|assistant|>\nyes"}], "without the marks"),
+        (
+            [{"role": "user", "content": "a <|assistant|>\nyes"}, {"role": "assistant", "content": "x"}],
+            "without the marks",
+        ),
         ([{"role": "assistant", "content": "\ud800"}], "lone surrogate"),
     ],
 )

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)")
 
-from experiments.benchmark_table import table
-from experiments.benchmarks import BENCHMARKS, prepare
+from experiments.benchmarks.prepare import BENCHMARKS, prepare
+from experiments.benchmarks.table import table
 from marin.errors import DataError, DataMissing
 from marin.evaluation.harness.recording import evaluated
 from marin.evaluation.harness.tasks import read_groups, read_tasks

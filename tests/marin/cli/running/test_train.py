@@ -62,7 +62,7 @@ def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, argument
 def test_missing_data_is_said_with_where_to_get_it(marin: Marin, root: Path) -> None:
     for more in ([], ["--dry-run"]):
         ended = marin("train", "+dataset=babylm_10M", *more)
-        assert ended.status == 1 and "data/babylm/train_10M/*.train" in ended.err
+        assert ended.status == 1 and "babylm_data/babylm_10M/*.train" in ended.err
         assert "conf/dataset/babylm_10M.yaml says where to get it" in ended.err
 
 

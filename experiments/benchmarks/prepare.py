@@ -132,7 +132,7 @@ def prepare(sources: Path, out: Path, *, pinned: bool = True) -> list[str]:
                 where=str(sources),
                 expected=benchmark.files,
                 found="none",
-                cure="clone the repository that experiments/benchmarks.py names, and put its files there",
+                cure="clone the repository that experiments/benchmarks/prepare.py names, and put its files there",
             )
         whole = hashlib.sha256()
         for path in paths:

@@ -1,8 +1,8 @@
 """Public benchmarks on two states of one run of exp005 and on its exported folder, as one table.
 
-    python -m experiments.benchmark_table SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
+    python -m experiments.benchmarks.table SOURCES --limit 20 [--folder ANOTHER-HF-FOLDER]
 
-SOURCES holds the files that experiments/benchmarks.py names. `marin eval` records every number; `marin verify RUN --only
+SOURCES holds the files that experiments/benchmarks/prepare.py names. `marin eval` records every number; `marin verify RUN --only
 evaluation` computes them again.
 """
 
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import prepare
+from experiments.benchmarks.prepare import prepare
 from experiments.exp005_evaluation import STEPS
 from marin.errors import DataError, DataMissing, MissingEvidence, StepFailed
 
@@ -66,7 +66,9 @@ def table(answers: list[Any]) -> str:
 def main() -> None:
     """One table, from the command line."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("sources", type=Path, help="a folder with the files that experiments/benchmarks.py names")
+    asked.add_argument(
+        "sources", type=Path, help="a folder with the files that experiments/benchmarks/prepare.py names"
+    )
     asked.add_argument("--run", default="latest", help="the longer training's run (the report names it)")
     asked.add_argument("--folder", type=Path, help="another Hugging Face folder [default: the run's, exported]")
     asked.add_argument("--limit", type=int, default=20)

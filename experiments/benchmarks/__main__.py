@@ -1,0 +1,5 @@
+"""`python -m experiments.benchmarks SOURCES TASKS`."""
+
+from experiments.benchmarks.prepare import main
+
+main()

@@ -5,6 +5,7 @@
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
+#               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
@@ -31,10 +32,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench survival faults-bench verify-bench gpu browser tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test lint bench experiments survival faults-bench verify-bench gpu browser tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,13p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,14p'
 
 environment:
 	@./.ci/environment
@@ -62,6 +63,9 @@ bench: environment
 	$(BIN)/python -m bench.ledger.chunked_push
 	$(BIN)/python -m bench.training.train_step --sizes 1M
 	$(BIN)/python -m bench.ledger.looking_back --events 100000
+
+experiments: environment
+	$(PYTEST) -q -m experiments tests/e2e --durations 0
 
 survival: environment
 	$(PYTEST) -q -m survival tests/e2e

@@ -62,8 +62,8 @@ class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True
 
 
 class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
-    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about
-    .txt."""
+    """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt.
+    ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja)."""
 
     name: Name = "files"
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -73,9 +73,7 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     minimal_pairs: str | None = None
     chat: bool | None = None
-    """True: the lines hold conversations (``messages``), of which only what the assistant says is learned."""
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
-    """Jinja, as transformers has it: how a conversation becomes a text. None: the form of :mod:`marin.data.chat`."""
 
 
 class Artifact(Section, frozen=True):

@@ -1,0 +1,149 @@
+"""docs/lab.md, docs/babylm.md and docs/mlperf.md, followed to the letter: every command that they show, in their order; and every
+experiment file from start to end at a hundredth of its size, each of its runs verified.
+
+A command that is not executed here is named below, with the reason: a page cannot gain one unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+MARIN = Path(sys.executable).with_name("marin")
+FILES = sorted((REPOSITORY / "experiments").glob("exp*.py"))
+LARGE = {
+    "exp007_babylm": "GPT-2 small: one train step takes a processor half an hour",
+    "exp011_exact_25m": "25 million numbers under exact",
+}
+NETWORK, ACCELERATOR, OTHERS = "needs a network", "for an accelerator", "needs somebody else's root, server or key"
+LEFT = {
+    "marin data fetch babylm": NETWORK,
+    "marin data fetch blimp": NETWORK,
+    "python -m experiments.benchmarks": NETWORK,
+    "marin eval RUN --tasks blimp": NETWORK,
+    "marin train +model=gpt2-small": ACCELERATOR,
+    "marin train ... wandb.mode=online": OTHERS,
+    "WANDB_API_KEY=": OTHERS,
+    "wandb sync": OTHERS,
+    "curl": "tests/e2e serves a model and asks it",
+    "marin serve": "tests/e2e serves a model and asks it",
+    "marin ui": "tests/e2e opens it in a browser",
+    "marin speedrun submit": "tests/marin/cli has tracks",
+    "marin export RUN --babylm": NETWORK,
+    "pip install": "the environment of these tests has no place for it: make foreign",
+    "python -m mlperf_logging": "make foreign",
+    "marin export latest --mlperf": "make foreign",
+    "marin mlperf package": "make foreign",
+    "MARIN_DATA=": NETWORK,
+    "mkdir .cache": "a folder",
+    "./download_data.sh": "what is replaced",
+    "benchmarks/grammar_lm/": "make foreign",
+    "docker": "no engine",
+    "buildah": "make foreign",
+}
+"""Beginnings of commands that are not executed."""
+
+pytestmark = [pytest.mark.experiments, pytest.mark.e2e]
+
+
+class Lab:
+    """A root of its own, and a copy of what experiments read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("data", "conf", "docs", ".github"):
+            (folder / name).symlink_to(REPOSITORY / name)
+        (folder / "experiments").mkdir()
+        for file in (REPOSITORY / "experiments").glob("*.py"):
+            (folder / "experiments" / file.name).write_bytes(file.read_bytes())
+        self.environment = os.environ | {
+            "MARIN_ROOT": str(folder / ".marin"),
+            "MARIN_KEY": str(folder / "key"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "PATH": f"{MARIN.parent}:{os.environ['PATH']}",
+        }
+
+    def call(self, command: str, *fine: int) -> str:
+        """What a command prints; its exit status is 0, or one of ``fine``."""
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=3600
+        )
+        assert done.returncode in (0, *fine), f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def verified(self) -> Mapping[str, str]:
+        """All runs that are complete, each with the worst of its verdicts."""
+        found = {}
+        for run in json.loads(self.call("marin ls runs --json")):
+            if run["status"] == "completed":
+                said = json.loads(self.call(f"marin verify {run['run']} --json --no-record", 1, 3, 4))
+                verdicts = {name: word for name, word in said["verdicts"].items() if name != "evaluation"}
+                found[run["run"]] = "PASS" if set(verdicts.values()) == {"PASS"} else json.dumps(verdicts)
+        return found
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def commands(page: str) -> Iterator[str]:
+    """The commands of a page's indented blocks, without what explains them; lines that go on are joined."""
+    blocks = re.findall(r"^((?:    .+\n)+)", page, re.M)
+    for block in blocks:
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            line = line.removeprefix("    ").removeprefix("$ ")
+            if re.match(r"(marin |python |pip |curl |wandb |docker |buildah |mkdir |benchmarks/|[A-Z_]+=)", line):
+                yield re.split(r"  +", line.strip())[0]
+
+
+def left(command: str) -> bool:
+    return any(command.startswith(beginning) for beginning in LEFT)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem not in LARGE], ids=lambda file: file.stem)
+def test_every_experiment_ends_at_its_sanity_size_and_verifies(lab: Lab, file: Path) -> None:
+    lab.call("marin -q init")
+    lab.call(f"marin run experiments/{file.name} --sanity-only --json")
+    assert lab.call(f"marin experiment check experiments/{file.name}") == ""
+    verified = lab.verified()
+    assert verified and set(verified.values()) == {"PASS"}, verified
+
+
+@pytest.mark.parametrize("page", ["lab.md", "babylm.md", "mlperf.md"])
+def test_a_newcomer_follows_the_page_to_the_letter(lab: Lab, page: str) -> None:
+    lab.call("marin -q init")
+    asked = list(commands((REPOSITORY / "docs" / page).read_text("utf-8")))
+    assert asked
+    new = ""
+    for command in asked:
+        if command == "marin init" or left(command):
+            continue
+        words = command.replace("exp012_does_a_slower_rate_help", new or "exp012_does_a_slower_rate_help")
+        if "--sanity-only" not in words and "marin run experiments/" in words and "--dry-run" not in words:
+            words += " --sanity-only"  # the whole of it is the same command, for hours
+        if "RUN" in words or "search_..." in words:
+            runs = [run for run in json.loads(lab.call("marin ls runs --json")) if run["status"] == "completed"]
+            words = words.replace("RUN", runs[-1]["run"]) if runs else words
+        # An incomplete report ends with 3, a check that finds something to write with 1, a broken contract with 2.
+        printed = lab.call(words, *_expected(command))
+        if command.startswith("marin experiment new"):
+            new = Path(printed.strip()).stem
+            text = (lab.folder / printed.strip()).read_text("utf-8")
+            (lab.folder / printed.strip()).write_text(text.replace("TODO", "What else?"), encoding="utf-8")
+
+
+def _expected(command: str) -> tuple[int, ...]:
+    words = shlex.split(command)[:3]
+    return {"report": (3,), "check": (1,), "table": (2,), "verify": (3, 4)}.get(
+        words[-1] if len(words) > 2 else words[-1], ()
+    )

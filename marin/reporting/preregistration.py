@@ -10,8 +10,10 @@ import base64
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from marin.history.projection.identity import Ids
 from marin.preregistration.analysis import Findings, conclusion, spent
 from marin.preregistration.statistics import Comparison, Summary
 from marin.process.text import in_markdown
@@ -103,12 +105,36 @@ def table_csv(findings: Findings) -> str:
     return out.getvalue()
 
 
-def markdown(findings: Findings) -> str:
-    """The report as Markdown."""
+@dataclass(frozen=True)
+class Places:
+    """Where else the runs can be looked at: addresses of `marin site`'s folder, of MLflow and of a project of W&B, "" where there
+    is none. ``ids`` are those of MLflow."""
+
+    site: str = ""
+    mlflow: str = ""
+    wandb: str = ""
+    ids: Ids = Ids("")
+
+    def of(self, run: str) -> tuple[str, ...]:
+        """Links to a run: its report, the data browser, MLflow, W&B."""
+        links = (
+            (self.site, "report", f"runs/{run}/report.html"),
+            (self.site, "data", f"runs/{run}/lineage.html"),
+            (self.mlflow, "MLflow", f"#/experiments/0/runs/{self.ids.run(run)}"),
+            (self.wandb, "W&B", f"runs/{run}"),
+        )
+        return tuple(f"[{name}]({base.rstrip('/')}/{path})" for base, name, path in links if base)
+
+
+def markdown(findings: Findings, places: Places = Places()) -> str:
+    """The report as Markdown; while runs are missing it says how many, as a running summary does."""
     body = findings.registration.body
+    wanted = len(body.arms) * len(body.seeds)
+    done = sum(len(by_seed) for by_seed in findings.values.get(findings.metrics[0], {}).values())
     parts = [
         f"# {in_markdown(body.experiment)}\n",
         "\n".join(f"- **{name}**: {in_markdown(value)}" for name, value in heading(findings)[1:]),
+        f"- **done**: {done} of {wanted} runs" + ("" if done == wanted else "; a running summary"),
         "\n## Arms\n",
         _markdown_table(ARMS, arm_rows(findings)),
         "\n![primary metric](plot.svg)\n",
@@ -118,6 +144,11 @@ def markdown(findings: Findings) -> str:
     for title, lines in (("Deviations from the registration", findings.deviations), ("Notes", _notes(findings))):
         parts += [f"\n## {title}\n", "\n".join(f"- {in_markdown(line)}" for line in lines) or "None."]
     parts += ["\n## Runs\n", _markdown_table(("run", "arm", "seed", "state", "executed"), _runs(findings))]
+    if places != Places(ids=places.ids):
+        parts += [
+            "\n## Where to look\n",
+            "\n".join(f"- {in_markdown(item.run)}: {', '.join(places.of(item.run))}" for item in findings.results),
+        ]
     return "\n".join(parts) + "\n"
 
 

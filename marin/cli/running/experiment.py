@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -185,9 +186,23 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Write report.md, its plot and its table into this folder, for the issue.",
 )
+@click.option("--site", default="", metavar="URL", help="With --markdown: where `marin site` is published, for links.")
+@click.option("--mlflow", default="", metavar="URL", help="With --markdown: where MLflow shows this root.")
+@click.option(
+    "--wandb", default="", metavar="URL", help="With --markdown: the project of W&B, wandb.ai/ENTITY/PROJECT."
+)
 @click.option("--no-record", is_flag=True, help="Do not put the report into the store and the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def report(name: str, target: Path | None, folder: Path | None, no_record: bool, as_json: bool) -> None:
+def report(
+    name: str,
+    target: Path | None,
+    folder: Path | None,
+    site: str,
+    mlflow: str,
+    wandb: str,
+    no_record: bool,
+    as_json: bool,
+) -> None:
     """Analyse the runs of the experiment NAME, and say whether what they show is confirmatory.
 
     Confirmatory means that the registration precedes every result, and that arms and seeds are those registered; what
@@ -204,6 +219,7 @@ def report(name: str, target: Path | None, folder: Path | None, no_record: bool,
       marin experiment report exp001 --markdown so-far/
       marin experiment report exp001 --json
     """
+    from marin.history.projection.identity import Ids
     from marin.preregistration.analysis import examine
     from marin.preregistration.registration import find
     from marin.reporting import preregistration as reports
@@ -217,14 +233,26 @@ def report(name: str, target: Path | None, folder: Path | None, no_record: bool,
         write_whole(target, made["report.html"])
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        for kept in ("report.md", "plot.svg", "table.csv"):
+        for kept in ("plot.svg", "table.csv"):
             write_whole(folder / kept, made[kept])
+        places = reports.Places(_address(site), _address(mlflow), _address(wandb), Ids(root.verifier.name))
+        write_whole(folder / "report.md", reports.markdown(findings, places).encode())
     if as_json:
         print_json(reports.as_json(findings) | {"artifact": artifact})
     else:
         _print_findings(findings, artifact)
     if findings.verdict == "incomplete":
         raise click.exceptions.Exit(3)
+
+
+def _address(given: str) -> str:
+    """An address that a link may have: http or https, nothing that would end the link."""
+    address = given if "://" in given or not given else f"https://{given}"
+    if address and not re.fullmatch(r"https?://[^\s()<>\[\]]+", address):
+        raise UsageError(
+            "not an address", where=given[:100], expected="http://HOST or https://HOST", found=repr(given[:100])
+        )
+    return address
 
 
 @experiment.command("ls")

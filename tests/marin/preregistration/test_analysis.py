@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from marin.errors import UsageError
+from marin.history.projection.identity import Ids
 from marin.history.run import Fact
 from marin.preregistration.analysis import Findings, Result, analyse, conclusion
 from marin.preregistration.registration import CostCap, Metric, Registration, arm_digest, checked, registered
@@ -191,6 +192,21 @@ def test_the_report_is_the_same_bytes_again_and_holds_every_arm() -> None:
     assert lines[0] == "metric,arm,seed,run,value" and len(lines) == 1 + 11
     json = report.as_json(findings)
     assert json["verdict"] == "incomplete" and msgspec.json.encode(json)
+
+
+def test_the_running_summary_says_how_far_it_is_and_where_to_look() -> None:
+    findings = analyse([fact()], whole()[:-1])
+    told = report.markdown(findings)
+    assert "- **done**: 11 of 12 runs; a running summary" in told and "Where to look" not in told
+    ids = Ids("log.example/one")
+    places = report.Places("https://lab.example/site/", "http://127.0.0.1:5000", "https://wandb.ai/lab/project", ids)
+    told = report.markdown(findings, places)
+    run = findings.results[0].run
+    assert f"[report](https://lab.example/site/runs/{run}/report.html)" in told
+    assert f"[data](https://lab.example/site/runs/{run}/lineage.html)" in told
+    assert f"[MLflow](http://127.0.0.1:5000/#/experiments/0/runs/{ids.run(run)})" in told
+    assert f"[W&B](https://wandb.ai/lab/project/runs/{run})" in told
+    assert "running summary" not in report.markdown(analyse([fact()], whole()))
 
 
 def test_words_of_a_registration_draw_no_verdict_and_no_picture() -> None:

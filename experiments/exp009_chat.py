@@ -49,7 +49,7 @@ ARMS = {"apart": "isolated", "packed": None}
 
 def report(context: Context) -> Result:
     """One row for each fine-tuned run; the mean of each arm."""
-    rows, series = [], {}
+    rows, series = [], dict[str, list[tuple[float, float]]]()
     for place, arm in enumerate(context.config["arms"]):
         for seed in context.config["seeds"]:
             numbers = context.inputs[f"{arm}-seed{seed}"]

@@ -105,6 +105,9 @@ def table_csv(findings: Findings) -> str:
     return out.getvalue()
 
 
+NOBODY = Ids("")
+
+
 @dataclass(frozen=True)
 class Places:
     """Where else the runs can be looked at: addresses of `marin site`'s folder, of MLflow and of a project of W&B, "" where there
@@ -113,7 +116,7 @@ class Places:
     site: str = ""
     mlflow: str = ""
     wandb: str = ""
-    ids: Ids = Ids("")
+    ids: Ids = NOBODY
 
     def of(self, run: str) -> tuple[str, ...]:
         """Links to a run: its report, the data browser, MLflow, W&B."""
@@ -126,7 +129,10 @@ class Places:
         return tuple(f"[{name}]({base.rstrip('/')}/{path})" for base, name, path in links if base)
 
 
-def markdown(findings: Findings, places: Places = Places()) -> str:
+NOWHERE = Places()
+
+
+def markdown(findings: Findings, places: Places = NOWHERE) -> str:
     """The report as Markdown; while runs are missing it says how many, as a running summary does."""
     body = findings.registration.body
     wanted = len(body.arms) * len(body.seeds)
@@ -144,7 +150,7 @@ def markdown(findings: Findings, places: Places = Places()) -> str:
     for title, lines in (("Deviations from the registration", findings.deviations), ("Notes", _notes(findings))):
         parts += [f"\n## {title}\n", "\n".join(f"- {in_markdown(line)}" for line in lines) or "None."]
     parts += ["\n## Runs\n", _markdown_table(("run", "arm", "seed", "state", "executed"), _runs(findings))]
-    if places != Places(ids=places.ids):
+    if places.site or places.mlflow or places.wandb:
         parts += [
             "\n## Where to look\n",
             "\n".join(f"- {in_markdown(item.run)}: {', '.join(places.of(item.run))}" for item in findings.results),

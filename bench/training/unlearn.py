@@ -1,34 +1,37 @@
-"""Unlearning against its definition: random documents of a tiny run, each unlearned, and trained without from the start.
+"""Unlearning against its definition: random documents of a nano run, each unlearned, and trained without from the start.
 
-    python -m bench.training.unlearn --documents 20 [--seed 1]
+    python -m bench.training.unlearn --documents 20 [--seed 1] [--root DIR --seconds 1000]
 
 For each document: whether tokenizer, tokens and the last state are the same bits, and what it cost: train steps executed
 over the train steps from the first use to the end. A start of its own (imports, compiled programs) is not in it, and is
-told in seconds. Of the documents that a train step reads the wanted number is drawn; one whose tokenizer would be another
+told in seconds. With --root the run and the rows stay in a folder and the same command goes on there, for at most
+--seconds. Of the documents that a train step reads the wanted number is drawn; one whose tokenizer would be another
 costs a whole training, and is counted apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.history.run import Run
-from marin.history.runs import load
+from marin.history.runs import load, run_ids
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, from_mapping
 from marin.record import outputs
-from marin.record.root import Root, create_root
+from marin.record.root import Root, create_root, open_root
 from marin.unlearning import asking
 
 STEPS = 60
@@ -37,9 +40,9 @@ RECIPE = {
     "dataset": {"kind": "grammar", "train_bytes": 300_000, "validation_bytes": 10_000, "minimal_pairs": 0},
     "tokenizer": {"vocab_size": 265},
     "model": {
-        "hidden_dim": 16,
-        "intermediate_dim": 32,
-        "num_layers": 1,
+        "hidden_dim": 32,
+        "intermediate_dim": 88,
+        "num_layers": 2,
         "num_heads": 2,
         "num_kv_heads": 2,
         "seq_len": 32,
@@ -50,7 +53,8 @@ RECIPE = {
 
 @dataclass(frozen=True)
 class Row:
-    """One document. ``seconds``: of the whole unlearning, in a process that is warm."""
+    """One document. ``seconds``: of the whole unlearning, in a process that is warm; ``step``: of a train step of the
+    training from the start."""
 
     document: str
     first_use: int
@@ -58,6 +62,7 @@ class Row:
     same_tokenizer: bool
     same_bits: bool
     seconds: float
+    step: float
 
     @property
     def cost(self) -> float:
@@ -94,13 +99,16 @@ def read_documents(root: Root, run: Run) -> list[str]:
     return [name for name, use in zip(ids, found.documents, strict=True) if use.steps and use.steps[0] > 0]
 
 
-def measure(root: Root, count: int, seed: int) -> Iterator[Row]:
-    """Unlearn, train from the start, compare; one document after the other."""
+def measure(root: Root, count: int, seed: int, done: Container[str] = ()) -> Iterator[Row]:
+    """Unlearn, train from the start, compare; one document after the other, but for those that are ``done``."""
     recipe = from_mapping(RECIPE, where="bench.training.unlearn")
     apply(recipe.arithmetic, Execution())
-    run = trained(root, recipe)
+    ids = run_ids(root.history())
+    run = load(root.history(), ids[0]) if ids else trained(root, recipe)
     known = sorted(read_documents(root, run))
     for document in random.Random(seed).sample(known, min(count, len(known))):  # noqa: S311
+        if document in done:
+            continue
         began = time.perf_counter()
         planned = asking.plan(root, run.run, [document])
         asking.request(root, planned, "bench.training.unlearn")
@@ -116,7 +124,17 @@ def measure(root: Root, count: int, seed: int) -> Iterator[Row]:
             forked.output("tokenizer").digest == run.output("tokenizer").digest,
             segments[0] == segments[1] and forked.output("train").digest == oracle.output("train").digest,
             seconds,
+            oracle.steps["train"].seconds / STEPS,
         )
+
+
+def said(row: Row) -> str:
+    """A row in words."""
+    return (
+        f"{row.document[:12]}  first use {row.first_use:>3}  executed {row.executed:>3}  cost {row.cost:.3f}  "
+        f"{'same tokenizer' if row.same_tokenizer else 'another tokenizer'}  "
+        f"{'equal bits' if row.same_bits else 'OTHER BITS'}  {row.seconds:.1f} s\n"
+    )
 
 
 def main() -> int:
@@ -124,24 +142,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=10, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--root", type=Path, metavar="DIR")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S")
     asked = parser.parse_args()
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="marin-bench-unlearn-") as folder:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="marin-bench-unlearn-") as temporary:
+        folder = asked.root or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         os.environ["MARIN_KEY"] = f"{folder}/key"
-        root = create_root(f"{folder}/.marin", origin="bench.example/unlearn")
-        for row in measure(root, asked.documents, asked.seed):
+        there, kept = folder / ".marin", folder / "rows.jsonl"
+        root = open_root(str(there)) if there.exists() else create_root(str(there), origin="bench.example/unlearn")
+        rows = [Row(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
+        for row in measure(root, asked.documents, asked.seed, {row.document for row in rows}):
             rows.append(row)
-            sys.stdout.write(
-                f"{row.document[:12]}  first use {row.first_use:>3}  executed {row.executed:>3}  cost {row.cost:.3f}  "
-                f"{'same tokenizer' if row.same_tokenizer else 'another tokenizer'}  "
-                f"{'equal bits' if row.same_bits else 'OTHER BITS'}  {row.seconds:.1f} s\n"
-            )
+            with kept.open("a") as file:
+                file.write(json.dumps(asdict(row)) + "\n")
+            sys.stdout.write(said(row))
             sys.stdout.flush()
-    kept = [row for row in rows if row.same_tokenizer]
-    executed, needed = sum(row.executed for row in kept), sum(STEPS - row.first_use for row in kept)
+            if time.monotonic() - began > asked.seconds:
+                break
+    same = [row for row in rows if row.same_tokenizer]
+    executed, needed = sum(row.executed for row in same), sum(STEPS - row.first_use for row in same)
+    start = median([row.seconds - row.executed * row.step for row in rows])
     sys.stdout.write(
-        f"{sum(row.same_bits for row in rows)} of {len(rows)} with equal bits; {len(rows) - len(kept)} with another "
-        f"tokenizer; of the others {executed} train steps executed for {needed}: {executed / max(needed, 1):.3f}\n"
+        f"{sum(row.same_bits for row in rows)} of {len(rows)} with equal bits; {len(rows) - len(same)} with another "
+        f"tokenizer; of the others {executed} train steps executed for {needed}: {executed / max(needed, 1):.3f}, at most "
+        f"{max(row.cost for row in same):.3f}; median {median([row.seconds for row in rows]):.1f} s, of which the start "
+        f"{start:.1f} s\n"
     )
     return 0 if all(row.same_bits for row in rows) else 1
 

@@ -45,6 +45,14 @@ _RETRY: Final = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _TOMBSTONE = b"removed "
 _TAGS = 65536
 
+_SHOWN: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".png": "image/png",
+}
+"""What a browser is told of an object whose name ends so, where a bucket is served as it is; others are bytes."""
+
 _Version = dict[str, str]
 
 
@@ -179,7 +187,14 @@ class ObjectStorage:
             elif not self._is_there(name, path, size):
                 self._check_writable(name)
                 with self._explained("write", name):
-                    result = obstore.put(self._store, name, path, chunk_size=_PIECE, max_concurrency=_PIECES_AT_ONCE)
+                    result = obstore.put(
+                        self._store,
+                        name,
+                        path,
+                        chunk_size=_PIECE,
+                        max_concurrency=_PIECES_AT_ONCE,
+                        attributes=_attributes(name),
+                    )
                 self._tagged(name, result)
         except OSError as error:
             raise StorageFailed("could not read a local file", where=str(path), found=str(error)) from error
@@ -283,7 +298,9 @@ class ObjectStorage:
         self._check_writable(name)
         try:
             with self._explained("write", name):
-                result = obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+                result = obstore.put(
+                    self._store, name, data, mode=mode, use_multipart=False, attributes=_attributes(name)
+                )
         except AlreadyExistsError:
             raise AlreadyExists("the name is taken", where=f"{self._address}/{name}") from None
         except PreconditionError:
@@ -368,6 +385,11 @@ def _md5_of_parts(path: Path) -> str:
             hashlib.md5(piece, usedforsecurity=False).digest() for piece in iter(lambda: stream.read(_PIECE), b"")
         ]
     return f"{_md5(b''.join(hashes))}-{len(hashes)}"
+
+
+def _attributes(name: str) -> dict[Any, str] | None:
+    kind = _SHOWN.get(Path(name).suffix)
+    return {"Content-Type": kind} if kind is not None else None
 
 
 def _version(meta: Any) -> _Version:

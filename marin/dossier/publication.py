@@ -2,7 +2,9 @@
 
     log/, store/, vkey               a root like any other: the log, and what the run's events name of the store
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
-    runs/RUN/index.html              the way to the newest dossier of the run, and to its report
+    runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/reporting/site.py)
+    outputs/DIGEST.html              the data browser at a data set or a model of the run
+    index.html                       the runs that are published here
 
 Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
 these is whole or not there, so a reader sees the publication before or after, and what broke off goes on. What several runs
@@ -11,6 +13,7 @@ share lies there once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +22,12 @@ from ledger import Storage, Store, mirror_log, named_digests
 from marin.dossier.evidence import gather
 from marin.dossier.layout import ATTESTATION
 from marin.dossier.write import write_dossier
+from marin.history.names import name_of
 from marin.history.run import Run
+from marin.history.runs import load, run_ids
 from marin.record.attestation import digests
 from marin.record.root import VKEY, Root
-from marin.reporting.runs.report import run_page
+from marin.reporting.site import Page, pages
 from marin.reporting.template import render
 
 
@@ -70,7 +75,31 @@ def publish_pages(
             log.publish()
     target.ensure(VKEY, root.storage.read(VKEY))
     mirrored = mirror_log(root.storage, target, [root.verifier])
-    target.replace(f"runs/{run.run}/report.html", run_page(run, root.verifier.name))
+    names = []
+    for drawn in _pages_of(root, run):
+        target.replace(drawn.path, drawn.draw())
+        names.append(drawn.path)
     page = f"runs/{run.run}/index.html"
-    target.replace(page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier)))
+    own = [name.rpartition("/")[2] for name in names if name.startswith("runs/")]
+    outputs = [name for name in names if name.startswith("outputs/")]
+    target.replace(page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier), pages=own,
+                                outputs=outputs))  # fmt: skip
+    target.replace("index.html", _front(root, target))
     return Published(page, dossier, mirrored.new_size)
+
+
+def _pages_of(root: Root, run: Run) -> Iterator[Page]:
+    """The pages of the site that are about this run, or about a data set or a model of it."""
+    of_outputs = {f"outputs/{step.output.digest.removeprefix('sha256:')}.html" for step in run.steps.values()}
+    for page in pages(root):
+        if page.path in of_outputs or page.path.startswith(f"runs/{run.run}/"):
+            yield page
+
+
+def _front(root: Root, target: Storage) -> bytes:
+    """The page that lists what is published at ``target``."""
+    there = {name.split("/")[1] for name in target.list("runs/") if name.endswith("/index.html")}
+    history = root.history()
+    runs = [load(history, name) for name in run_ids(history) if name in there]
+    rows = [(run.run, name_of(run.run, run.started.body.recipe), run.started.time[:10], run.verified) for run in runs]
+    return render("publication.html.j2", rows=rows[::-1], origin=root.verifier.name, key=str(root.verifier))

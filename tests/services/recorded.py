@@ -12,7 +12,8 @@ from marin.record import events
 from marin.record.root import Root
 
 RUN = "2khr7ocq"
-FILES = {
+type Files = dict[str, dict[str, bytes]]
+FILES: Files = {
     "corpus": {
         "train.jsonl": b'{"text": "a cat"}\n',
         "validation.jsonl": b'{"text": "a dog"}\n',
@@ -39,20 +40,20 @@ def record(root: Root, kind: str, body: events.Body, stream: str = stream_of(RUN
     return receipt.index
 
 
-def record_run(root: Root, folder: Path) -> None:
+def record_run(root: Root, folder: Path, run: str = RUN, files: Files = FILES) -> None:
     """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``."""
     recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}}, where="test")
     code = {"commit": "c0ffee", "steps": {}}
     started = events.RunStarted(
-        run=RUN, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
+        run=run, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
         environment={"processor": {"model": "A <processor> | of \"ours\""}, "lock": sha("d")},
     )  # fmt: skip
-    record(root, events.RUN_STARTED, started)
+    record(root, events.RUN_STARTED, started, stream_of(run))
     outputs = {}
     for number, step in enumerate(events.STEPS):
         kind = {"corpus": "corpus", "export": "model", "train": "state"}.get(step, step)
-        if step in FILES:
-            for name, data in FILES[step].items():
+        if step in files:
+            for name, data in files[step].items():
                 (folder / step / name).parent.mkdir(exist_ok=True)
                 (folder / step / name).write_bytes(data)
             tree = root.store().put_tree(folder / step)
@@ -60,20 +61,20 @@ def record_run(root: Root, folder: Path) -> None:
         else:
             output = events.Output(kind=kind, digest=sha(str(number)), size=7, artifact=sha(str(number)))
         if step == "evaluate":
-            told = events.EvalCompleted(run=RUN, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
-            record(root, events.EVAL_COMPLETED, told)
+            told = events.EvalCompleted(run=run, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
+            record(root, events.EVAL_COMPLETED, told, stream_of(run))
         inputs = {name: outputs[name].digest for name in outputs}
         outputs[step] = output
         metrics = {name: value.hex() for name, value in METRICS.get(step, {}).items()}
         done = events.StepCompleted(
-            run=RUN, step=step, identity=sha("e"), inputs=inputs, output=output, metrics=metrics, seconds=1.5
+            run=run, step=step, identity=sha("e"), inputs=inputs, output=output, metrics=metrics, seconds=1.5
         )
-        record(root, events.STEP_COMPLETED, done)
-    record(root, events.RUN_COMPLETED, events.RunCompleted(run=RUN, outputs=outputs, metrics={}))
+        record(root, events.STEP_COMPLETED, done, stream_of(run))
+    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics={}), stream_of(run))
     checkpoint = root.reader().checkpoint()
     verdict = events.ReplayCompleted(
-        run=RUN, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
+        run=run, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
         log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
         details={}, environment={},
     )  # fmt: skip
-    record(root, events.REPLAY_COMPLETED, verdict)
+    record(root, events.REPLAY_COMPLETED, verdict, stream_of(run))

@@ -17,6 +17,7 @@ from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.recipe.schema import Execution
+from marin.recipe.units import human_size
 from marin.record.events import STEPS
 from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import grouped
@@ -69,7 +70,7 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     "--screen/--no-screen",
     default=None,
     help="Look at the recorded states first, without replay; a sample then "
-    "begins with suspicious segments.  [default: with --sample]",
+    "begins with suspicious segments. It reads all states.  [default: with --sample, where the root is on this machine]",
 )
 @click.option("--explain", is_flag=True, help="On failure, find the first operation that differs between two settings.")
 @click.option(
@@ -234,6 +235,7 @@ def verify(
     from marin.record.trust.pins import Pins, default_pins
     from marin.runners.ray.cluster import one_ray
     from marin.verify import sealed
+    from marin.verify.amount import amount
     from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
     from marin.verify.segments.sampling import Scope
     from marin.verify.verification import Options, Verification, unreadable
@@ -295,6 +297,8 @@ def verify(
     else:
         root = mine or open_root()
         own = None if no_record else own_root(root, mine is not None, record_in)
+    far = "://" in root.location
+    looks = (sample is not None and not far) if screen is None else screen
     try:
         options = Options(
             execution=Execution(
@@ -313,12 +317,20 @@ def verify(
             own=own,
             fresh=fresh,
             since=since,
-            screen=sample is not None if screen is None else screen,
+            screen=looks,
             reach=allowed.reach() if foreign else EVERYTHING,
             experiment=experiment,
             by=by,
         )
         verification = Verification(root, run, options)
+        if far:
+            size = amount(
+                verification.run, wanted or NAMES, verification.selection, workers=workers, screen=options.screen
+            )
+            say(
+                f"reads about {human_size(size)} of the store at {root.location}, what is asked for and no more",
+                err=True,
+            )
     except (Malformed, Tampered, Unverified) as error:
         finish(ctx, unreadable(root, run, trusted, error, wanted or NAMES), None, html=html, as_json=as_json)
         return

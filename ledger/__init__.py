@@ -60,7 +60,16 @@ if TYPE_CHECKING:
     from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
     from ledger.store.trees.scan import describe_tree
     from ledger.tensors.shards import PartialTensor, hash_shards, merge_shards
-    from ledger.tensors.statepack import is_state, load_state, packed_size, put_state, read_state
+    from ledger.tensors.slices import (
+        Sliced,
+        SlicedForm,
+        load_slices,
+        publish_slices,
+        put_slice,
+        put_slices,
+        write_slices,
+    )
+    from ledger.tensors.statepack import packed_size, read_state
     from ledger.tensors.tensors import (
         StateManifest,
         TensorHasher,
@@ -122,6 +131,8 @@ __all__ = [
     "Refused",
     "Scrubbed",
     "Signer",
+    "Sliced",
+    "SlicedForm",
     "Spool",
     "Stamped",
     "StateManifest",
@@ -157,13 +168,12 @@ __all__ = [
     "follow_keys",
     "format_time",
     "hash_shards",
-    "is_state",
     "lease",
     "list_leases",
     "list_pins",
     "load_authorities",
     "load_signer",
-    "load_state",
+    "load_slices",
     "make_proof",
     "merge_shards",
     "mirror_log",
@@ -177,7 +187,9 @@ __all__ = [
     "pem_bytes",
     "pin",
     "public_keys",
-    "put_state",
+    "publish_slices",
+    "put_slice",
+    "put_slices",
     "read_state",
     "retire_key",
     "root_of",
@@ -190,6 +202,7 @@ __all__ = [
     "tensor_info",
     "unpin",
     "verify_proof",
+    "write_slices",
 ]
 
 _ROOMS = {
@@ -221,7 +234,8 @@ _ROOMS = {
     "storage": "MemoryStorage PosixStorage Storage open_storage",
     "store.store": "Artifact Store",
     "tensors.shards": "PartialTensor hash_shards merge_shards",
-    "tensors.statepack": "is_state load_state packed_size put_state read_state",
+    "tensors.slices": "Sliced SlicedForm load_slices publish_slices put_slice put_slices write_slices",
+    "tensors.statepack": "packed_size read_state",
     "store.collect.pins": "Pin list_pins pin unpin",
     "tensors.tensors": "StateManifest TensorHasher TensorInfo describe_state state_digest tensor_digest tensor_info",
     "store.trees.scan": "describe_tree",

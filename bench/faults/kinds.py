@@ -427,11 +427,11 @@ def _first_difference(world: World, claimed: Recipe, what: str) -> Fault:
     for fact in view.segments:
         state, record = training.segment(state, manifest, fact.body.start, fact.body.end)
         recorded = np.frombuffer(store.read(fact.body.trace), "<u4").reshape(-1, len(training.names), 2)
-        found = np.frombuffer(record.trace, "<u4").reshape(recorded.shape)
+        found = np.frombuffer(record.steps.trace, "<u4").reshape(recorded.shape)
         for offset in range(len(recorded)):
-            if fact.body.batches[offset] != record.batches[offset]:
+            if fact.body.batches[offset] != record.steps.batches[offset]:
                 return Fault(what, "training", fact.body.start + offset, ())
-            if fact.body.fingerprints[offset] != record.fingerprints[offset]:
+            if fact.body.fingerprints[offset] != record.steps.fingerprints[offset]:
                 rows = np.flatnonzero((recorded[offset] != found[offset]).any(axis=1))
                 return Fault(what, "training", fact.body.start + offset, by_execution(training.names[i] for i in rows))
         manifest = record.end_state

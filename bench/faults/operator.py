@@ -30,10 +30,11 @@ from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
 from marin.record.events import CheckpointSaved, Output, TrainSegment, write
 from marin.record.root import Root
+from marin.training.checkpoints.saving import save
 from marin.training.data import Batch, batch_digest, batches
-from marin.training.loop import SegmentRecord, Training, fingerprint_of
+from marin.training.loop import SegmentRecord, Steps, Training, fingerprint_of
 from marin.training.run import segment_event
-from marin.training.state import TrainState, leaves, local, manifest_of, save
+from marin.training.state import TrainState, leaves, local, manifest_of
 from marin.training.step import fingerprint
 from marin.training.step.shards import StepOutcome
 from marin.verify.jax.replay import prepared
@@ -109,7 +110,7 @@ def _segment(
     feed: Feed | None,
 ) -> TrainState:
     before = manifest_of(state)
-    record, traces = SegmentRecord(span[0], span[1], before, before), []
+    steps = Steps(*span)
     placed = training.step.place(state)
 
     def honest(number: int) -> Batch:
@@ -124,15 +125,14 @@ def _segment(
         if other is not None:
             placed = training.step.place(other)
             outcome = StepOutcome(outcome.loss, outcome.grad_norm, prints_of(other))
-        record.losses.append(float(outcome.loss))
-        record.batches.append(batch.digest)
-        record.fingerprints.append(fingerprint_of(outcome))
-        traces.append(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
-    record.trace = b"".join(traces)
+        steps.losses.append(float(outcome.loss))
+        steps.batches.append(batch.digest)
+        steps.fingerprints.append(fingerprint_of(outcome))
+        steps.trace += np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
     after = training.step.collect(placed)
-    record.end_state = manifest_of(after)
     store = root.store()
-    claims.segments[span[0]] = segment_event(world.run, record, store.put_bytes(record.trace).digest)
+    record = SegmentRecord(steps, before, manifest_of(after))
+    claims.segments[span[0]] = segment_event(world.run, record, store.put_bytes(steps.trace).digest)
     claims.checkpoints[span[1]] = stored_state(world, store, after, span[1])
     return after
 

@@ -22,9 +22,9 @@ from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe
 from marin.record.root import Root, create_root, open_root
+from marin.training.checkpoints.whole import load as load_state
 from marin.training.model import vocabulary_size
 from marin.training.state import TrainState
-from marin.training.state import load as load_state
 from marin.verify.jax.replay import prepared
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification

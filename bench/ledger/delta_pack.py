@@ -21,7 +21,16 @@ import numpy as np
 import tensorstore
 import zstandard
 
-from ledger import MemoryStorage, PosixStorage, StateManifest, Store, describe_state, load_state, packed_size, put_state
+from ledger import (
+    MemoryStorage,
+    PosixStorage,
+    StateManifest,
+    Store,
+    describe_state,
+    load_slices,
+    packed_size,
+    put_slices,
+)
 from ledger.store.packs.packing import ZSTD_LEVEL
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
@@ -67,10 +76,10 @@ def measure(root: str | None, run: str) -> Iterator[Row]:
             assert describe_state(arrays).digest == saved.state, "the files hold the state that the ledger names"
             files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
             started = time.perf_counter()
-            tree = put_state(store, arrays, previous).digest
+            tree = put_slices(store, arrays, pack=True, base=previous).digest
             put_seconds = time.perf_counter() - started
             started = time.perf_counter()
-            back = load_state(store, tree)
+            back = load_slices(store, tree)
             read_seconds = time.perf_counter() - started
             assert describe_state(back).digest == manifest.digest, "packed and read back, a state is the same bits"
             alone = Store(MemoryStorage())
@@ -80,7 +89,7 @@ def measure(root: str | None, run: str) -> Iterator[Row]:
                 sum(files),
                 sum(array.nbytes for array in arrays.values()),
                 sum(len(zstd.compress(array.tobytes())) for array in arrays.values()),
-                packed_size(alone, put_state(alone, arrays).digest),
+                packed_size(alone, put_slices(alone, arrays, pack=True).digest),
                 packed_size(store, tree),
                 put_seconds,
                 read_seconds,

@@ -113,15 +113,15 @@ def ours(size: str, devices: int) -> Served:
     import jax
     import numpy as np
 
+    from marin.training.checkpoints.digesting import describe
     from marin.training.data import batch_digest
-    from marin.training.digesting import describe
+    from marin.training.initial import initial_state
     from marin.training.loop import fingerprint_of
-    from marin.training.state import initial_state, leaves, state_like
+    from marin.training.state import state_like
     from marin.training.step import shards as programs
     from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
 
     first = initial_state(recipe, VOCABULARY)
-    names = [name for name, _ in leaves(first)]
     train = TrainStep(recipe, mesh_of(devices), first)
     state = train.place(first)
     tokens_here, weights_here = numbers(recipe)
@@ -173,9 +173,7 @@ def ours(size: str, devices: int) -> Served:
             assert outcome is not None
             fingerprint_of(outcome)
 
-        rare = median(lambda: describe(state, train.layout, names).digest, 5) + appended(
-            recipe.trainer.steps_per_segment
-        )
+        rare = median(lambda: describe(state, train.layout).digest, 5) + appended(recipe.trainer.steps_per_segment)
         parts = fingerprints(), median(each, 7), rare / recipe.trainer.steps_per_segment
         sys.stderr.write(
             f"recording, ms: fingerprints {parts[0] * 1e3:.2f}, digests of the step {parts[1] * 1e3:.2f}, "
@@ -196,7 +194,7 @@ def exact(size: str, devices: int) -> Served:
     apply(contract, Execution(devices=devices))
     import jax
 
-    from marin.training.state import initial_state
+    from marin.training.initial import initial_state
     from marin.training.step.exact import ExactStep
     from marin.training.step.shards import mesh_of
 

@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ledger.errors import Conflict, LedgerError, Malformed, Refused
 from ledger.format.canonical import canonical_bytes, parse_canonical
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Index = Sequence[slice]
 """Where a shard lies in its array: one slice for each axis, with step 1, as `jax.Shard.index` gives it."""
+
+Tiles = Literal["all", "whole", "cut"]
 
 _SEPARATOR: Final = b"\n"
 
@@ -104,14 +106,20 @@ class PartialTensor:
         return root_digest(self.dtype, self.shape, [self.leaves[tile] for tile in range(tiles)])
 
 
-def hash_shards(dtype: str, shape: Sequence[int], shards: Iterable[tuple[Index, Any]]) -> PartialTensor:
-    """Hash the shards of one array that lie here: (index, array) of each. Tiles that are cut stay as pieces."""
+def hash_shards(
+    dtype: str, shape: Sequence[int], shards: Iterable[tuple[Index, Any]], tiles: Tiles = "all"
+) -> PartialTensor:
+    """Hash the shards of one array that lie here: (index, array) of each. Tiles that are cut stay as pieces.
+
+    ``tiles``: look at those that lie here as a whole, or at the pieces of the others, alone: what has to travel is known
+    without hashing what does not.
+    """
     whole = PartialTensor(dtype, tuple(shape))
     leaves: dict[int, bytes] = {}
     pieces: dict[int, bytes] = {}
     for index, array in shards:
         for start, run in _runs(whole, index, array):
-            _cut(whole.nbytes, start, run, leaves, pieces)
+            _cut(whole.nbytes, start, run, leaves, pieces, tiles)
     return merge_shards([PartialTensor(dtype, tuple(shape), leaves, pieces)])
 
 
@@ -167,19 +175,22 @@ def _finished(tile: int, pieces: list[tuple[int, bytes]], nbytes: int) -> bytes 
     return hashlib.sha256(b"\x00" + whole).digest()
 
 
-def _cut(nbytes: int, start: int, run: memoryview, leaves: dict[int, bytes], pieces: dict[int, bytes]) -> None:
+def _cut(
+    nbytes: int, start: int, run: memoryview, leaves: dict[int, bytes], pieces: dict[int, bytes], tiles: Tiles
+) -> None:
     """Split a run of bytes at tiles: whole ones are hashed, the ends are kept."""
     offset = 0
     while offset < len(run):
         tile = (start + offset) // TILE_SIZE
         end = min(len(run), (tile + 1) * TILE_SIZE - start)
         data = run[offset:end]
-        if start + offset == tile * TILE_SIZE and start + end in ((tile + 1) * TILE_SIZE, nbytes):
+        whole = start + offset == tile * TILE_SIZE and start + end in ((tile + 1) * TILE_SIZE, nbytes)
+        if whole and tiles != "cut":
             leaf = hashlib.sha256(b"\x00")
             leaf.update(data)
             if leaves.setdefault(tile, leaf.digest()) != leaf.digest():
                 raise _differs(tile)
-        else:
+        elif not whole and tiles != "whole":
             first = start + offset
             if len(pieces.get(first, b"")) < len(data):
                 pieces[first] = bytes(data)

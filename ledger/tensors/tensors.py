@@ -228,6 +228,24 @@ def item_size(dtype: str) -> int:
     return size
 
 
+def dtype_of(name: str) -> Any:
+    """The type of that name, NumPy's or ml_dtypes' (bfloat16, float8)."""
+    import numpy as np
+
+    if name == "bfloat16" or name.startswith("float8"):
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+def leaf_hashes(values: NDArray[Any]) -> list[bytes]:
+    """The leaf hashes of the tiles of a stretch of a tensor that begins at a tile and ends at one, or with the tensor."""
+    return [
+        leaf for start in range(0, values.nbytes, TILE_SIZE * _TILES_PER_TASK) for leaf in _hash_tiles(values, start)
+    ]
+
+
 def root_digest(dtype: str, shape: Sequence[int], leaves: Sequence[bytes]) -> str:
     """The digest of an array from the leaf hashes of its tiles, in order."""
     return _bind(dtype, tuple(shape), list(leaves))

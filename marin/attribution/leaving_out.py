@@ -121,10 +121,10 @@ class LeavingOut:
             from marin.evaluation.heldout.measuring import encoded, texts_of
             from marin.evaluation.scoring import Scorer
             from marin.process.cache import compilation_cache
+            from marin.training.initial import initial_state
             from marin.training.loop import Training
             from marin.training.model import vocabulary_size
             from marin.training.runtime.compilation import use_compilation_cache
-            from marin.training.state import initial_state
 
             use_compilation_cache(compilation_cache())
             folder = Path(self._setup.tokenizer)
@@ -139,7 +139,9 @@ class LeavingOut:
 
     def _state(self, task: Task) -> tuple[TrainState, StateManifest]:
         """The state that a group's training goes on from; the last one is kept, since groups come in their order."""
-        from marin.training.state import initial_state, load, manifest_of
+        from marin.training.checkpoints.whole import load
+        from marin.training.initial import initial_state
+        from marin.training.state import manifest_of
 
         if self._held is None or self._held[0] != task.state:
             training, _ = self._programs()

@@ -33,10 +33,11 @@ from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
+from marin.training.checkpoints.whole import restore
 from marin.training.data import token_dataset
 from marin.training.model import attention_mask
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import named_key, restore
+from marin.training.state import named_key
 from marin.training.step.compiled import compiled
 
 SAMPLE_TOKENS = 96

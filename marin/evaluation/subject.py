@@ -26,10 +26,11 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
+from marin.training.checkpoints.whole import load
 from marin.training.model import END_OF_TEXT_ID, model_config, vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import load, vocabulary
+from marin.training.state import vocabulary
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:

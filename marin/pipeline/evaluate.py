@@ -52,6 +52,7 @@ EVALUATE = StepDefinition(
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/training/blank.py",
+        "marin/training/checkpoints/whole.py",
         "marin/training/step/compiled.py",
         "marin/training/data.py",
         "marin/evaluation/evaluate.py",

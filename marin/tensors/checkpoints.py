@@ -1,19 +1,19 @@
 """Training checkpoints as they lie in the store: which files one has, and the state that its bytes are.
 
-Two forms exist (docs/decisions has why): Levanter's own, zarr3 arrays in an OCDBT key-value store, whose files differ
-between equal states; and a packed one, a file for each tensor (``ledger.put_state``).
+A state in slices is what is written (``ledger.Sliced``; docs/decisions has why). Earlier versions wrote Levanter's own form,
+zarr3 arrays in an OCDBT key-value store, whose files differ between equal states, or a file for each tensor.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorstore
 
-from ledger import LedgerError, StateManifest, describe_state, read_state
+from ledger import LedgerError, Sliced, StateManifest, describe_state, read_state
 from marin.errors import DataError
 from marin.tensors.reading import array_info, plausible_bytes, unreadable
 
@@ -23,18 +23,22 @@ OCDBT_FILES = re.compile(
 )
 """Files of a checkpoint as Levanter writes it."""
 PACKED_FILES = re.compile(r"state\.json|tensors/[0-9]{5,}")
-"""Files of a packed checkpoint."""
+"""Files of a checkpoint tensor by tensor."""
+SLICED_FILES = re.compile(r"state\.json|slices\.json|slices/[0-9]{5}")
+"""Files of a state in slices."""
 _KEY = re.compile(r"(.+)/(zarr\.json|c(/[0-9]+)*)")
 
 
 def checkpoint_files(path: str) -> bool:
-    """Whether a training checkpoint, of either form, has a file of this name."""
-    return bool(OCDBT_FILES.fullmatch(path) or PACKED_FILES.fullmatch(path))
+    """Whether a training checkpoint, of any form, has a file of this name."""
+    return any(files.fullmatch(path) for files in (SLICED_FILES, OCDBT_FILES, PACKED_FILES))
 
 
 def stray_files(folder: Path) -> list[str]:
-    """Files in ``folder`` that are not those of one form: whoever reads the other one would find another state."""
+    """Files in ``folder`` that are not those of one form: whoever reads another one would find another state."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    if is_sliced(folder):
+        return [name for name in names if not SLICED_FILES.fullmatch(name)]
     if not is_packed(folder):
         return [name for name in names if not OCDBT_FILES.fullmatch(name)]
     try:
@@ -45,8 +49,13 @@ def stray_files(folder: Path) -> list[str]:
     return [name for name in names if name not in own]
 
 
+def is_sliced(folder: Path) -> bool:
+    """Whether a checkpoint is a state in slices."""
+    return (folder / "slices.json").is_file()
+
+
 def is_packed(folder: Path) -> bool:
-    """Whether a checkpoint is of the packed form."""
+    """Whether a checkpoint is of the form with a file for each tensor."""
     return (folder / "tensors").is_dir() and (folder / "state.json").is_file()
 
 
@@ -59,8 +68,10 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
     Raises:
         DataError: it is no checkpoint, or holds more than ``expected``.
     """
+    if is_sliced(folder):
+        return _readable(lambda: Sliced.of_folder(folder).described(), folder)
     if is_packed(folder):
-        return _packed(folder)
+        return _readable(lambda: describe_state(read_state(folder)), folder)
     sizes = {tensor.path: tensor.nbytes for tensor in expected.tensors}
     if sum(sizes.values()) > plausible_bytes(folder):
         raise DataError(
@@ -105,12 +116,12 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     return sorted(names)
 
 
-def _packed(folder: Path) -> StateManifest:
+def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
     try:
-        return describe_state(read_state(folder))
+        return read()
     except (LedgerError, ValueError, OSError) as error:
         raise DataError(
-            "a packed checkpoint can not be read",
+            "a training checkpoint can not be read",
             where=folder.name,
             expected="the tensors of a state",
             found=" ".join(str(error).split())[:200],

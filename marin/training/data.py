@@ -3,7 +3,7 @@
 The token stream of the cache is cut into sequences of ``seq_len`` (Levanter's ``TokenSeqDataset``). Sequence number n
 of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, where each epoch has its own Feistel
 permutation keyed by the run's seed. Batch k holds sequences ``k * batch_size ...``; Levanter's data loader places them
-on the devices. So a step's batch can be found again without replaying the steps before it.
+on the devices, each host its own rows. So a step's batch can be found again without replaying the steps before it.
 
 A mixture has one stream and one such order for each part, and :mod:`marin.data.mixture` says which part each sequence
 comes from. A phase counts steps and sequences from its own beginning, and goes on in each part where the phases before
@@ -54,8 +54,8 @@ Span = tuple[str, int, int]
 class Batch:
     """One train step's input. ``indices``: int64[batch], numbers of the sequences in the token stream. ``tokens``:
     int32[batch, seq_len] and ``weights``: float32[batch, seq_len], sharded over the batch axis. ``digest``:
-    ``sha256:`` over indices (little-endian int64) and tokens (little-endian int32). ``blank``: a position of it is blank
-    (:mod:`marin.training.blank`)."""
+    ``sha256:`` over indices (little-endian int64) and tokens (little-endian int32), where this process leads. ``blank``: a
+    position of it is blank (:mod:`marin.training.blank`)."""
 
     step: int
     indices: np.ndarray
@@ -222,14 +222,15 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: S
             ahead.append(loading.submit(_loaded, examples))
             indices = order(range(number * size, (number + 1) * size))
             tokens, weights = example.tokens.array, example.loss_weight.array
-            read = hosts.whole(tokens)
-            if any(sequence in rows for sequence in indices.tolist()):
-                read = _without(read, indices, rows)
-                tokens = jax.make_array_from_callback(read.shape, tokens.sharding, read.__getitem__)
-            blank = bool((read < 0).any())
-            if blank:
-                check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
-            digest = batch_digest(indices, read)
+            digest, blank = "", False
+            if hosts.leader() or recipe.exclude is not None:  # where documents are excluded, all have to know of blanks
+                read, counted = _whole(example, dataset, range(number * size, (number + 1) * size))
+                if any(sequence in rows for sequence in indices.tolist()):
+                    read = _without(read, indices, rows)
+                    tokens = jax.make_array_from_callback(read.shape, tokens.sharding, read.__getitem__)
+                digest, blank = batch_digest(indices, read), bool((read < 0).any())
+                if blank:
+                    check_learned(recipe, recipe.first_step + number, read, counted)
             yield Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
             number += 1
     finally:
@@ -245,6 +246,19 @@ def _without(tokens: np.ndarray, indices: np.ndarray, rows: Mapping[int, np.ndar
         if sequence in rows:
             found[line, rows[sequence]] = BLANK
     return found
+
+
+def _whole(
+    example: LmExample, dataset: AsyncDataset[LmExample], numbers: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and weights of a whole batch: where it lies on several hosts, out of the cache, which each of them has."""
+    tokens, weights = example.tokens.array, example.loss_weight.array
+    if tokens.is_fully_addressable:
+        return np.asarray(tokens), np.asarray(weights)
+    rows = blocking_wait(dataset.get_batch(numbers))
+    return np.stack([np.asarray(row.tokens.array) for row in rows]), np.stack(
+        [np.asarray(row.loss_weight.array) for row in rows]
+    )
 
 
 def _loaded(examples: Iterator[LmExample]) -> LmExample:
@@ -294,5 +308,5 @@ def seen_at(recipe: Recipe, cache: Path, step: int) -> tuple[list[SeenSequence],
 def batch_digest(indices: np.ndarray, tokens: jax.Array | np.ndarray) -> str:
     """``sha256:`` over a batch's sequence numbers and token ids."""
     hasher = hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").tobytes())
-    hasher.update(np.ascontiguousarray(hosts.whole(tokens), dtype="<i4").tobytes())
+    hasher.update(np.ascontiguousarray(tokens, dtype="<i4").tobytes())
     return "sha256:" + hasher.hexdigest()

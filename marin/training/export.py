@@ -19,8 +19,8 @@ from marin.data.tokenizer import END_OF_TEXT
 from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Recipe
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
+from marin.training.checkpoints.whole import restore
 from marin.training.model import model_config, vocabulary_size
-from marin.training.state import restore
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

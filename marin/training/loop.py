@@ -17,16 +17,19 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ledger import StateManifest, Tampered
+from ledger import StateManifest, Store, Tampered
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
+from marin.training.checkpoints.digesting import describe
+from marin.training.checkpoints.loading import load_slices
+from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Span, batches
-from marin.training.digesting import describe
+from marin.training.initial import initial_slices
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
-from marin.training.state import TrainState, initial_state, leaves, load, local, manifest_of, save, state_like
+from marin.training.state import TrainState, leaves, state_like
 from marin.training.step.exact import ExactStep
 from marin.training.step.shards import Step, StepOutcome, TrainStep, mesh_of
 from marin.training.step.slices import SlicedState
@@ -37,19 +40,26 @@ Progress = Callable[[int, float], None]
 
 
 @dataclass
-class SegmentRecord:
+class Steps:
     """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
-    [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of ``end_state.tensors`` by tree."""
+    [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree."""
 
     start: int
     end: int
-    start_state: StateManifest
-    end_state: StateManifest
     losses: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     fingerprints: list[str] = field(default_factory=list)
     trace: bytes = b""
+
+
+@dataclass(frozen=True)
+class SegmentRecord:
+    """Train steps between two states that are known by their digests."""
+
+    steps: Steps
+    start_state: StateManifest
+    end_state: StateManifest
 
 
 def fingerprint_of(outcome: StepOutcome) -> str:
@@ -68,11 +78,9 @@ def differing_tensors(names: Sequence[str], one: StepOutcome, other: StepOutcome
 
 class NotFinite(Diverged):
     """A train step found a loss or a gradient that is not a finite number and left the state as it was: ``state`` is
-    the one before the step, to be saved for inspection, and ``record`` what led there from the segment's begin."""
+    the one before the step, to be saved for inspection, and ``steps`` what led there from the segment's begin."""
 
-    def __init__(
-        self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, record: SegmentRecord
-    ) -> None:
+    def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, steps: Steps) -> None:
         super().__init__(
             "loss or gradient is not finite",
             where=f"train step {number} (sequences {batch.indices.tolist()})",
@@ -82,7 +90,7 @@ class NotFinite(Diverged):
         )
         self.number = number
         self.state = state
-        self.record = record
+        self.steps = steps
 
     def saved_as(self, artifact: str) -> Diverged:
         """This error for a user: with the place of the state that was saved."""
@@ -155,8 +163,8 @@ class Training:
         """
         phase = self.recipe.phase
         if phase is None and previous is None:
-            first = initial_state(self.recipe, self.vocab_size)
-            return self.step.place(first), manifest_of(first)
+            first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_batch)
+            return first, describe(first, self.step.layout)
         if phase is None or previous is None:
             raise UsageError(
                 "a phase, and only a phase, begins with the state of another run",
@@ -175,10 +183,8 @@ class Training:
                 found=str(digest),
                 cure="continue from the run that ended with it",
             )
-        state, manifest = load(
-            previous / "checkpoint", self.recipe, self.vocab_size, digest, where="state of the phase before"
-        )
-        at = int(local(state.step)), int(local(state.cursor))
+        state, manifest = self.resume(previous / "checkpoint", digest, where="state of the phase before")
+        at = int(state.step), int(state.cursor)
         if at != (phase.first_step, phase.first_sequence & 0xFFFFFFFF):
             raise Tampered(
                 "the state to continue from is of another train step",
@@ -187,16 +193,19 @@ class Training:
                 found=f"train step {at[0]}, {at[1]} sequences",
                 cure="continue from the run that ended with it",
             )
-        return self.step.place(state), manifest
+        return state, manifest
 
-    def resume(self, folder: Path, expected: str, *, where: str) -> tuple[SlicedState, StateManifest]:
-        """The state in a checkpoint folder; raises ``Tampered`` when its tensors are not those of ``expected``."""
-        state, manifest = load(folder, self.recipe, self.vocab_size, expected, where=where)
-        return self.step.place(state), manifest
+    def resume(
+        self, source: Path | tuple[Store, str], expected: str, *, where: str
+    ) -> tuple[SlicedState, StateManifest]:
+        """The state of a checkpoint, in a folder or of a tree in a store; raises ``Tampered`` when its tensors are not those
+        of ``expected``."""
+        step = self.step
+        return load_slices(source, step.layout, step.by_batch, self.recipe, self.vocab_size, expected, where=where)
 
-    def save(self, state: SlicedState, folder: Path) -> None:
-        """A training checkpoint of ``state`` in ``folder``, which must not exist."""
-        save(self.step.collect(state), folder)
+    def saver(self, store: Store, work: Path, *, pack: bool = False, base: str | None = None) -> Saver:
+        """What saves states of this training, to be entered; see :class:`Saver`."""
+        return Saver(store, self.step.layout, work, pack=pack, base=base)
 
     def segment(
         self,
@@ -208,14 +217,26 @@ class Training:
         stop: StopSignal | None = None,
         progress: Progress | None = None,
     ) -> tuple[SlicedState, SegmentRecord]:
+        """:meth:`steps`, with the digest of the state after them; ``before`` is that of ``state``."""
+        state, steps = self.steps(state, start, end, stop=stop, progress=progress)
+        return state, SegmentRecord(steps, before, describe(state, self.step.layout))
+
+    def steps(
+        self,
+        state: SlicedState,
+        start: int,
+        end: int,
+        *,
+        stop: StopSignal | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[SlicedState, Steps]:
         """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
 
         Raises:
             Diverged: a step that was executed twice (``execution.self_check_every``) gave other bits.
             NotFinite: loss or gradient is not a finite number; the error names the step and holds the state before it.
         """
-        record = SegmentRecord(start, start, before, before)
-        traces: list[bytes] = []
+        made = Steps(start, start)
         for number in range(start, end):
             batch = self._batch(number)
             checked = self._self_check and number % self._self_check == 0
@@ -224,23 +245,18 @@ class Training:
             if earlier is not None:
                 self._check_again(number, earlier, batch, outcome)
             if not outcome.finite:
-                raise NotFinite(number, outcome, batch, state, self._closed(record, traces, state))
-            record.losses.append(float(outcome.loss))
-            record.grad_norms.append(float(outcome.grad_norm))
-            record.batches.append(batch.digest)
-            record.fingerprints.append(fingerprint_of(outcome))
-            traces.append(np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes())
-            record.end = number + 1
+                raise NotFinite(number, outcome, batch, state, made)
+            made.losses.append(float(outcome.loss))
+            made.grad_norms.append(float(outcome.grad_norm))
+            made.batches.append(batch.digest)
+            made.fingerprints.append(fingerprint_of(outcome))
+            made.trace += np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
+            made.end = number + 1
             if progress is not None:
                 progress(number, float(outcome.loss))
             if stop is not None and stop.asked(number):
                 break
-        return state, self._closed(record, traces, state)
-
-    def _closed(self, record: SegmentRecord, traces: list[bytes], state: SlicedState) -> SegmentRecord:
-        record.trace = b"".join(traces)
-        record.end_state = describe(state, self.step.layout, self.names)
-        return record
+        return state, made
 
     def _check_again(self, number: int, earlier: TrainState, batch: Batch, outcome: StepOutcome) -> None:
         """Execute a step once more from the state before it; raises ``Diverged`` where the bits are not the same."""

@@ -7,13 +7,14 @@ work goes on, and if there is none that is train step 0.
 from __future__ import annotations
 
 import logging
-import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 from jax.sharding import Mesh
 
-from ledger import Artifact, is_state, put_state
+from ledger import StateManifest
 from marin.errors import Interrupted, Paused
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
@@ -33,13 +34,13 @@ from marin.record.events import (
     write,
 )
 from marin.record.meter import Meter, recorded
-from marin.training.loop import NotFinite, SegmentRecord, Training
+from marin.training.checkpoints.saving import Saved, Saver
+from marin.training.initial import initial_program
+from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
 from marin.training.model import vocabulary_size
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
-from marin.training.state import arrays_of, initial_program
-from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
 
@@ -72,101 +73,136 @@ def described(mesh: Mesh) -> Json:
 
 
 def train(task: Task) -> StepResult:
-    """Execute or resume the training of ``task.recipe``; the final state lands in ``task.out``."""
-    recipe, journal = task.recipe, task.journal
+    """Execute or resume the training of ``task.recipe``. The final state is in the store; ``task.out`` gets its list of
+    tensors, and the result names its tree."""
+    recipe = task.recipe
     use_compilation_cache(compilation_cache())
     training = Training(
         recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution
     )
-    state, manifest = training.start(task.inputs.get(PREVIOUS))
     first, last = recipe.first_step, recipe.last_step
-    at, pause = first, task.execution.pause_at
+    at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
-    if done is not None:
+    if done is None:
+        state, manifest = training.start(task.inputs.get(PREVIOUS))
+    else:
         segment = read(TrainSegment, done[0], where="last recorded segment")
-        checkpoint = read(CheckpointSaved, done[1], where="last training checkpoint")
-        folder = task.work / "resume"
-        shutil.rmtree(folder, ignore_errors=True)
-        task.store.checkout(checkpoint.artifact, folder)
-        state, manifest = training.resume(folder, segment.end_state, where=f"checkpoint of train step {segment.end}")
-        shutil.rmtree(folder)
-        at = segment.end
+        tree, at = read(CheckpointSaved, done[1], where="last training checkpoint").artifact, segment.end
+        where = f"checkpoint of train step {at}"
+        state, manifest = training.resume((task.store, tree), segment.end_state, where=where)
         logger.info("resuming at train step %d", at)
     program = program_identity(training)  # in every process: Levanter's loss asks all of them what it chose
+    recorder = Recorder(task, manifest, tree)
     if hosts.leader():
-        journal.record(
-            TRAIN_STARTED,
-            TrainStarted(
-                run=task.run,
-                first_step=at,
-                num_steps=last,
-                state=manifest.digest,
-                manifest=task.store.put_bytes(manifest.encode()).digest,
-                program=program,
-                seeds=seeds_of(recipe),
-                devices=task.execution.devices,
-                processes=hosts.processes(),
-                attempt=task.attempt,
-                device=described(training.mesh),
-            ),
-        )
-    folder = task.work / "checkpoint"
+        recorder.started(training, at, program)
     meter = Meter()
-    with StopSignal() as stop, bar("train", last - first, at - first) as progress:
+    with (
+        training.saver(task.store, task.work / "slices", pack=task.execution.pack_checkpoints, base=tree) as saver,
+        StopSignal() as stop,
+        bar("train", last - first, at - first) as progress,
+    ):
+
+        def reached(step: int, loss: float) -> None:
+            saver.settle()
+            progress(step + 1 - first, f"loss {loss:.3f}")
+
         while at < last:
             if pause is not None and at >= pause:
+                saver.settle(wait=True)
                 raise Paused(
                     "training is paused",
                     where=f"before train step {at}",
-                    found=f"state {manifest.digest}",
+                    found=f"state {recorder.manifest.digest}",
                     cure="run the same command without the pause: it goes on from here, on any number of devices",
                 )
             length = recipe.trainer.steps_per_segment
             end = min(last, first + ((at - first) // length + 1) * length, *([pause] if pause is not None else []))
             try:
-                state, record = training.segment(
-                    state,
-                    manifest,
-                    at,
-                    end,
-                    stop=stop,
-                    progress=lambda step, loss: progress(step + 1 - first, f"loss {loss:.3f}"),
-                )
+                state, steps = training.steps(state, at, end, stop=stop, progress=reached)
             except NotFinite as error:
-                raise error.saved_as(keep_last(task, training, error, folder)) from error
-            save_segment(task, training, state, record, folder)
-            if hosts.leader():
-                tokens = (record.end - record.start) * recipe.trainer.batch_size * recipe.model.seq_len
-                journal.record(
-                    METRICS_RECORDED,
-                    recorded(
-                        task.run,
-                        "train",
-                        record.start,
-                        {GRAD_NORM: record.grad_norms},
-                        meter.lap(record.end - record.start, tokens),
-                    ),
-                )
-            logger.info("train steps %d to %d recorded", record.start, record.end - 1)
-            at, manifest = record.end, record.end_state
+                saver.settle(wait=True)
+                raise error.saved_as(keep_last(saver, recorder, error)) from error
+            tokens = (steps.end - steps.start) * recipe.trainer.batch_size * recipe.model.seq_len
+            lap = meter.lap(steps.end - steps.start, tokens)
+            saver.save(state, partial(recorder.segment, steps, lap))
+            at = steps.end
             if stop.received is not None and at < last:
+                saver.settle(wait=True)
                 raise Interrupted(
                     "training was asked to stop",
                     where=f"after train step {at - 1}",
                     found=stop.received.name,
                     cure="run the same command again: it goes on from here",
                 )
-    if not hosts.agreed(folder.exists()):
-        training.save(state, folder)
+        saver.settle(wait=True)
     if not hosts.leader():
-        return StepResult(kind="state", digest=manifest.digest)
-    shutil.copytree(folder, task.out / "checkpoint")
-    (task.out / "state.json").write_bytes(manifest.encode())
-    return result_of(task, manifest.digest, sum(tensor.nbytes for tensor in manifest.tensors))
+        return StepResult(kind="state")
+    (task.out / "state.json").write_bytes(recorder.manifest.encode())
+    return result_of(task, recorder.manifest, recorder.tree or "")
 
 
-def result_of(task: Task, digest: str, size: int) -> StepResult:
-    """Losses of all recorded segments of this run, in order, as metrics and as a table to plot."""
+@dataclass
+class Recorder:
+    """Puts the leader's facts into the ledger: a segment when its last state is in the store. ``manifest`` and ``tree``: of
+    the last recorded state; before the first segment there may be no tree."""
+
+    task: Task
+    manifest: StateManifest
+    tree: str | None
+
+    def started(self, training: Training, at: int, program: Json) -> None:
+        """The training goes on at train step ``at``."""
+        task = self.task
+        task.journal.record(
+            TRAIN_STARTED,
+            TrainStarted(
+                run=task.run,
+                first_step=at,
+                num_steps=task.recipe.last_step,
+                state=self.manifest.digest,
+                manifest=task.store.put_bytes(self.manifest.encode()).digest,
+                program=program,
+                seeds=seeds_of(task.recipe),
+                devices=task.execution.devices,
+                processes=hosts.processes(),
+                attempt=task.attempt,
+                device=described(training.mesh),
+            ),
+        )
+
+    def segment(self, steps: Steps, lap: Mapping[str, float], saved: Saved) -> None:
+        """Train steps whose last state is saved: bytes first, then the events that name them."""
+        task, before = self.task, self.manifest
+        trace = task.store.put_bytes(steps.trace)
+        self.checkpoint(steps.end, saved)
+        task.journal.record(
+            TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
+        )
+        task.journal.record(
+            METRICS_RECORDED, recorded(task.run, "train", steps.start, {GRAD_NORM: steps.grad_norms}, lap)
+        )
+        logger.info("train steps %d to %d recorded", steps.start, steps.end - 1)
+
+    def checkpoint(self, step: int, saved: Saved) -> None:
+        """A state that is saved, as the one before train step ``step``."""
+        task = self.task
+        task.journal.record(
+            CHECKPOINT_SAVED,
+            CheckpointSaved(
+                run=task.run,
+                step=step,
+                state=saved.manifest.digest,
+                artifact=saved.artifact.digest,
+                manifest=task.store.put_bytes(saved.manifest.encode()).digest,
+                size=saved.artifact.size,
+            ),
+        )
+        self.manifest, self.tree = saved.manifest, saved.artifact.digest
+
+
+def result_of(task: Task, manifest: StateManifest, tree: str) -> StepResult:
+    """The state in ``tree`` as the step's output. Losses of all recorded segments of this run, in order, as metrics and as a
+    table to plot."""
     losses: dict[int, float] = {}
     for body in task.journal.history(TRAIN_SEGMENT):
         assert isinstance(body, TrainSegment)
@@ -177,8 +213,9 @@ def result_of(task: Task, digest: str, size: int) -> StepResult:
     tokens = task.recipe.trainer.num_steps * task.recipe.trainer.batch_size * task.recipe.model.seq_len
     return StepResult(
         kind="state",
-        digest=digest,
-        size=size,
+        digest=manifest.digest,
+        size=sum(tensor.nbytes for tensor in manifest.tensors),
+        trees={"checkpoint": tree},
         tables={"loss": "step,loss\n" + rows},
         metrics={"loss_first": ordered[0], "loss_last": ordered[-1], "tokens": float(tokens)},
     )
@@ -201,81 +238,26 @@ def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
     return None
 
 
-def keep_last(task: Task, training: Training, error: NotFinite, folder: Path) -> str:
+def keep_last(saver: Saver, recorder: Recorder, error: NotFinite) -> str:
     """Record what led to the step that failed, with the state before it; the digest of its stored checkpoint."""
-    record = error.record
-    if record.end > record.start:
-        return save_segment(task, training, error.state, record, folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    training.save(error.state, folder)
-    digest = ""
-    if hosts.leader():
-        artifact = task.store.put_tree(folder)
-        task.journal.record(
-            CHECKPOINT_SAVED,
-            CheckpointSaved(
-                run=task.run,
-                step=record.start,
-                state=record.end_state.digest,
-                artifact=artifact.digest,
-                manifest=task.store.put_bytes(record.end_state.encode()).digest,
-                size=artifact.size,
-            ),
-        )
-        digest = artifact.digest
-    hosts.agreed(True)
-    return digest
-
-
-def save_segment(task: Task, training: Training, state: SlicedState, record: SegmentRecord, folder: Path) -> str:
-    """Bytes first, then the events that name them; the checkpoint's digest, for the leader. All processes take part in
-    saving; the leader records, and before it has none of them goes on: whoever left early would be missed, and the
-    leader be ended over its work."""
-    artifact = _pack(task, training, state) if task.execution.pack_checkpoints else _save(task, training, state, folder)
-    if artifact is not None:
-        manifest = task.store.put_bytes(record.end_state.encode())
-        trace = task.store.put_bytes(record.trace)
-        task.journal.record(
-            CHECKPOINT_SAVED,
-            CheckpointSaved(
-                run=task.run,
-                step=record.end,
-                state=record.end_state.digest,
-                artifact=artifact.digest,
-                manifest=manifest.digest,
-                size=artifact.size,
-            ),
-        )
-        task.journal.record(TRAIN_SEGMENT, segment_event(task.run, record, trace.digest))
-    hosts.agreed(True)
-    return artifact.digest if artifact is not None else ""
-
-
-def _save(task: Task, training: Training, state: SlicedState, folder: Path) -> Artifact | None:
-    """The checkpoint as Levanter writes it; None in a process that does not lead."""
-    shutil.rmtree(folder, ignore_errors=True)
-    training.save(state, folder)
-    return task.store.put_tree(folder) if hosts.leader() else None
-
-
-def _pack(task: Task, training: Training, state: SlicedState) -> Artifact | None:
-    """The checkpoint tensor by tensor, as what changed since the last one that is here (``ledger.put_state``)."""
-    collected = training.step.collect(state)
-    if not hosts.leader():
-        return None
-    saved = [body.artifact for body in task.journal.history(CHECKPOINT_SAVED) if isinstance(body, CheckpointSaved)]
-    base = saved[-1] if saved and is_state(task.store, saved[-1]) else None
-    return put_state(task.store, arrays_of(collected), base)
+    steps = error.steps
+    done = (
+        partial(recorder.segment, steps, {}) if steps.end > steps.start else partial(recorder.checkpoint, steps.start)
+    )
+    saver.save(error.state, done)
+    saver.settle(wait=True)
+    return recorder.tree or ""
 
 
 def segment_event(run: str, record: SegmentRecord, trace: str) -> TrainSegment:
+    """The event of a segment; ``trace``: the digest of the stored one."""
     return TrainSegment(
         run=run,
-        start=record.start,
-        end=record.end,
-        losses=[loss.hex() for loss in record.losses],
-        batches=record.batches,
-        fingerprints=record.fingerprints,
+        start=record.steps.start,
+        end=record.steps.end,
+        losses=[loss.hex() for loss in record.steps.losses],
+        batches=record.steps.batches,
+        fingerprints=record.steps.fingerprints,
         start_state=record.start_state.digest,
         end_state=record.end_state.digest,
         trace=trace,

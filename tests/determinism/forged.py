@@ -28,9 +28,10 @@ from bench.faults.world import World
 from marin.exact import reference
 from marin.recipe.schema import Execution, Recipe
 from marin.record.root import open_root
+from marin.training.checkpoints.whole import load
 from marin.training.data import Batch, batches
 from marin.training.model import optimizer, vocabulary_size
-from marin.training.state import TrainState, arrays_of, leaves, load
+from marin.training.state import TrainState, arrays_of, leaves
 from marin.training.step.exact import gradient_of, update_of
 from marin.training.step.shards import mesh_of
 from marin.training.step.slices import Layout

@@ -4,7 +4,7 @@
     recorded segments.py --folder F --until STEP                               straight to STEP and two further; and
     resumed from F
 
-Every line on stdout is a JSON object. The token cache is F/train, the training checkpoint F/checkpoint.
+Every line on stdout is a JSON object. The token cache is F/train, the training checkpoint the tree that F/tree names in F/root.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ DEVICES, LAST = 2, 100_000
 def described(record: Any) -> dict[str, Any]:
     """What a segment came to."""
     return {
-        "end": record.end,
+        "end": record.steps.end,
         "state": record.end_state.digest,
-        "steps": record.fingerprints,
+        "steps": record.steps.fingerprints,
         "tensors": {tensor.path: tensor.digest for tensor in record.end_state.tensors},
     }
 
@@ -46,6 +46,7 @@ def together(folder: Path, processes: int, process: int, port: int) -> None:
 
     recipe, execution = recipe_of(), Execution(devices=DEVICES, processes=processes)
     apply(recipe.arithmetic, execution)
+    from ledger import PosixStorage, Store
     from marin.training.loop import Training
     from marin.training.runtime import hosts
     from marin.training.runtime.stopping import StopSignal
@@ -58,7 +59,13 @@ def together(folder: Path, processes: int, process: int, port: int) -> None:
         state, record = training.segment(
             state, before, 0, LAST, stop=stop, progress=lambda step, loss: say({"step": step})
         )
-    training.save(state, folder / "checkpoint")
+    trees: list[str] = []
+    with training.saver(Store(PosixStorage(folder / "root")), folder / f"work-{process}") as saver:
+        saver.save(state, lambda done: trees.extend([done.artifact.digest, done.manifest.digest]))
+        saver.settle(wait=True)
+    if trees:
+        assert trees[1] == record.end_state.digest
+        (folder / "tree").write_text(trees[0])
     say({"signal": stop.received, "gathered": manifest_of(training.step.collect(state)).digest} | described(record))
     hosts.leave()
 
@@ -70,6 +77,7 @@ def over_again(folder: Path, until: int) -> None:
 
     recipe = recipe_of()
     apply(recipe.arithmetic, Execution())
+    from ledger import PosixStorage, Store
     from marin.training.loop import Training
 
     training = Training(recipe, folder / "train", worker.VOCABULARY, Execution())
@@ -77,7 +85,8 @@ def over_again(folder: Path, until: int) -> None:
     state, record = training.segment(state, before, 0, until)
     say(described(record))
     say(described(training.segment(state, record.end_state, until, until + 2)[1]))
-    state, at = training.resume(folder / "checkpoint", record.end_state.digest, where="the stopped run")
+    source = Store(PosixStorage(folder / "root")), (folder / "tree").read_text()
+    state, at = training.resume(source, record.end_state.digest, where="the stopped run")
     say(described(training.segment(state, at, until, until + 2)[1]))
 
 

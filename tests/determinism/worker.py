@@ -101,8 +101,11 @@ def batch_of(case: Case, step: int) -> tuple[Any, Any]:
 def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
     """Train one case and describe it. With ``kept``, the state after two steps is saved in that folder, another step is
     done and lost, and there is nothing to describe; called again, it goes on from what was saved."""
+    from marin.training.checkpoints.saving import save
+    from marin.training.checkpoints.whole import load
+    from marin.training.initial import initial_state
     from marin.training.loop import step_of
-    from marin.training.state import initial_state, load, manifest_of, save
+    from marin.training.state import manifest_of
     from marin.training.step.shards import mesh_of
 
     recipe = recipe_of(case)

@@ -60,6 +60,7 @@ class WorkerResult(msgspec.Struct, frozen=True):
     metrics: dict[str, str]
     tables: dict[str, str]
     artifact: str
+    trees: dict[str, str] = {}
 
     def result(self) -> StepResult:
         """As the step would have returned it."""
@@ -69,6 +70,7 @@ class WorkerResult(msgspec.Struct, frozen=True):
             self.size,
             {name: float.fromhex(value) for name, value in self.metrics.items()},
             self.tables,
+            self.trees,
         )
 
 
@@ -211,6 +213,7 @@ def _made(store: Store, out: Path, result: StepResult) -> bytes:
             tables=dict(result.tables),
             metrics={name: value.hex() for name, value in result.metrics.items()},
             artifact=store.put_tree(out).digest,
+            trees=dict(result.trees),
         )
     )
 

@@ -11,7 +11,7 @@ Scalars (an optimizer's counters) are in every slice; all copies are equal, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,16 @@ import numpy as np
 import optax
 from jax.sharding import NamedSharding
 
+from ledger import SlicedForm
 from marin.errors import UsageError
 from marin.training.runtime import hosts
-from marin.training.state import TrainState
+from marin.training.state import TrainState, leaves
 
 Leaves = tuple[jax.Array, ...]
+ReadRun = Callable[[str, int, int], np.ndarray]
+"""Elements of a tensor by its path, the first and one past the last in C order, as a flat array."""
+OWN = 3
+"""Tensors of a state that lie on the host: step, cursor and key come first of all."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ def unnamed(tree: Any) -> Any:
 
 
 class Layout:
-    """How the state of one recipe is cut into ``slices`` slices, and back.
+    """How the state of one recipe is cut into ``slices`` slices, and back. ``names``: paths of all its tensors, in the order
+    of :func:`marin.training.state.leaves`: step, cursor, key, parameters, moments; ``kinds``: their dtypes and shapes.
 
     Raises:
         UsageError: the optimizer keeps tensors that are not shaped like parameters, so it looks across elements.
@@ -58,6 +64,9 @@ class Layout:
 
     def __init__(self, example: TrainState, optimizer: optax.GradientTransformation, slices: int) -> None:
         self.slices = slices
+        named = list(leaves(example))
+        self.names = tuple(name for name, _ in named)
+        self.kinds = {name: (np.dtype(value.dtype).name, tuple(value.shape)) for name, value in named}
         arrays, self.static = eqx.partition(example.model, eqx.is_inexact_array)
         self.named = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
         plain = unnamed(self.named)
@@ -85,36 +94,75 @@ class Layout:
     def sliced_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return (self.width(shape),) if len(shape) else ()
 
+    @property
+    def form(self) -> SlicedForm:
+        """How the state lies in a checkpoint's files."""
+        return SlicedForm(self.slices)
+
     def cut(self, state: TrainState, sharding: NamedSharding) -> SlicedState:
         """``state`` (whole tensors on this host) on the mesh of ``sharding``, which shards the first axis."""
-        devices = sharding.mesh.devices.size
-        params = jax.tree.leaves(eqx.filter(state.model, eqx.is_inexact_array))
-        moments = jax.tree.leaves(state.moments)
-        local = self.slices // devices
+        whole = {name: np.asarray(value).reshape(-1) for name, value in leaves(state)}
+        return self.place(lambda name, start, stop: whole[name][start:stop], sharding)
+
+    def place(self, read: ReadRun, sharding: NamedSharding) -> SlicedState:
+        """A state on the mesh of ``sharding``, which shards the first axis; ``read`` is asked for the slices of this
+        process's devices, one after the other, and for no others."""
+        step, cursor, key = (read(name, 0, size) for name, size in zip(self.names, (1, 1, 2), strict=False))
+        devices = sharding.mesh.devices.ravel().tolist()
+        local, count = self.slices // len(devices), len(self.params)
+        tensors = list(zip(self.names[OWN:], (*self.params, *self.moments), strict=True))
+        pieces = []
+        for j in range(local):
+            rows: list[list[jax.Array]] = [[] for _ in tensors]
+            for number, device in enumerate(devices):
+                if device.process_index != jax.process_index():
+                    continue
+                for (name, like), kept in zip(tensors, rows, strict=True):
+                    kept.append(jax.device_put(self._row(name, like, number * local + j, read), device))
+            pieces.append(
+                [
+                    jax.make_array_from_single_device_arrays(
+                        (len(devices), *self.sliced_shape(like.shape)), sharding, kept
+                    )
+                    for (_, like), kept in zip(tensors, rows, strict=True)
+                ]
+            )
         return SlicedState(
-            step=np.asarray(state.step),
-            cursor=np.asarray(state.cursor),
-            key=np.asarray(state.key),
-            params=tuple(self._slice(params, j, local, sharding) for j in range(local)),
-            moments=tuple(self._slice(moments, j, local, sharding) for j in range(local)),
+            step=np.asarray(step).reshape(()),
+            cursor=np.asarray(cursor).reshape(()),
+            key=np.asarray(key),
+            params=tuple(tuple(piece[:count]) for piece in pieces),
+            moments=tuple(tuple(piece[count:]) for piece in pieces),
         )
 
-    def _slice(self, tensors: Sequence[Any], j: int, local: int, sharding: NamedSharding) -> Leaves:
-        return tuple(self._place(np.asarray(tensor), j, local, sharding) for tensor in tensors)
+    def _row(self, name: str, like: jax.ShapeDtypeStruct, number: int, read: ReadRun) -> np.ndarray:
+        """A slice of a tensor as it lies on a device: padded with zeros, under an axis of one."""
+        if not like.shape:
+            return np.asarray(read(name, 0, 1), like.dtype)
+        start, stop = self.form.run(name, like.shape, number)
+        row = np.zeros((1, self.width(like.shape)), like.dtype)
+        row[0, : stop - start] = read(name, start, stop)
+        return row
 
-    def _place(self, tensor: np.ndarray, j: int, local: int, sharding: NamedSharding) -> jax.Array:
-        devices = sharding.mesh.devices.size
-        if tensor.ndim == 0:
-            rows = np.broadcast_to(tensor, (devices,))
-        else:
-            width = self.width(tensor.shape)
-            rows = np.zeros((devices, width), tensor.dtype)
-            flat = tensor.reshape(-1)
-            for device in range(devices):
-                start = (device * local + j) * width
-                piece = flat[start : start + width]
-                rows[device, : piece.size] = piece
-        return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+    def held(self, state: SlicedState, *, copied: bool = False) -> dict[int, dict[str, np.ndarray]]:
+        """What this process holds: slice number -> tensor -> its elements there, flat and without padding. They are views
+        of what lies on a processor's device, unless ``copied``; a tensor without a place in a slice is empty there."""
+        form = self.form
+        found: dict[int, dict[str, np.ndarray]] = {}
+        local = len(state.params)
+        sliced = list(zip(self.names[OWN:], (*self.params, *self.moments), strict=True))
+        for j, pieces in enumerate(zip(state.params, state.moments, strict=True)):
+            for (name, like), array in zip(sliced, (*pieces[0], *pieces[1]), strict=True):
+                for shard in array.addressable_shards:
+                    number = (shard.index[0].start or 0) * local + j
+                    first, last = form.run(name, like.shape, number)
+                    here = np.asarray(shard.data).reshape(-1)[: last - first]
+                    found.setdefault(number, {})[name] = np.array(here) if copied else here
+        for number, tensors in found.items():
+            for name, value in zip(self.names, (state.step, state.cursor, state.key), strict=False):
+                first, last = form.run(name, value.shape, number)
+                tensors[name] = value.reshape(-1)[first:last]
+        return found
 
     def join(self, state: SlicedState) -> TrainState:
         """The whole tensors, on this host. On several hosts every one of them must call this."""

@@ -19,8 +19,9 @@ from marin.exact.compiled import run
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.program import FLOAT, Operation, Program
 from marin.recipe.schema import Recipe
+from marin.training.initial import exact_initializer
 from marin.training.model import optimizer
-from marin.training.state import arrays_of, exact_initializer
+from marin.training.state import arrays_of
 from marin.training.step.exact import ExactStep, update_of
 from marin.training.step.slices import Layout
 from marin.verify.jax.opened import INITIAL, Opened, Question, record

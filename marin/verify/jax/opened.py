@@ -18,11 +18,13 @@ from ledger import tensor_digest
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record.events import Json
+from marin.training.checkpoints.whole import load
 from marin.training.data import Batch, batches
+from marin.training.initial import initial_state
 from marin.training.loop import fingerprint_of, step_of
 from marin.training.model import vocabulary_size
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import initial_state, leaves, load
+from marin.training.state import leaves
 from marin.training.state import local as local_bytes
 from marin.training.step.shards import Step, mesh_of
 from marin.training.step.slices import SlicedState

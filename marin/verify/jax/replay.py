@@ -19,11 +19,11 @@ from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, Recipe, digest
 from marin.record.events import CheckpointSaved, Json, TrainSegment
+from marin.training.checkpoints.whole import load
 from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.run import program_identity
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import load
 from marin.training.step.slices import SlicedState
 from marin.verify.jax import tensors
 from marin.verify.segments import compare
@@ -133,12 +133,12 @@ def replay(
             )
         except NotFinite as error:
             return ended(number + 1, not_finite(recorded, error))
-        losses |= {record.start + i: loss for i, loss in enumerate(record.losses)}
+        losses |= {recorded.start + i: loss for i, loss in enumerate(record.steps.losses)}
         divergence = judge.segment(recorded, record, state)
         if divergence is not None:
             return ended(number + 1, divergence)
         if done is not None:
-            done(recorded, record.losses)
+            done(recorded, record.steps.losses)
         manifest = record.end_state
     return ended(len(segments), None)
 
@@ -186,18 +186,17 @@ class SegmentReplay:
                     "the initial state differs",
                 ), ()
         else:
-            with TemporaryDirectory(prefix="marin-segment-") as base:
-                folder = Path(base) / "checkpoint"
-                self._store.checkout(checkpoint, folder)
-                state, manifest = self._training.resume(
-                    folder, recorded.start_state, where=f"training checkpoint before train step {recorded.start}"
-                )
+            state, manifest = self._training.resume(
+                (self._store, checkpoint),
+                recorded.start_state,
+                where=f"training checkpoint before train step {recorded.start}",
+            )
         try:
             state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
         except NotFinite as error:
             return not_finite(recorded, error), ()
         judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
-        return judge.segment(recorded, record, state), record.losses
+        return judge.segment(recorded, record, state), record.steps.losses
 
 
 @dataclass(frozen=True)
@@ -261,12 +260,12 @@ def not_finite(recorded: TrainSegment, error: NotFinite) -> Divergence:
 def found(record: SegmentRecord) -> FoundSegment:
     """A segment's record in the terms of its event."""
     return FoundSegment(
-        losses=[loss.hex() for loss in record.losses],
-        batches=record.batches,
-        fingerprints=record.fingerprints,
+        losses=[loss.hex() for loss in record.steps.losses],
+        batches=record.steps.batches,
+        fingerprints=record.steps.fingerprints,
         start_state=record.start_state.digest,
         end_state=record.end_state.digest,
-        trace=record.trace,
+        trace=record.steps.trace,
     )
 
 

@@ -15,9 +15,10 @@ from ledger import LedgerError, Store, Tampered
 from marin.history.run import Run
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
+from marin.training.checkpoints.whole import load
+from marin.training.initial import initial_state
 from marin.training.model import learning_rates
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import initial_state, load
 from marin.verify.jax.tensors import arrays_of
 from marin.verify.segments.screening import Z_LIMIT, Finding, Screening, look, outliers
 

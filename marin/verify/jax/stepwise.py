@@ -21,8 +21,7 @@ import numpy as np
 from ledger import LedgerError
 from marin.exact.reading import written_at
 from marin.recipe.schema import from_plain
-from marin.training.state import _make as make_initial
-from marin.training.state import leaves
+from marin.training.state import leaves, made
 from marin.training.step.shards import TrainStep, shard_sums, slice_square, slice_update
 from marin.verify.jax import interpreter
 from marin.verify.jax.exactly import ExactStepwise
@@ -123,7 +122,7 @@ class Stepwise(Opened):
         if program == INITIAL:
 
             def function(*values: Any) -> Any:
-                return [value for _, value in leaves(make_initial(self.recipe, self._vocab)())]
+                return [value for _, value in leaves(made(self.recipe, self._vocab)())]
         elif kind == "gradient":
             structure = jax.tree.structure(layout.named)
 

@@ -13,7 +13,7 @@ import tensorstore
 from buckets import Bucket
 from safetensors.numpy import load_file, save_file
 
-from ledger import MemoryStorage, Store, describe_state, load_state, put_state
+from ledger import MemoryStorage, Store, describe_state, load_slices, put_slices
 
 RNG = np.random.default_rng(11)
 STATE: dict[str, np.ndarray] = {
@@ -82,7 +82,7 @@ def test_safetensors(tmp_path: Path) -> None:
 
 def test_the_store_s_own_states() -> None:
     store = Store(MemoryStorage())
-    assert describe_state(load_state(store, put_state(store, STATE).digest)) == describe_state(STATE)
+    assert describe_state(load_slices(store, put_slices(store, STATE, 5).digest)) == describe_state(STATE)
 
 
 def test_one_number_is_enough(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 from marin.errors import DataError
 from marin.recipe.schema import Recipe
 from marin.training import blank
+from marin.training.initial import initial_state
 from marin.training.model import END_OF_TEXT_ID, attention_mask, optimizer
-from marin.training.state import initial_state
 from marin.training.step.exact import gradient_of
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout

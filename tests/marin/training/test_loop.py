@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ledger import PosixStorage, StateManifest, Store, Tampered, is_state, packed_size, put_state
+from ledger import PosixStorage, StateManifest, Store, Tampered, packed_size
 from marin.errors import Diverged, Unsupported
 from marin.recipe.schema import Execution
 from marin.training import loop
 from marin.training.data import batch_digest, batches, seen_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
-from marin.training.state import arrays_of
 from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
 from marin.training.step.slices import SlicedState
 from marin.training.tokens.cache import write_cache
@@ -51,14 +51,24 @@ def start(worker: ModuleType, recipe: Any, cache: Path, monkeypatch: pytest.Monk
     return started
 
 
+def saved(training: Training, store: Store, state: SlicedState) -> str:
+    """The tree of a state in the store."""
+    trees: list[str] = []
+    with TemporaryDirectory() as work, training.saver(store, Path(work)) as saver:
+        saver.save(state, lambda done: trees.append(done.artifact.digest))
+        saver.settle(wait=True)
+    return trees[0]
+
+
 def test_a_resumed_segment_records_what_the_straight_one_does(start: Any, tmp_path: Path) -> None:
     training, state, manifest = start(self_check_every=2)
     state, first = training.segment(state, manifest, 0, 3)
-    training.save(state, tmp_path / "c")
+    store = Store(PosixStorage(tmp_path / "root"))
+    tree = saved(training, store, state)
     _, second = training.segment(state, first.end_state, 3, 5)
-    assert (first.start, first.end, len(first.losses)) == (0, 3, 3)
-    assert len(first.trace) == 3 * len(training.names) * 2 * 4
-    resumed, at = training.resume(tmp_path / "c", first.end_state.digest, where="step 3")
+    assert (first.steps.start, first.steps.end, len(first.steps.losses)) == (0, 3, 3)
+    assert len(first.steps.trace) == 3 * len(training.names) * 2 * 4
+    resumed, at = training.resume((store, tree), first.end_state.digest, where="step 3")
     assert at == first.end_state
     assert training.segment(resumed, at, 3, 5)[1] == second
 
@@ -136,22 +146,23 @@ def test_differences_are_named() -> None:
 
 
 def test_a_packed_checkpoint_is_the_same_state(start: Any, tmp_path: Path) -> None:
-    """What `--pack-checkpoints` keeps resumes as what Levanter's writer keeps: bit for bit, and smaller the second
-    time."""
+    """What `--pack-checkpoints` keeps resumes as what is kept plainly: bit for bit, and smaller the second time."""
     training, state, manifest = start()
-    store = Store(PosixStorage(tmp_path / "root"))
-    before = put_state(store, arrays_of(training.step.collect(state))).digest
-    at, first = training.segment(state, manifest, 0, 3)
-    tree = put_state(store, arrays_of(training.step.collect(at)), before).digest
-    assert is_state(store, tree)
-    store.checkout(tree, tmp_path / "packed")
-    training.save(at, tmp_path / "plain")
-    packed, found = training.resume(tmp_path / "packed", first.end_state.digest, where="step 3")
-    plain, same = training.resume(tmp_path / "plain", first.end_state.digest, where="step 3")
+    store, other = Store(PosixStorage(tmp_path / "root")), Store(PosixStorage(tmp_path / "other"))
+    trees: list[str] = []
+    with training.saver(store, tmp_path / "work", pack=True) as saver:
+        saver.save(state, lambda saved: trees.append(saved.artifact.digest))
+        at, first = training.segment(state, manifest, 0, 3)
+        saver.save(at, lambda saved: trees.append(saved.artifact.digest))
+        saver.settle(wait=True)
+    tree = trees[1]
+    assert saved(training, other, at) == tree
+    packed, found = training.resume((store, tree), first.end_state.digest, where="step 3")
+    plain, same = training.resume((other, tree), first.end_state.digest, where="step 3")
     assert found == same == first.end_state
     assert training.segment(packed, found, 3, 5)[1] == training.segment(plain, same, 3, 5)[1]
     assert packed_size(store, tree) < store.artifact(tree).size
-    (tmp_path / "packed" / "tensors" / "00000").chmod(0o644)
-    (tmp_path / "packed" / "tensors" / "00000").write_bytes(b"short")
+    store.checkout(tree, tmp_path / "packed", how="copy")
+    (tmp_path / "packed" / "slices" / "00000").write_bytes(b"short")
     with pytest.raises(Tampered, match="can not be read"):
         training.resume(tmp_path / "packed", first.end_state.digest, where="step 3")

@@ -19,8 +19,8 @@ from marin.errors import UsageError
 from marin.recipe.composition import compose
 from marin.recipe.cost import flops_per_token, parameters
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest
+from marin.training.initial import initial_state
 from marin.training.model import learning_rates, model_config
-from marin.training.state import initial_state
 from marin.training.step.shards import shard_sums
 
 

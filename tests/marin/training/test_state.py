@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from ledger import LedgerError, Tampered
-from marin.training.state import TrainState, initial_state, leaves, load, manifest_of, named_key, save
+from marin.training.checkpoints.saving import save
+from marin.training.checkpoints.whole import load
+from marin.training.initial import initial_state
+from marin.training.state import TrainState, leaves, manifest_of, named_key
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ import pytest
 from ledger import LedgerError
 from marin.exact import reference
 from marin.recipe.schema import Arithmetic, Recipe, check, digest, from_plain, plain
+from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of
 from marin.training.model import optimizer
-from marin.training.state import arrays_of, exact_initializer, initial_state
+from marin.training.state import arrays_of
 from marin.training.step.exact import ExactStep, gradient_of, update_of
 from marin.training.step.shards import mesh_of
 from marin.training.step.slices import Layout

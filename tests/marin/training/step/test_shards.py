@@ -19,8 +19,9 @@ from levanter.optim.config import AdamConfig, LionConfig
 
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
+from marin.training.initial import initial_state
 from marin.training.model import optimizer
-from marin.training.state import TrainState, initial_state, leaves, manifest_of
+from marin.training.state import TrainState, leaves, manifest_of
 from marin.training.step import fingerprint
 from marin.training.step.shards import StepOutcome, TrainStep, fold, mesh_of, shard_sums
 from marin.training.step.slices import SlicedState

@@ -12,9 +12,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ledger import hash_shards, merge_shards, tensor_digest
-from marin.training import digesting
+from marin.training.checkpoints import digesting
+from marin.training.initial import initial_state
 from marin.training.model import optimizer
-from marin.training.state import DATA, initial_state, leaves, manifest_of
+from marin.training.state import DATA, leaves, manifest_of
 from marin.training.step.shards import mesh_of
 from marin.training.step.slices import Layout
 
@@ -25,21 +26,19 @@ def test_slices_that_cut_tiles_are_digested_where_they_lie(worker: ModuleType) -
     layout = Layout(first, optimizer(recipe), 8)
     state = layout.cut(first, NamedSharding(mesh_of(1), P(DATA)))
     names = [name for name, _ in leaves(first)]
-    assert digesting.describe(state, layout, names) == manifest_of(first)
+    assert digesting.describe(state, layout) == manifest_of(first)
     changed = np.array(state.params[5][0])
     changed[0, -1] += 1
     pieces = list(state.params)
     pieces[5] = (jax.device_put(changed, state.params[5][0].sharding), *pieces[5][1:])
-    other = digesting.describe(
-        type(state)(state.step, state.cursor, state.key, tuple(pieces), state.moments), layout, names
-    )
+    other = digesting.describe(type(state)(state.step, state.cursor, state.key, tuple(pieces), state.moments), layout)
     assert manifest_of(first).differing(other) == (names[3],), "of a changed slice, its tensor and no other"
 
 
 @given(st.lists(st.binary(max_size=300), max_size=6))
 def test_packed_items_come_out_as_they_went_in(items: list[bytes]) -> None:
-    packed = digesting._packed(items)
-    assert digesting._unpacked(packed) == digesting._unpacked(packed + b"\0" * 17) == items  # padding changes nothing
+    packed = digesting.packed(items)
+    assert digesting.unpacked(packed) == digesting.unpacked(packed + b"\0" * 17) == items  # padding changes nothing
 
 
 def test_two_processes_put_together_what_each_holds(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -50,10 +49,10 @@ def test_two_processes_put_together_what_each_holds(monkeypatch) -> None:  # typ
         hash_shards("float32", array.shape, [((slice(0, cut),), array[:cut])]),
         hash_shards("float32", array.shape, [((slice(cut, array.size),), array[cut:])]),
     ]
-    sent = [[digesting._packed([parcel]) for parcel in part.parcels(2)] for part in parts]
-    finished = [merge_shards([digesting._unpacked(sent[source][here])[0] for source in (0, 1)]) for here in (0, 1)]
+    sent = [[digesting.packed([parcel]) for parcel in part.parcels(2)] for part in parts]
+    finished = [merge_shards([digesting.unpacked(sent[source][here])[0] for source in (0, 1)]) for here in (0, 1)]
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(digesting, "_exchanged", lambda items: [sent[source][0] for source in (0, 1)])
-    monkeypatch.setattr(digesting, "_to_all", lambda item: [item, digesting._packed([finished[1].encode()])])
+    monkeypatch.setattr(digesting, "_to_all", lambda item: [item, digesting.packed([finished[1].encode()])])
     (whole,) = digesting._together([parts[0]])
     assert whole.digest() == tensor_digest(array)

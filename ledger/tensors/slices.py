@@ -1,0 +1,390 @@
+"""A state in slices: as many files as it is cut into, each written by whoever holds that slice.
+
+    state.json       the `StateManifest`: path, dtype, shape and digest of every tensor
+    slices.json      the `SlicedForm`: how many slices, and how tensors are cut
+    slices/00000     slice 0 of every tensor, one after the other in the order of state.json
+    slices/00001     …
+
+A tensor is seen as [lead, n] in C order and cut along n into S runs of ceil(n / S) elements, of which the last ones may
+be shorter or empty: slice s has run s of each of the lead rows. `lead` is 1 unless the form says otherwise; a stack of
+layers has as many as there are layers, so that a slice has its part of every one of them. Elements are little-endian.
+
+So nobody needs more than one slice to write a file, and any range of elements can be read without the rest: whoever
+loads a state onto another number of devices, or cut otherwise, reads what it needs and no more. All of it follows from
+the numbers, the form and nothing else, so equal states cut in the same way are equal files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from ledger.errors import LedgerError, Malformed, NotFound, Refused, Tampered
+from ledger.format.canonical import canonical_bytes, parse_canonical
+from ledger.store.blobs.hashing import threads
+from ledger.store.store import Artifact, Store
+from ledger.store.trees.manifest import Manifest, ManifestEntry
+from ledger.tensors.statepack import put_planes
+from ledger.tensors.tensors import (
+    TILE_SIZE,
+    StateManifest,
+    TensorInfo,
+    describe_state,
+    dtype_of,
+    item_size,
+    leaf_hashes,
+    little_endian_bytes,
+    root_digest,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STATE: Final = "state.json"
+FORM: Final = "slices.json"
+MOST_SLICES: Final = 4096
+_AT_ONCE: Final = 8 * TILE_SIZE
+"""So much of a tensor is read and hashed by one thread at a time."""
+
+Read = Callable[[str, int, int], bytes]
+"""Some bytes of a file of the tree: its path, the first byte, how many. Fewer only at its end."""
+
+
+def slice_name(number: int) -> str:
+    """The path of a slice's file."""
+    return f"slices/{number:05d}"
+
+
+@dataclass(frozen=True)
+class SlicedForm:
+    """How a state is cut: into how many slices, and which tensors have more than one lead row."""
+
+    slices: int
+    leads: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slices <= MOST_SLICES or any(lead < 2 for lead in self.leads.values()):
+            raise Malformed(
+                "form of a state in slices",
+                expected=f"1 to {MOST_SLICES} slices, and leads above 1",
+                found=f"{self.slices} slices, leads {sorted(set(self.leads.values()))[:8]}",
+            )
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return canonical_bytes(
+            {"kind": "state in slices", "leads": dict(self.leads), "slices": self.slices, "version": 1}
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> SlicedForm:
+        """What `encode` made. Malformed if it is something else."""
+        try:
+            document = parse_canonical(data)
+            leads, slices = document["leads"], document["slices"]
+            if document["version"] != 1 or type(slices) is not int or not isinstance(leads, dict):
+                raise ValueError("another version or another type")
+            if any(type(lead) is not int for lead in leads.values()):
+                raise ValueError("a lead that is no whole number")
+            form = cls(slices, leads)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Malformed("form of a state in slices", expected="one of version 1", found=str(error)) from error
+        if form.encode() != data:
+            raise Malformed("form of a state in slices", expected="the fields of version 1 only", found="others")
+        return form
+
+    def rows(self, path: str, shape: Sequence[int]) -> tuple[int, int]:
+        """(lead, n): as what a tensor is cut. Malformed where its lead does not divide it."""
+        lead, size = self.leads.get(path, 1), math.prod(shape)
+        if size % lead:
+            raise Malformed(
+                "form of a state in slices", where=path, expected=f"a lead that divides {size}", found=str(lead)
+            )
+        return lead, size // lead
+
+    def run(self, path: str, shape: Sequence[int], number: int) -> tuple[int, int]:
+        """The elements, first and one past the last, that slice ``number`` has of each lead row of a tensor."""
+        _, n = self.rows(path, shape)
+        width = -(-n // self.slices)
+        return min(n, number * width), min(n, (number + 1) * width)
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """A state in slices that lies somewhere: its manifest, its form, and how its files are read.
+
+    Nothing in it is believed: a range comes with the length that was asked for or Malformed is raised, and what was read has
+    to be digested by whoever reads.
+    """
+
+    state: StateManifest
+    form: SlicedForm
+    read: Read
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Sliced:
+        """Of a tree that was checked out to a folder.
+
+        Raises:
+            Malformed: it is no state in slices.
+            OSError: a file cannot be read.
+        """
+
+        def read(path: str, start: int, length: int) -> bytes:
+            with (folder / path).open("rb") as stream:
+                stream.seek(start)
+                return stream.read(length)
+
+        sizes = {slice_name(number): (folder / slice_name(number)).stat().st_size for number in _numbers(folder / FORM)}
+        return cls._checked((folder / STATE).read_bytes(), (folder / FORM).read_bytes(), sizes, read)
+
+    @classmethod
+    def of_store(cls, store: Store, tree: str) -> Sliced:
+        """Of a tree in a store, every byte verified as it is read.
+
+        Raises:
+            Malformed: it is no state in slices.
+            NotFound: the tree, or a file of it, is not here.
+        """
+        entries = {entry.path: entry for entry in store.manifest(tree)}
+        opened: dict[str, tuple[Lock, BinaryIO]] = {}
+        opening = Lock()
+
+        def read(path: str, start: int, length: int) -> bytes:
+            with opening:
+                if path not in opened:
+                    opened[path] = Lock(), store.open_file(tree, path)
+            lock, stream = opened[path]
+            with lock:  # it keeps the part of 8 MiB that it has verified last
+                stream.seek(start)
+                return stream.read(length)
+
+        if STATE not in entries or FORM not in entries:
+            raise Malformed("state in slices", where=tree, expected=f"{STATE} and {FORM}", found="another tree")
+        sizes = {path: entry.size for path, entry in entries.items() if path not in (STATE, FORM)}
+        return cls._checked(store.read(entries[STATE].digest), store.read(entries[FORM].digest), sizes, read)
+
+    @classmethod
+    def _checked(cls, state: bytes, form: bytes, sizes: Mapping[str, int], read: Read) -> Sliced:
+        made = cls(StateManifest.parse(state), SlicedForm.parse(form), read)
+        expected = {slice_name(number): made.size_of(number) for number in range(made.form.slices)}
+        if sizes != expected:
+            wrong = sorted(name for name in sizes.keys() | expected.keys() if sizes.get(name) != expected.get(name))
+            raise Malformed(
+                "state in slices",
+                where=wrong[0],
+                expected=f"{expected.get(wrong[0], 'no such file')} bytes",
+                found=f"{sizes.get(wrong[0], 'no such file')}",
+            )
+        return made
+
+    def size_of(self, number: int) -> int:
+        """Bytes of a slice's file."""
+        return sum(self._length(tensor, number) for tensor in self.state.tensors)
+
+    def part(self, path: str, start: int, stop: int) -> NDArray[Any]:
+        """Elements ``start`` to ``stop`` of a tensor in C order, as a flat array.
+
+        Raises:
+            NotFound: there is no such tensor.
+            Malformed: the range is not within it, or a file is shorter than it has to be.
+        """
+        import numpy as np
+
+        tensor = self.state.tensor(path)
+        lead, n = self.form.rows(path, tensor.shape)
+        if not 0 <= start <= stop <= lead * n:
+            raise Malformed(
+                "range of a tensor", where=path, expected=f"within {lead * n} elements", found=f"{start}:{stop}"
+            )
+        width, size = -(-n // self.form.slices), item_size(tensor.dtype)
+        found = np.empty((stop - start) * size, np.uint8)
+        at = start
+        while at < stop:
+            row, column = divmod(at, n)
+            number = column // width
+            first, last = self.form.run(path, tensor.shape, number)
+            count = min(stop - at, last - column)
+            begin = self._offsets[number][path] + (row * (last - first) + column - first) * size
+            data = self.read(slice_name(number), begin, count * size)
+            if len(data) != count * size:
+                raise Malformed("slice of a state", where=slice_name(number), expected="all its bytes", found="fewer")
+            found[(at - start) * size : (at - start + count) * size] = np.frombuffer(data, np.uint8)
+            at += count
+        return found.view(dtype_of(tensor.dtype))
+
+    def whole(self, path: str) -> NDArray[Any]:
+        """A whole tensor."""
+        tensor = self.state.tensor(path)
+        return self.part(path, 0, math.prod(tensor.shape)).reshape(tensor.shape)
+
+    def described(self) -> StateManifest:
+        """The manifest of what the files hold in truth: every byte read and hashed."""
+        with ThreadPoolExecutor(threads()) as pool:
+            return StateManifest.of([self._described(pool, tensor) for tensor in self.state.tensors])
+
+    def _described(self, pool: ThreadPoolExecutor, tensor: TensorInfo) -> TensorInfo:
+        count, step = math.prod(tensor.shape), max(1, _AT_ONCE // item_size(tensor.dtype))
+
+        def hashes(start: int) -> list[bytes]:
+            return leaf_hashes(self.part(tensor.path, start, min(count, start + step)))
+
+        leaves = [leaf for some in pool.map(hashes, range(0, count, step)) for leaf in some]
+        digest = root_digest(tensor.dtype, tensor.shape, leaves)
+        return TensorInfo(tensor.path, tensor.dtype, tensor.shape, digest, tensor.nbytes)
+
+    def _length(self, tensor: TensorInfo, number: int) -> int:
+        lead, _ = self.form.rows(tensor.path, tensor.shape)
+        first, last = self.form.run(tensor.path, tensor.shape, number)
+        return lead * (last - first) * item_size(tensor.dtype)
+
+    @cached_property
+    def _offsets(self) -> Sequence[Mapping[str, int]]:
+        """For each slice, where each tensor begins in its file."""
+        paths = [tensor.path for tensor in self.state.tensors]
+        return [
+            dict(
+                zip(
+                    paths,
+                    accumulate((self._length(one, number) for one in self.state.tensors), initial=0),
+                    strict=False,
+                )
+            )
+            for number in range(self.form.slices)
+        ]
+
+
+def put_slices(
+    store: Store,
+    arrays: Mapping[str, Any],
+    slices: int = 1,
+    leads: Mapping[str, int] | None = None,
+    *,
+    pack: bool = False,
+    base: str | None = None,
+) -> Artifact:
+    """Keep a whole state in slices. ``pack``: as planes of bytes (`statepack`), against the tree ``base`` where that is a
+    state in the same form. One slice is copied at a time."""
+    form, state = SlicedForm(slices, leads or {}), describe_state(arrays)
+    entries = [
+        put_slice(store, number, memoryview(_slice_bytes(state, form, arrays, number)), pack=pack, base=base)
+        for number in range(slices)
+    ]
+    return publish_slices(store, state, form, entries)
+
+
+def write_slices(
+    folder: Path, arrays: Mapping[str, Any], slices: int = 1, leads: Mapping[str, int] | None = None
+) -> None:
+    """A whole state in slices as a folder, which must not exist."""
+    form, state = SlicedForm(slices, leads or {}), describe_state(arrays)
+    (folder / "slices").mkdir(parents=True)
+    (folder / STATE).write_bytes(state.encode())
+    (folder / FORM).write_bytes(form.encode())
+    for number in range(slices):
+        (folder / slice_name(number)).write_bytes(_slice_bytes(state, form, arrays, number))
+
+
+def put_slice(
+    store: Store, number: int, data: memoryview | Path, *, pack: bool = False, base: str | None = None
+) -> ManifestEntry:
+    """Keep one slice, from memory or from a file that is the caller's to give away, and say how a manifest names it.
+    ``pack`` and ``base`` as for `put_slices`; from memory only."""
+    name = slice_name(number)
+    if isinstance(data, Path):
+        hashed = store.blobs.put_file(data, link=True)
+    elif pack:
+        hashed = put_planes(store, data, 4, _of_tree(store, base, name))
+    else:
+        hashed = store.blobs.put_bytes(bytes(data))
+    return ManifestEntry(name, hashed.size, hashed.digest, parts=hashed.parts.root if hashed.parts else None)
+
+
+def publish_slices(store: Store, state: StateManifest, form: SlicedForm, slices: Sequence[ManifestEntry]) -> Artifact:
+    """The tree of a state whose slices are in the store.
+
+    Raises:
+        Refused: a slice is missing, doubled, or has not the length that follows from the state.
+        NotFound: a slice was reported and is not in the store.
+    """
+    whole = Sliced(state, form, _unread)
+    expected = {slice_name(number): whole.size_of(number) for number in range(form.slices)}
+    found = {entry.path: entry.size for entry in slices}
+    if found != expected or len(slices) != form.slices:
+        wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        raise Refused(
+            "a state in slices is not complete",
+            where=", ".join(wrong[:4]) or "slices",
+            expected=f"{form.slices} slices of the lengths that follow from the state",
+            found=f"{len(slices)} slices",
+            cure="save the state again: nothing was recorded of this one",
+        )
+    entries = [*slices]
+    for name, data in ((STATE, state.encode()), (FORM, form.encode())):
+        hashed = store.blobs.put_bytes(data)
+        entries.append(
+            ManifestEntry(name, hashed.size, hashed.digest, parts=hashed.parts.root if hashed.parts else None)
+        )
+    return store.put_manifest(Manifest.of(entries))
+
+
+def load_slices(store: Store, tree: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a state in slices by path, every byte verified and every tensor's digest compared.
+
+    Raises:
+        Tampered: bytes are damaged, or the tensors are not those that `state.json` says.
+        NotFound, Malformed: it is not here, or no state in slices.
+    """
+    there = Sliced.of_store(store, tree)
+    arrays = {tensor.path: there.whole(tensor.path) for tensor in there.state.tensors}
+    if differing := there.state.differing(describe_state(arrays)):
+        raise Tampered(
+            "a tensor is not the one that its state names",
+            where=f"{tree}: {differing[0]}",
+            expected=there.state.tensor(differing[0]).digest,
+            found="another digest",
+            cure="put the state again, or pull it from a remote",
+        )
+    return arrays
+
+
+def is_sliced(folder: Path) -> bool:
+    """Whether a folder holds a state in slices."""
+    return (folder / FORM).is_file() and (folder / STATE).is_file()
+
+
+def _slice_bytes(state: StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:
+    """What a slice's file holds, of whole arrays: each tensor's run in each of its lead rows."""
+    import numpy as np
+
+    runs = []
+    for tensor in state.tensors:
+        first, last = form.run(tensor.path, tensor.shape, number)
+        rows = np.asarray(arrays[tensor.path]).reshape(form.rows(tensor.path, tensor.shape))[:, first:last]
+        runs.append(little_endian_bytes(np.ascontiguousarray(rows)))
+    return b"".join(runs)
+
+
+def _of_tree(store: Store, tree: str | None, path: str) -> str | None:
+    """The digest of a file of a tree, if both are here."""
+    if tree is None:
+        return None
+    try:
+        return store.manifest(tree).entry(path).digest
+    except LedgerError:
+        return None
+
+
+def _numbers(form: Path) -> range:
+    return range(SlicedForm.parse(form.read_bytes()).slices)
+
+
+def _unread(path: str, start: int, length: int) -> bytes:
+    raise NotFound("file of a state", where=path)

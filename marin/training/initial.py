@@ -1,0 +1,323 @@
+"""The initial state, slice by slice: no process ever makes more of it than its devices hold.
+
+What an initializer does is drawn here from its own definition: Levanter's, traced. Every number of a tensor is a function of
+its place and of a key alone (threefry in its partitionable form; after that, functions of one number), so a run of a tensor's
+elements is computed from their places. One program makes one slice of every tensor; which slice is what it is told. It is
+compiled for one processor of the host, whatever trains, and is the same for every number of devices.
+
+Under profile ``exact`` the state is made as a whole, by the exact program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from haliax.jax_utils import is_jax_array_like
+from jax.extend.core import Literal
+from jax.extend.random import threefry2x32_p
+from jax.sharding import NamedSharding
+
+from marin.exact.compiled import Exact, exact
+from marin.recipe.schema import Recipe
+from marin.training.state import TrainState, leaves, made, state_shape
+from marin.training.step.slices import Layout, SlicedState
+
+QUICKLY = {"xla_backend_optimization_level": 1}
+"""How the exact program of the initial state is compiled: it is executed once, takes half the time to compile so, and has
+the same bits however it is compiled."""
+SMALL = 65_536
+"""What an initializer computes of so few numbers (keys, bounds) is computed as a whole, wherever it is needed."""
+
+
+def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
+    """The whole state before the first step, on one device."""
+    shape = state_shape(recipe, vocab_size)
+    rest = eqx.filter(shape, is_jax_array_like, inverse=True)
+    if recipe.arithmetic.profile == "exact":
+        state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted(compiler_options=QUICKLY)(), rest)
+        return state
+    whole = _Slices(recipe, vocab_size, 1).slice(0)
+    values = [jax.device_put(run.reshape(like.shape)) for run, (_, like) in zip(whole, leaves(shape), strict=True)]
+    arrays = jax.tree.unflatten(jax.tree.structure(eqx.filter(shape, is_jax_array_like)), values)
+    drawn: TrainState = eqx.combine(arrays, rest)
+    return drawn
+
+
+def initial_slices(recipe: Recipe, vocab_size: int, layout: Layout, sharding: NamedSharding) -> SlicedState:
+    """The state before the first step on the mesh of ``sharding``, cut as ``layout`` says."""
+    if recipe.arithmetic.profile == "exact":
+        return layout.cut(initial_state(recipe, vocab_size), sharding)
+    slices = _Slices(recipe, vocab_size, layout.slices)
+    return layout.place(slices.run, sharding)
+
+
+def initial_program(recipe: Recipe, vocab_size: int) -> str:
+    """Digest of the program that makes the initial state: sha256 of the StableHLO of one slice, or that of the exact
+    program."""
+    if recipe.arithmetic.profile == "exact":
+        return exact_initializer(recipe, vocab_size).program.digest
+    text = _Slices(recipe, vocab_size, recipe.arithmetic.logical_shards).lowered.as_text()
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
+    """What makes the initial state under profile ``exact``: of nothing, its tensors in the order of :func:`leaves`."""
+    return exact(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
+
+
+class _Slices:
+    """The slices of one recipe's initial state, made when they are asked for; the newest is kept."""
+
+    def __init__(self, recipe: Recipe, vocab_size: int, slices: int) -> None:
+        named = list(leaves(state_shape(recipe, vocab_size)))
+        self._shapes = {name: tuple(value.shape) for name, value in named}
+        self._types = {name: value.dtype for name, value in named}
+        self._slices = slices
+        closed = jax.make_jaxpr(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))()
+        self._scope = Scope(closed.jaxpr, [_Known(jnp.asarray(value)) for value in closed.consts])
+        self._outputs = closed.jaxpr.outvars
+        self._kept: tuple[int, dict[str, np.ndarray]] = (-1, {})
+
+    def run(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Elements of a tensor."""
+        width = max(1, self._width(name))
+        found = [np.zeros(0, self._types[name])]
+        for number in range(start // width, -(-stop // width)):
+            if self._kept[0] != number:
+                self._kept = (number, dict(zip(self._shapes, self.slice(number), strict=True)))
+            base = number * width
+            found.append(self._kept[1][name][max(0, start - base) : stop - base])
+        return found[1] if len(found) == 2 else np.concatenate(found)
+
+    def slice(self, number: int) -> list[np.ndarray]:
+        """Slice ``number`` of every tensor, in the order of :func:`leaves`; what is beyond a tensor's end is cut off."""
+        found = self._compiled(self._places(number))
+        return [
+            np.asarray(values)[: max(0, math.prod(shape) - number * self._width(name))]
+            for (name, shape), values in zip(self._shapes.items(), found, strict=True)
+        ]
+
+    def _width(self, name: str) -> int:
+        return -(-math.prod(self._shapes[name]) // self._slices)
+
+    def _places(self, number: int) -> np.ndarray:
+        """uint32[tensors, 2]: in which row of the first axis a slice begins, and at which element of the row."""
+        return np.array(
+            [
+                divmod(min(number * self._width(name), math.prod(shape)), _row(shape))
+                for name, shape in self._shapes.items()
+            ],
+            np.uint32,
+        )
+
+    def _program(self, places: jax.Array) -> list[jax.Array]:
+        found = []
+        for (name, shape), out, place in zip(self._shapes.items(), self._outputs, places, strict=True):
+            at = place[1] + jax.lax.iota(jnp.uint32, self._width(name))
+            coordinates = [place[0] + at // np.uint32(_row(shape)), *_unraveled(at % np.uint32(_row(shape)), shape[1:])]
+            value = self._scope.value(out).at(coordinates[: len(shape)])
+            found.append(jnp.broadcast_to(value, at.shape))
+        return found
+
+    @cached_property
+    def lowered(self) -> jax.stages.Lowered:
+        """The program, for the host's processor."""
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return jax.jit(self._program).lower(jax.ShapeDtypeStruct((len(self._shapes), 2), jnp.uint32))
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return self.lowered.compile()
+
+
+def _row(shape: Sequence[int]) -> int:
+    return max(1, math.prod(shape[1:]))
+
+
+def _unraveled(flat: jax.Array, shape: Sequence[int]) -> list[jax.Array]:
+    """Coordinates of the elements at these places of an array in C order."""
+    found = []
+    for extent in reversed(shape):
+        found.append(flat % np.uint32(max(1, extent)))
+        flat = flat // np.uint32(max(1, extent))
+    return found[::-1]
+
+
+def _raveled(coordinates: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+    flat: Any = jnp.zeros((), jnp.uint32)
+    for coordinate, extent in zip(coordinates, shape, strict=True):
+        flat = flat * np.uint32(extent) + coordinate
+    return flat
+
+
+# An initializer's jaxpr, asked for single elements. A value knows its numbers at any coordinates (one uint32 array for each of
+# its axes), from those of the values that it is made of.
+
+
+class Value:
+    """A value of a jaxpr."""
+
+    shape: tuple[int, ...]
+
+    def at(self, coordinates: Sequence[jax.Array]) -> jax.Array:
+        """Its elements there."""
+        raise NotImplementedError
+
+    def whole(self) -> jax.Array:
+        """All of it; of small ones only."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Known(Value):
+    array: jax.Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(self.array.shape)
+
+    def at(self, coordinates: Sequence[jax.Array]) -> jax.Array:
+        return self.array[tuple(coordinates)] if self.shape else self.array
+
+    def whole(self) -> jax.Array:
+        return self.array
+
+
+class Scope:
+    """The values of a jaxpr for given inputs, each made when it is asked for."""
+
+    def __init__(self, jaxpr: Any, given: Sequence[Value]) -> None:
+        self._made: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], given, strict=True))
+        self._makers = {
+            out: (equation, number) for equation in jaxpr.eqns for number, out in enumerate(equation.outvars)
+        }
+
+    def value(self, variable: Any) -> Value:
+        """The value of a variable, or of a literal."""
+        if isinstance(variable, Literal):
+            return _Known(jnp.asarray(variable.val, variable.aval.dtype))
+        if variable not in self._made:
+            equation, number = self._makers[variable]
+            self._made[variable] = self._inner(equation, number) or _Computed(equation, number, self)
+        return self._made[variable]
+
+    def _inner(self, equation: Any, number: int) -> Value | None:
+        """The value of a function's own jaxpr, where an equation calls one."""
+        inner = next((equation.params[name] for name in ("jaxpr", "call_jaxpr") if name in equation.params), None)
+        if inner is None:
+            return None
+        closed = getattr(inner, "jaxpr", inner)
+        constants = [_Known(jnp.asarray(value)) for value in getattr(inner, "consts", ())]
+        scope = Scope(closed, [*constants, *(self.value(one) for one in equation.invars)])
+        return scope.value(closed.outvars[number])
+
+
+@dataclass(frozen=True)
+class _Computed(Value):
+    """What an equation gives. Where it is not known how one element depends on others, all of it is computed, if it is
+    small."""
+
+    equation: Any
+    number: int
+    scope: Scope
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(self.equation.outvars[self.number].aval.shape)
+
+    @cached_property
+    def _inputs(self) -> list[Value]:
+        return [self.scope.value(one) for one in self.equation.invars]
+
+    def whole(self) -> jax.Array:
+        if math.prod(self.shape) > SMALL:
+            raise NotImplementedError(f"{self.equation.primitive} of {list(self.shape)} in an initializer")
+        found = self.equation.primitive.bind(*(one.whole() for one in self._inputs), **self.equation.params)
+        return found[self.number] if self.equation.primitive.multiple_results else found
+
+    def at(self, coordinates: Sequence[jax.Array]) -> jax.Array:
+        name, params = self.equation.primitive.name, self.equation.params
+        if name in _MOVES:
+            (value,) = self._inputs
+            return value.at(_MOVES[name](coordinates, self.shape, value.shape, params))
+        if name == "random_bits" and params["bit_width"] == 32:
+            return self._bits(coordinates)
+        if all(_spread(one.shape, self.shape) for one in self._inputs) and name not in _WHOLE:
+            found = [one.at(_within(coordinates, one.shape)) for one in self._inputs]
+            size = jnp.broadcast_shapes(*(value.shape for value in found))
+            same = [jnp.broadcast_to(value, size) for value in found]
+            return self.equation.primitive.bind(*same, **params)
+        array = self.whole()
+        return array[tuple(coordinates)] if self.shape else array
+
+    def _bits(self, coordinates: Sequence[jax.Array]) -> jax.Array:
+        """Words of threefry2x32 in its partitionable form: of key and place alone (``jax._src.prng.threefry_random_bits``)."""
+        (keys,) = self._inputs
+        words = jax.random.key_data(keys.whole())
+        own = len(keys.shape)
+        place = _raveled(coordinates[own:], self.shape[own:])
+        first, second = (words[(*coordinates[:own], number)] for number in (0, 1))
+        size = jnp.broadcast_shapes(place.shape, first.shape)
+        high, low = threefry2x32_p.bind(*(jnp.broadcast_to(x, size) for x in (first, second, jnp.uint32(0), place)))
+        return high ^ low
+
+
+def _spread(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
+    """Whether an element of an operation's result depends on one element of an operand, that of its own place."""
+    return not shape or (
+        len(shape) == len(over) and all(one in (1, other) for one, other in zip(shape, over, strict=True))
+    )
+
+
+def _within(coordinates: Sequence[jax.Array], shape: tuple[int, ...]) -> list[jax.Array]:
+    return [
+        jnp.zeros((), jnp.uint32) if extent == 1 else one for one, extent in zip(coordinates, shape, strict=bool(shape))
+    ]
+
+
+def _broadcast(coordinates: Any, shape: Any, operand: Any, params: Mapping[str, Any]) -> list[Any]:
+    dimensions = params["broadcast_dimensions"]
+    return [
+        coordinates[dimension] if extent == shape[dimension] else jnp.zeros((), jnp.uint32)
+        for dimension, extent in zip(dimensions, operand, strict=True)
+    ]
+
+
+def _reshaped(coordinates: Any, shape: Any, operand: Any, params: Mapping[str, Any]) -> list[Any]:
+    return _unraveled(_raveled(coordinates, shape), operand)
+
+
+def _transposed(coordinates: Any, shape: Any, operand: Any, params: Mapping[str, Any]) -> list[Any]:
+    found = [coordinates[0]] * len(operand)
+    for axis, source in enumerate(params["permutation"]):
+        found[source] = coordinates[axis]
+    return found
+
+
+def _same(coordinates: Any, shape: Any, operand: Any, params: Mapping[str, Any]) -> Any:
+    return coordinates
+
+
+_MOVES: Mapping[str, Callable[[Any, Any, Any, Mapping[str, Any]], Any]] = {
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshaped,
+    "squeeze": _reshaped,
+    "expand_dims": _reshaped,
+    "transpose": _transposed,
+    "stop_gradient": _same,
+    "copy": _same,
+}
+"""What moves numbers and does not change them: where an element comes from."""
+_WHOLE = frozenset(
+    {"random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in", "iota", "cumsum", "rev", "sort"}
+)
+"""Whose elements depend on others, or on their place, though shapes are the same."""

@@ -1,0 +1,48 @@
+"""The initial state by slices is what the initializer makes as a whole: in every cut, on any number of devices."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jrandom
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from marin.training.checkpoints.digesting import describe
+from marin.training.initial import Scope, initial_program, initial_slices, initial_state
+from marin.training.model import optimizer
+from marin.training.state import DATA, made, manifest_of, state_like
+from marin.training.step.shards import mesh_of
+from marin.training.step.slices import Layout
+
+
+@pytest.mark.parametrize("fields", [{}, {"architecture": "gpt2", "optimizer": "lion"}], ids=["llama", "gpt2"])
+def test_slices_are_those_of_the_whole(worker: ModuleType, fields: dict[str, str]) -> None:
+    recipe = worker.recipe_of(worker.Case(name="initial", length=8, **fields))
+    whole = manifest_of(eqx.filter_jit(made(recipe, worker.VOCABULARY))())
+    assert manifest_of(initial_state(recipe, worker.VOCABULARY)) == whole
+    sharding = NamedSharding(mesh_of(1), P(DATA))
+    for count in (8, 3):  # the second with padding in most tensors
+        layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), count)
+        assert describe(initial_slices(recipe, worker.VOCABULARY, layout, sharding), layout) == whole
+    assert initial_program(recipe, worker.VOCABULARY).startswith("sha256:")
+
+
+def test_elements_of_an_initializer_are_found_by_their_places() -> None:
+    """What initializers are made of, and a part that has to be computed as a whole."""
+
+    def drawn() -> jax.Array:
+        keys = jrandom.split(jrandom.PRNGKey(3), 5)
+        stacked = jax.vmap(lambda key: jrandom.truncated_normal(key, -2, 2, (4, 6)))(keys)
+        moved = jnp.transpose(stacked, (2, 0, 1)).reshape(6, 20) * jnp.cumsum(jnp.arange(20.0))
+        return jnp.where(jrandom.bernoulli(keys[1], 0.5, (6, 20)), moved, -moved[:, ::-1])
+
+    closed = jax.make_jaxpr(drawn)()
+    places = [np.array([0, 5, 2, 3], np.uint32), np.array([19, 0, 7, 11], np.uint32)]
+    found = jax.jit(lambda *at: Scope(closed.jaxpr, list(closed.consts)).value(closed.jaxpr.outvars[0]).at(at))(*places)
+    np.testing.assert_array_equal(found, jax.jit(drawn)()[tuple(places)])

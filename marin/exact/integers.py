@@ -2,13 +2,15 @@
 
 The definition (docs/exact.md) is of whole numbers and one rounding, and names no way to add them. There are three here:
 ``float64`` (products and sums of whole numbers below 2**53 are exact), ``int8`` and ``bfloat16`` (a number of 15 bits in
-two parts of 8 bits, four products, joined in 64 bits). ``chosen`` is the faster one of the first two for the shape.
+two parts of 8 bits, four products, joined in 64 bits). ``chosen`` is the faster one of the first two for the shape and
+this processor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import jax
@@ -18,6 +20,7 @@ from jax import lax
 from marin.errors import UsageError
 from marin.exact.functions import power_of_two
 from marin.exact.guarded import Guarded
+from marin.process.arithmetic import cpu_flags
 
 F, W, U, D, L = jnp.float32, jnp.int32, jnp.uint32, jnp.float64, jnp.int64
 Products = Literal["chosen", "float64", "int8", "bfloat16"]
@@ -33,8 +36,10 @@ ADDEND_BITS, ROOM = 30, 52
 INT8_LONGEST, BFLOAT16_BLOCK = 2**16, 2**10
 """Products of bytes whose sum (of two such sums: the middle one) int32, and float32, still holds."""
 WORTH_BYTES = 256
-"""Products in a sum from which on a processor is faster with products of bytes than with one of float64; where batches are
-multiplied one by one it is not."""
+"""Products in a sum from which on a processor that multiplies bytes is faster with them than with float64; where batches
+are multiplied one by one it is not."""
+MULTIPLIES_BYTES = frozenset({"avx512_vnni", "avx_vnni"})
+"""Flags of such a processor. On others products of bytes take about twice as long as those of float64."""
 
 
 def addend_bits(count: int) -> int:
@@ -222,9 +227,15 @@ def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array
     return _joined(left, right, product).reshape(shape)
 
 
+@cache
+def multiplies_bytes() -> bool:
+    """Whether this processor has instructions that multiply bytes and add up the products; an accelerator has."""
+    return jax.default_backend() != "cpu" or bool(MULTIPLIES_BYTES & cpu_flags())
+
+
 def _chosen(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     """By bytes where the sum is long: what they save in products is more than what four results of each cost."""
-    bytes_ = not numbers[1][0] and WORTH_BYTES <= count <= INT8_LONGEST
+    bytes_ = multiplies_bytes() and not numbers[1][0] and WORTH_BYTES <= count <= INT8_LONGEST
     return (_int8 if bytes_ else _float64)(a, b, numbers, count)
 
 

@@ -97,9 +97,10 @@ def test_a_stranger_on_another_processor_verifies_the_run_and_finds_every_change
         pytest.skip(str(reason))
     command = [str(python), str(HERE / "stranger.py"), ran.run, "1:2", ran.vkey, *ran.roots.values()]
     environment = processors.environment(tmp_path, compiled=processors.compiled(name))
-    doctor, honest, *forged = lines(command, environment, tmp_path)
+    doctor, known, honest, *forged = lines(command, environment, tmp_path)
     assert doctor["machine"] == ("aarch64" if name == processors.ARM else "x86_64")
     assert doctor["said"]["profiles"]["exact"] == {"supported": True, "reasons": []}
+    assert known == {"float64": [], "int8": [], "bfloat16": []}
     assert doctor["said"]["profiles"]["portable-cpu"]["supported"] or name == processors.ARM
     assert honest["said"]["verdicts"]["training"] == "PARTIAL", (
         honest
@@ -125,6 +126,6 @@ def test_the_reference_gives_the_recorded_step_and_finds_every_changed_bit(ran: 
 def test_here_too_on_one_device(ran: Ran, tmp_path: Path) -> None:
     """The same question on one device of this processor."""
     command = [sys.executable, str(HERE / "stranger.py"), ran.run, "1:2", ran.vkey, *ran.roots.values()]
-    _, honest, *forged = lines(command, processors.environment(tmp_path), tmp_path)
+    _, _, honest, *forged = lines(command, processors.environment(tmp_path), tmp_path)
     outcomes = [one["said"]["verdicts"]["training"] for one in (honest, *forged)]
     assert outcomes == ["PARTIAL", "FAIL", "FAIL", "FAIL"]

@@ -201,15 +201,6 @@ def test_random_bits_are_those_of_jax() -> None:
         assert same(both(drawn, seed), plain)
 
 
-@pytest.mark.parametrize("products", ["int8", "bfloat16"])
-def test_three_ways_to_multiply_give_the_same(products: Any) -> None:
-    case = known.cases()["contractions"]
-    ways = [
-        exact(case.function, *case.arguments, products=way).jitted()(*case.arguments) for way in ("float64", products)
-    ]
-    assert same(*map(jax.tree.leaves, ways))
-
-
 @pytest.mark.parametrize("stochastic", [False, True], ids=["nearest", "random"])
 @pytest.mark.parametrize("bits", [2, 8, 14])
 def test_factors_of_fewer_bits_are_those_of_the_reference(bits: int, stochastic: bool) -> None:
@@ -236,7 +227,11 @@ def test_random_rounding_has_no_bias_and_differs_from_step_to_step() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(3, 8), (8, 3)], ids=["wide", "tall"])
-def test_long_contractions_go_by_bytes_and_are_those_of_the_reference(sizes: tuple[int, int]) -> None:
+@pytest.mark.parametrize("bytes_", [True, False], ids=["bytes", "float64"])
+def test_long_contractions_go_by_bytes_where_a_processor_multiplies_them(
+    sizes: tuple[int, int], bytes_: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integers, "multiplies_bytes", lambda: bytes_)
     count = 2 * integers.WORTH_BYTES
     a, b = known.numbers(3, count, sizes[0]), known.numbers(4, count, sizes[1])
     a[7, 1], b[5, 2], b[6] = 1.0, -1.0, 32639 / 32768
@@ -253,7 +248,7 @@ def test_long_contractions_go_by_bytes_and_are_those_of_the_reference(sizes: tup
 
     for function, arguments in ((products, (a, b)), (lying, (a, b, a.T.copy(), b.T.copy()))):
         text = jax.jit(exact(function, *arguments).__call__).lower(MINUS_ZERO, *arguments).as_text()
-        assert "xi8>" in text
+        assert ("xi8>" in text) == bytes_
         both(function, *arguments)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from marin.errors import Unsupported
-from marin.exact import known, reference
+from marin.exact import compiled, known, reference
+from marin.exact.integers import Products
 from marin.exact.program import Program
 from marin.process.cache import compilation_cache
 from marin.verify import diagnosis
@@ -45,6 +46,18 @@ def test_this_compiler_gives_the_pinned_answers() -> None:
     known.check()
 
 
+def test_every_operation_has_a_known_answer() -> None:
+    asked = {name for case in known.cases().values() for name in case.made().program.names()}
+    assert asked == compiled.OPERATIONS
+
+
+@pytest.mark.parametrize("products", ["float64", "int8", pytest.param("bfloat16", marks=pytest.mark.determinism)])
+def test_every_way_to_multiply_gives_them(products: Products) -> None:
+    found = known.answers(products)
+    assert {"contractions", "long contractions", "step"} <= found.keys()
+    assert known.differing(products) == []
+
+
 def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnosis._inexact() == ()
     monkeypatch.setenv("JAX_PLATFORMS", "none such")
@@ -66,7 +79,7 @@ def test_devices_and_shardings_give_the_pinned_answer() -> None:
 
 
 def test_another_answer_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "answers", lambda: known.ANSWERS | {"sums": "sha256:" + "0" * 64})
+    monkeypatch.setattr(known, "answers", lambda products: known.ANSWERS | {"sums": "sha256:" + "0" * 64})
     with pytest.raises(Unsupported, match="others in sums"):
         known.check()
 

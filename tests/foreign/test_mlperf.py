@@ -266,6 +266,28 @@ def test_reference_points(entry, checkers, tmp_path, judge):
     judged.refuses("one that needs half, one of which two runs fail, and one at a larger batch size than the reference")
 
 
+def test_a_result_that_is_faster_than_the_reference_is_replayed_and_judged(results, checkers, tmp_path):
+    """The RCP checker refuses it, whatever the reason; whoever has its root executes every train step again."""
+    folder, answer, _ = results
+    needed = json.loads(RCPS.read_text())[f"{GRAMMAR_LM.name}_ref_8"]["Samples to converge"]
+    log = (folder / "result_0.txt").read_text()
+    quick = submitted(tmp_path / "quick", log, seeds=(1, 2, 3, 4), samples=[count // 2 for count in needed])
+    options = ["--rcp_version", RULESET, "--rcp_pass", "full_rcps"]
+    status, said = ask(
+        sys.executable,
+        "-m",
+        "mlperf_logging.rcp_checker",
+        quick,
+        *options,
+        env={"PYTHONPATH": str(checkers)},
+        cwd=tmp_path,
+    )
+    assert status == 1 and "RCP test FAILED" in said, said
+    replayed = answer(MARIN, "verify", "latest", "--no-record", "--json", MARIN_ROOT=str(folder / "result_0.root"))
+    verdicts = json.loads(replayed[replayed.index("{") :])["verdicts"]
+    assert {verdicts[name] for name in ("ledger", "artifacts", "data", "training", "model")} == {"PASS"}
+
+
 CHECKED = """
 import logging, sys
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")

@@ -100,13 +100,14 @@ def measure_exact(documents: int) -> float:
     """Documents a second of exact deduplication by columns."""
     import numpy as np
 
-    from marin.collection.making.make import exact_duplicates
+    from marin.collection.making.exact import copies
 
     draw = np.random.default_rng(1)
-    digests = draw.integers(0, 256, (documents, 32), np.uint8)
+    digests = draw.integers(0, 1 << 63, (documents, 4), np.uint64)
     digests[draw.integers(0, documents, documents // 5)] = digests[: documents // 5]
+    ids = draw.integers(0, 1 << 63, (documents, 2), np.uint64)
     begun = time.perf_counter()
-    exact_duplicates(digests, np.ones(documents, bool))
+    copies(digests, ids)
     return documents / (time.perf_counter() - begun)
 
 

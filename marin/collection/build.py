@@ -16,25 +16,29 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import batched
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
 from marin.collection.making.execute import executing
 from marin.collection.making.make import Made, Shard, content, make
-from marin.collection.making.work import Answer, Setup
+from marin.collection.making.task import Answer, Setup
 from marin.collection.settings import CollectionSettings
 from marin.collection.sources.finding import Found, Source, find
 from marin.data.local import matched
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
 from marin.record import events
-from marin.record.events import CollectionCompleted, CollectionShard, CollectionStarted
+from marin.record.events import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
 from marin.record.root import Root
 
 log = logging.getLogger(__name__)
 CODE = ("marin/collection", "marin/data", "marin/errors.py")
+MOST_EVENTS = 256
+"""Of sources, that are appended together."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -236,6 +240,18 @@ class LedgerShelf:
         self._root.append([Draft(events.COLLECTION_SHARD, self._stream, events.write(body))])
         return artifact
 
+    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+        """Record each source, once for each collection."""
+        known = {
+            str(event.body["name"])
+            for _, event in self._history.events(type=events.COLLECTION_SOURCE)
+            if event.body.get("collection") == self._identity
+        }
+        bodies = [source_of(self._identity, found, said) for found, said in origins if found.source.name not in known]
+        for some in batched(bodies, MOST_EVENTS):
+            drafts = [Draft(events.COLLECTION_SOURCE, self._stream, events.write(body)) for body in some]
+            self._root.append(drafts)
+
     def complete(self, made: Made) -> CollectionCompleted:
         """Put the whole into the store and record it."""
         body = CollectionCompleted(
@@ -248,6 +264,12 @@ class LedgerShelf:
         )
         self._root.append([Draft(events.COLLECTION_COMPLETED, self._stream, events.write(body))])
         return body
+
+
+def source_of(identity: str, found: Found, said: Mapping[str, Any]) -> CollectionSource:
+    """What is recorded of a source; ``said``: see :class:`marin.collection.sources.origin.Origin`."""
+    source = found.source
+    return CollectionSource(identity, source.name, source.digest, source.size, found.place, found.licence, **said)
 
 
 @contextmanager

@@ -19,18 +19,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, describe_tree
-from marin.collection.build import Asked, Prepared, prepare
-from marin.collection.making.columns import LISTING
+from marin.collection.build import Asked, Prepared, prepare, source_of
+from marin.collection.making.columns import DECISIONS, ArrowRows
 from marin.collection.making.execute import executing
 from marin.collection.making.make import Made, Shard, content, make
-from marin.collection.making.work import LISTED, PROBLEMS, Answer
+from marin.collection.making.task import DECIDED, PROBLEMS, READ_FILE, Answer
 from marin.collection.settings import settings_of
+from marin.collection.sources.finding import Found
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import MissingEvidence
 from marin.history.runs import History
 from marin.recipe.schema import unplain
 from marin.record import events
-from marin.record.events import CollectionCompleted, CollectionShard, CollectionStarted
+from marin.record.events import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
 
 MOST_NAMED = 5
 """Differences that are spelt out for each file."""
@@ -84,7 +85,7 @@ def replay(
                 f"collection.started: expected identity {recorded.identity} by what it says, found {completed.identity}"
             )
             return Replayed((line,), 0, 0, True)
-        shelf = _Comparing(store, history, draw)
+        shelf = _Comparing(store, history, draw, completed.identity)
         with executing(workers) as execute:
             made = make(recorded.setup(folder), recorded.shard_code, execute, shelf)
     wrong = [*shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
@@ -153,8 +154,9 @@ def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
             yield f"collection.completed: recorded {name} {recorded}, found {found}"
 
 
-STEPS = {"documents": "write", "listing": "read", "decisions": "read", "problems": "read", "duplicates": "near"}
-"""Which step makes the files of a folder."""
+STEPS = {"documents": "write", "listing": "judge", "decisions": "judge", "problems": "read", "duplicates": "near"}
+NAMED = {"duplicates/exact.parquet": "exact"}
+"""Which step makes the files of a folder, and some of them."""
 
 
 def _other_files(store: Store, artifact: str, folder: Path) -> Iterator[str]:
@@ -165,7 +167,7 @@ def _other_files(store: Store, artifact: str, folder: Path) -> Iterator[str]:
         if recorded.get(path) == found.get(path):
             continue
         top, _, name = path.partition("/")
-        step = "exact" if path == "duplicates/exact.parquet" else STEPS.get(top, "collection")
+        step = NAMED.get(path) or ("read" if name.startswith("read-") else STEPS.get(top, "collection"))
         at = f"{step}: shard {name.partition('.')[0] or top} ({path})"
         if path not in found:
             yield f"{at}: is recorded, and none follows from the sources"
@@ -235,6 +237,7 @@ class _Comparing:
     store: Store
     history: History
     draw: Draw
+    identity: str
     wrong: list[str] = field(default_factory=list)
     executed: int = 0
     taken: int = 0
@@ -256,8 +259,10 @@ class _Comparing:
             self.store.checkout(recorded.artifact, folder)
         except (LedgerError, msgspec.ValidationError):
             return None  # gone or damaged: it is made again
-        if shard.task.kind == "read" and (found := _counted(folder)) != _said(answer):
-            self.wrong.append(f"{_at(shard)}: recorded {_said(answer)}, its files have {found}")
+        if shard.task.kind in ("read", "judge"):
+            said = {"read": answer.counts.get("read", 0), "problems": answer.problems, "removed": answer.removed}
+            if (found := _counted(folder)) != said:
+                self.wrong.append(f"{_at(shard)}: recorded {said}, its files have {found}")
         self.taken += 1
         self._taken[shard.identity] = recorded.artifact
         return answer
@@ -277,6 +282,23 @@ class _Comparing:
             self.wrong.append(f"{_at(shard)}: expected {tree}, found {recorded.artifact}")
             self.wrong += self._documents(shard, recorded.artifact, folder)
         return tree
+
+    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+        """Compare what the sources say of themselves with what is recorded."""
+        recorded = {
+            str(event.body["name"]): events.read(CollectionSource, event.body, where=f"event {index}")
+            for index, event in self.history.events(type=events.COLLECTION_SOURCE)
+            if event.body.get("collection") == self.identity
+        }
+        for found, said in origins:
+            ours, theirs = source_of(self.identity, found, said), recorded.get(found.source.name)
+            if theirs is None:
+                self.wrong.append(f"read: source {found.source.name}: no {events.COLLECTION_SOURCE} is recorded")
+                continue
+            for what in ("digest", "size", "documents", "licences", "signals", "times"):
+                expected, told = getattr(ours, what), getattr(theirs, what)
+                if expected != told:
+                    self.wrong.append(f"read: source {found.source.name}: recorded {what} {told}, found {expected}")
 
     def _documents(self, shard: Shard, artifact: str, folder: Path) -> list[str]:
         try:
@@ -304,16 +326,14 @@ def _at(shard: Shard) -> str:
     return f"{shard.task.kind}: shard {shard.task.name}"
 
 
-def _said(answer: Answer) -> dict[str, Mapping[str, int]]:
-    """What an answer of a slice says that its files say too."""
-    return {"read": {"read": answer.counts.get("read", 0)}, "problems": answer.problems, "removed": answer.removed}
-
-
-def _counted(folder: Path) -> dict[str, Mapping[str, int]]:
+def _counted(folder: Path) -> dict[str, Any]:
+    """What the files of a slice say that its answer says too."""
     try:
-        reasons = pq.read_table(folder / LISTED, columns=["reason"], schema=LISTING)["reason"].to_pylist()
-        problems = Counter(json.loads(line)["reason"] for line in (folder / PROBLEMS).read_bytes().splitlines())
+        read = len(ArrowRows(folder / READ_FILE)) if (folder / READ_FILE).exists() else 0
+        named = (folder / PROBLEMS).read_bytes() if (folder / PROBLEMS).exists() else b""
+        problems = Counter(json.loads(line)["reason"] for line in named.splitlines())
+        table = pq.read_table(folder / DECIDED, columns=["id", "action", "reason"], schema=DECISIONS)
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
         return {}
-    removed = Counter(reason for reason in reasons if reason)
-    return {"read": {"read": len(reasons)}, "problems": dict(problems), "removed": dict(removed)}
+    gone = {row["id"]: row["reason"] for row in table.to_pylist() if row["action"] == "remove"}
+    return {"read": read, "problems": dict(problems), "removed": dict(Counter(gone.values()))}

@@ -40,6 +40,10 @@ READERS: Mapping[str, str] = {
 }
 """Readers beside those of :mod:`marin.collection.sources.lines`, by the end of a file's name: ``module:function``."""
 
+TEXT_KINDS = frozenset(("encoding", "html"))
+"""Steps that make the text that all others look at; where a configuration begins with them, they are done when a source is
+read, and a change of what comes behind them reads no source again."""
+
 Share = Annotated[float, Meta(gt=0.0, lt=1.0)]
 
 
@@ -76,6 +80,15 @@ class Contamination(Section, frozen=True):
     most_records: Annotated[int, Meta(ge=1)] = 4
 
 
+class Sampling(Section, frozen=True):
+    """Which part of the documents that are left belongs to the collection, drawn by their content. ``fraction``: of all, as a
+    decimal that is taken exactly. ``shares``: patterns of names of sources and how their bytes of text relate to each other,
+    the first pattern that fits; then of each as much is taken as lets the shares hold and no text repeat."""
+
+    fraction: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    shares: dict[Annotated[str, Meta(min_length=1)], Annotated[float, Meta(gt=0.0)]] = {}
+
+
 class CollectionSettings(Section, frozen=True):
     """Everything that decides a collection besides its sources. ``steps``: those of one document, in order, each a mapping with
     its ``kind`` and its settings."""
@@ -84,6 +97,7 @@ class CollectionSettings(Section, frozen=True):
     exact: bool = True
     near: Near | None = Near()
     contamination: Contamination = Contamination()
+    sampling: Sampling | None = None
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     validation_fraction: Share = 0.05
 
@@ -117,6 +131,12 @@ def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tup
         except msgspec.ValidationError as error:
             raise _wrong(error, at) from None
     return made
+
+
+def divided(steps: Sequence[dict[str, Any]]) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
+    """The steps at the beginning that make text, and the others."""
+    first = next((number for number, step in enumerate(steps) if step.get("kind") not in TEXT_KINDS), len(steps))
+    return steps[:first], steps[first:]
 
 
 def reader_of(name: str) -> Reader | None:

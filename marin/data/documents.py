@@ -88,8 +88,13 @@ class SplitWriter:
 
 def position(text: str) -> int:
     """Where a text stands among all texts: 64 bits that depend on it alone."""
-    inner = hashlib.sha256(text.encode("utf-8")).digest()
-    return int.from_bytes(hashlib.sha256(b"marin.split:" + inner).digest()[:8], "big")
+    return positions(hashlib.sha256(text.encode("utf-8")).digest())[0]
+
+
+def positions(digest: bytes) -> tuple[int, int]:
+    """The same from the SHA-256 of a text's UTF-8, and a second one that says nothing of the first."""
+    drawn = hashlib.sha256(b"marin.split:" + digest).digest()
+    return int.from_bytes(drawn[:8], "big"), int.from_bytes(drawn[8:16], "big")
 
 
 def threshold(fraction: float) -> int:

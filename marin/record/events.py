@@ -55,6 +55,7 @@ EXPERIMENT_REGISTERED = "experiment.registered/v1"
 EXPERIMENT_REPORTED = "experiment.reported/v1"
 SPEEDRUN_ENTERED = "speedrun.entered/v1"
 COLLECTION_STARTED = "collection.started/v1"
+COLLECTION_SOURCE = "collection.source/v1"
 COLLECTION_SHARD = "collection.shard/v1"
 COLLECTION_COMPLETED = "collection.completed/v1"
 UNLEARNING_REQUESTED = "unlearning.requested/v1"
@@ -553,10 +554,28 @@ class CollectionStarted(Body, frozen=True):
     strict: bool = False
 
 
+class CollectionSource(Body, frozen=True):
+    """A source of a collection is read. ``place``: where it came from, an address without credentials, empty for a file of this
+    machine; ``licence``: what whoever named it says of it. The rest is what its documents say of themselves: how many have each
+    licence, how many each signal against being used (``robots: noai``), and the least and the greatest of each kind of time
+    (``added``: when it was crawled; ``created``)."""
+
+    collection: Digest
+    name: str
+    digest: Digest
+    size: int
+    place: str
+    licence: str
+    documents: int
+    licences: dict[str, int]
+    signals: dict[str, int]
+    times: dict[str, list[str]]
+
+
 class CollectionShard(Body, frozen=True):
-    """A piece of a collection is made: ``kind`` read (a slice of a source), near (candidates that were compared) or write (a
-    shard of documents). ``identity`` digests all that decides it, ``artifact`` is the stored tree, ``answer`` what was
-    counted."""
+    """A piece of a collection is made: ``kind`` read (a slice of a source), judge (the steps of one document), near (candidates
+    that were compared) or write (a shard of documents). ``identity`` digests all that decides it, ``artifact`` is the stored
+    tree, ``answer`` what was counted."""
 
     collection: Digest
     kind: str
@@ -706,6 +725,7 @@ BODIES: dict[str, type[Body]] = {
     EXPERIMENT_REPORTED: ExperimentReported,
     SPEEDRUN_ENTERED: SpeedrunEntered,
     COLLECTION_STARTED: CollectionStarted,
+    COLLECTION_SOURCE: CollectionSource,
     COLLECTION_SHARD: CollectionShard,
     COLLECTION_COMPLETED: CollectionCompleted,
     UNLEARNING_REQUESTED: UnlearningRequested,

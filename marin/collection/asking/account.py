@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from marin.collection.asking.documents import Collection
+from marin.collection.making.choice import REASON as SAMPLED
+from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.sources.origin import licence
 
 EXAMPLES = 3
 """Removed documents that are shown of each reason: those with the least ids."""
-UNKNOWN = "not stated"
-LINK = "rel=license"
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def account(collection: Collection) -> Account:
         for row in table.to_pylist():
             evidence = {"kept": row["kept"], "similarity": 1.0 if exact else row["shared"] / row["united"]}
             _keep(removed, reason, row["id"], evidence)
+    if count := int(told["removed"].get(SAMPLED, 0)):
+        steps[SAMPLING, "remove", SAMPLED] += count
     shown = {document for found in removed.values() for document, _ in found}
     for path in collection.files("listing"):
         table = collection.table(path, ("id", "url"))
@@ -145,16 +148,6 @@ def account(collection: Collection) -> Account:
         licences=dict(licences.most_common()),
         splits=dict(sorted(splits.items())),
     )
-
-
-def licence(metadata: Mapping[str, Any]) -> str:
-    """What a page says of its licence: in itself, or in the header that came with it (RFC 8288, relation ``license``)."""
-    if said := metadata.get("licence"):
-        return str(said)
-    for link in str(metadata.get("link_header", "")).split(","):
-        if LINK in link.replace('"', "") and (target := link.partition("<")[2].partition(">")[0]):
-            return target
-    return UNKNOWN
 
 
 def _keep(

@@ -17,7 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, parse_digest
+from marin.collection.making.choice import REASON as SAMPLED
+from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
 from marin.recipe.schema import DocumentsDataset, parts
@@ -146,8 +149,10 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
 
 def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
     document = str(row["id"])
-    decisions = [*_own(collection, document, shard), *_copies(collection, document, str(row["digest"]))]
+    decisions = [*_own(collection, document, shard), *_copies(collection, document)]
     kept = _kept(collection, document)
+    if kept is None and all(decision["action"] != "remove" for decision in decisions):
+        decisions += _sampled(collection, str(row["digest"]), source)
     return Told(
         document,
         collection.artifact,
@@ -163,15 +168,18 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
 
 
 def _own(collection: Collection, document: str, shard: str) -> Iterator[dict[str, Any]]:
-    """What the steps of one document decided."""
-    path = f"decisions/{shard}.parquet"
-    if path in collection.files("decisions"):
-        table = collection.table(path)
-        for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):
-            yield {key: row[key] for key in ("step", "action", "reason")} | {"evidence": json.loads(row["evidence"])}
+    """What the steps of one document decided: those that make text, then the others."""
+    files = collection.files("decisions")
+    for path in (f"decisions/read-{shard}.parquet", f"decisions/{shard}.parquet"):
+        if path in files:
+            table = collection.table(path)
+            for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):
+                yield {key: row[key] for key in ("step", "action", "reason")} | {
+                    "evidence": json.loads(row["evidence"])
+                }
 
 
-def _copies(collection: Collection, document: str, digest: str) -> Iterator[dict[str, Any]]:
+def _copies(collection: Collection, document: str) -> Iterator[dict[str, Any]]:
     """What was decided by comparing it with others; of a kept one, how many were removed for it."""
     settings = collection.description()["settings"]
     for path in collection.files("duplicates"):
@@ -194,6 +202,15 @@ def _copies(collection: Collection, document: str, digest: str) -> Iterator[dict
         if len(mine):
             evidence = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
             yield {"step": step, "action": "keep", "reason": reason, "evidence": evidence}
+
+
+def _sampled(collection: Collection, digest: str, source: str) -> Iterator[dict[str, Any]]:
+    """What sampling decided about a text that nothing else removed."""
+    bound = collection.description().get("bounds", {}).get(source)
+    if bound is not None:
+        place = positions(bytes.fromhex(digest))[1]
+        evidence = {"place": str(place), "threshold": bound}
+        yield {"step": SAMPLING, "action": "remove", "reason": SAMPLED, "evidence": evidence}
 
 
 def _kept(collection: Collection, document: str) -> dict[str, Any] | None:

@@ -7,24 +7,26 @@ sensitive hashing (Broder 1997; Leskovec, Rajaraman, Ullman, *Mining of Massive 
 Candidates hang together in components. In a component documents come in an order of their content (the longest first, then by
 id). One is removed when it is similar to one that is kept and shares a band with it; so each removal names a kept document
 and their shared and united shingles, and a text that no kept one is similar to stays, however long the chain that leads
-to it. A document is compared with kept ones only, so a million copies of one text cost a million comparisons.
+to it. A document is compared with kept ones only, and with no more than so many of a band, so a million copies of one text
+cost a million comparisons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marin.collection.comparing.words import grams, hashes, rows, words
+from marin.collection.comparing.words import grams, numbered, rows, words
 from marin.collection.settings import Near
 
 type Shingles = frozenset[tuple[str, ...]]
-_BLOCK = 2048
+_BLOCK = 4096
+"""Shingles that are hashed together."""
 
 
 def shingles(text: str, length: int) -> Shingles:
@@ -35,52 +37,96 @@ def shingles(text: str, length: int) -> Shingles:
     return frozenset(zip(*(found[offset:] for offset in range(length)), strict=False))
 
 
-def signature(text: str, near: Near) -> NDArray[np.uint64] | None:
-    """A key for each band, uint64[bands]; None for a text without words. Equal sets of shingles have equal keys."""
-    listed = words(text)
-    if not listed:
-        return None
-    numbers = grams(hashes(listed), min(near.shingle, len(listed)))
+def signatures(texts: Sequence[str], near: Near) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """A key for each band of each text, uint64[texts, bands], and whether the text has words at all: without, its keys are
+    0. Equal sets of shingles have equal keys."""
+    numbers, counts = numbered(texts)
+    all_grams, begins = _grams_of_each(numbers, counts, near.shingle)
     factors, terms = _permutations(near.bands * near.rows)
-    least = np.full(len(factors), np.iinfo(np.uint32).max, np.uint32)
-    for start in range(0, len(numbers), _BLOCK):
-        mixed = factors[:, None] * numbers[None, start : start + _BLOCK] + terms[:, None]
-        np.minimum(least, (mixed >> np.uint64(32)).astype(np.uint32).min(axis=1), out=least)
-    return rows(least.astype(np.uint64).reshape(near.bands, near.rows))
+    least = np.full((near.bands * near.rows, len(texts)), np.iinfo(np.uint32).max, np.uint32)
+    some = np.flatnonzero(np.diff(begins))  # reduceat has no answer for a text without words
+    place = 0
+    while place < len(some):
+        begin = int(begins[some[place]])
+        behind = max(int(np.searchsorted(begins[some + 1], begin + _BLOCK, side="right")), place + 1)
+        chosen = some[place:behind]
+        for start in range(begin, int(begins[chosen[-1] + 1]), _BLOCK):  # more than one for a long text alone
+            hashed = all_grams[start : min(start + _BLOCK, int(begins[chosen[-1] + 1]))]
+            mixed = factors[:, None] * hashed[None, :] + terms[:, None]
+            here = np.maximum(begins[chosen] - start, 0)
+            least[:, chosen] = np.minimum(least[:, chosen], np.minimum.reduceat(mixed, here, axis=1))
+        place = behind
+    keys = rows(least.T.reshape(len(texts), near.bands, near.rows).astype(np.uint64))
+    has: NDArray[np.bool_] = counts > 0
+    keys[~has] = 0
+    return keys, has
+
+
+def _grams_of_each(
+    numbers: NDArray[np.uint64], counts: NDArray[np.int64], length: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The hashes of the shingles of all texts, and where those of each begin, with the end."""
+    ends = np.cumsum(counts)
+    kept = np.maximum(counts - length + 1, (counts > 0).astype(np.int64))
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+    found = np.zeros(int(begins[-1]), np.uint32)
+    whole = (grams(numbers, length) >> np.uint64(32)).astype(np.uint32)
+    long = counts >= length
+    inside = np.zeros(len(whole) + 1, np.int8)  # shingles that do not reach into the next text
+    np.add.at(inside, (ends - counts)[long], 1)
+    np.add.at(inside, (ends - length + 1)[long], -1)
+    places = np.repeat(long, kept)
+    found[places] = whole[np.cumsum(inside[:-1]) > 0]
+    for number in np.flatnonzero(~long & (counts > 0)).tolist():
+        end, count = int(ends[number]), int(counts[number])
+        found[begins[number]] = grams(numbers[end - count : end], count)[0] >> np.uint64(32)
+    return found, begins
 
 
 @cache
-def _permutations(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _permutations(count: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Odd factors and terms of the ``count`` hash functions, drawn from SHA-256 of a counter."""
     drawn = [sha256(b"marin.minhash:%d" % number).digest() for number in range(count)]
-    factors = np.array([int.from_bytes(item[:8], "big") | 1 for item in drawn], np.uint64)
-    return factors, np.array([int.from_bytes(item[8:16], "big") for item in drawn], np.uint64)
+    factors = np.array([int.from_bytes(item[:4], "big") | 1 for item in drawn], np.uint32)
+    return factors, np.array([int.from_bytes(item[4:8], "big") for item in drawn], np.uint32)
 
 
-def components(bands: Sequence[NDArray[np.uint64]], count: int) -> NDArray[np.int64]:
+type Keyed = tuple[NDArray[np.int64], NDArray[np.uint64]]
+"""Numbers of documents in order, and the key of each in one band."""
+
+
+def components(bands: Iterable[Iterable[Keyed]], count: int) -> NDArray[np.int64]:
     """For each of ``count`` documents the least number among those that it hangs together with.
 
     Args:
-        bands: of each band its keys, uint64[count], by the number of the document.
+        bands: of each band its documents by key, in any pieces of which each has all documents of its keys.
     """
+    labels = np.arange(count, dtype=np.int64)
+    for band in bands:
+        for numbers, keys in band:
+            order = np.argsort(keys, kind="stable")
+            same = keys[order[1:]] == keys[order[:-1]]
+            _join(labels, numbers[order[:-1][same]], numbers[order[1:][same]])
+    return labels
+
+
+def _join(labels: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
+    """Let pairs of documents hang together. Each label is the least number of a component, and its own label."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    first: list[NDArray[np.int64]] = []
-    second: list[NDArray[np.int64]] = []
-    for keys in bands:
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        same = ordered[1:] == ordered[:-1]
-        first.append(order[:-1][same])
-        second.append(order[1:][same])
-    left, right = np.concatenate(first), np.concatenate(second)
-    graph = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(count, count))
-    _, labels = connected_components(graph, directed=False)
-    least = np.full(labels.max(initial=-1) + 1, count, np.int64)
-    np.minimum.at(least, labels, np.arange(count))
-    found: NDArray[np.int64] = least[labels]
-    return found
+    left, right = labels[first], labels[second]
+    other = left != right
+    if not other.any():
+        return
+    roots, ends = np.unique(np.stack([left[other], right[other]]), return_inverse=True)
+    ends = ends.reshape(2, -1)
+    pairs = coo_matrix((np.ones(ends.shape[1], np.int8), (ends[0], ends[1])), shape=(len(roots), len(roots)))
+    total, found = connected_components(pairs, directed=False)
+    least = np.full(total, np.iinfo(np.int64).max)
+    np.minimum.at(least, found, roots)
+    labels[roots] = least[found]
+    np.take(labels, labels, out=labels, mode="clip")
 
 
 @dataclass(frozen=True)
@@ -94,39 +140,45 @@ class Similar:
     united: int
 
 
-def choose(texts: Sequence[str], keys: NDArray[np.uint64], near: Near) -> tuple[list[Similar], int]:
-    """What is removed of a component, and how many documents had more kept neighbours than were compared.
+@dataclass
+class Choice:
+    """Documents of one component, one after the other in the order in which they are considered. ``left``: how many were not
+    compared with all kept ones that share a band."""
 
-    Args:
-        texts: in the order in which they are considered.
-        keys: their bands' keys, uint64[documents, bands].
-    """
-    threshold = near.exact_threshold
-    share, whole = threshold.numerator, threshold.denominator
-    kept: dict[int, Shingles] = {}
-    leaders: list[dict[int, list[int]]] = [{} for _ in range(near.bands)]
-    removed: list[Similar] = []
-    left = 0
-    for place, text in enumerate(texts):
-        mine = shingles(text, near.shingle)
-        bands = keys[place].tolist()
-        candidates = sorted({one for band, key in zip(leaders, bands, strict=True) for one in band.get(key, ())})
-        left += len(candidates) > near.most_compared
-        best: Similar | None = None
-        for other in candidates[: near.most_compared]:
-            theirs = kept[other]
+    near: Near
+    left: int = 0
+    _kept: dict[int, Shingles] = field(default_factory=dict)
+    _leaders: list[dict[int, list[int]]] = field(default_factory=list)
+
+    def choose(self, members: Iterable[tuple[str, Sequence[int]]]) -> Iterator[Similar]:
+        """Those that are removed, of (text, its bands' keys)."""
+        threshold, most = self.near.exact_threshold, self.near.most_compared
+        share, whole = threshold.numerator, threshold.denominator
+        self._leaders = [{} for _ in range(self.near.bands)]
+        for place, (text, keys) in enumerate(members):
+            mine = shingles(text, self.near.shingle)
+            beside = [band.get(key, []) for band, key in zip(self._leaders, keys, strict=True)]
+            candidates = sorted(set().union(*beside))
+            self.left += len(candidates) > most or any(len(one) >= most for one in beside)
+            found = self._similar(mine, candidates[:most], share, whole)
+            if found is not None:
+                yield Similar(place, *found)
+                continue
+            self._kept[place] = mine
+            for band, key in zip(self._leaders, keys, strict=True):
+                if len(listed := band.setdefault(key, [])) < most:
+                    listed.append(place)
+
+    def _similar(
+        self, mine: Shingles, candidates: Sequence[int], share: int, whole: int
+    ) -> tuple[int, int, int] | None:
+        for other in candidates:
+            theirs = self._kept[other]
             small, large = sorted((len(mine), len(theirs)))
             if small * whole < share * large:
                 continue  # even if the smaller were all in the larger
             shared = len(mine & theirs)
             united = len(mine) + len(theirs) - shared
             if shared * whole >= share * united:
-                best = Similar(place, other, shared, united)
-                break
-        if best is not None:
-            removed.append(best)
-            continue
-        kept[place] = mine
-        for band, key in zip(leaders, bands, strict=True):
-            band.setdefault(key, []).append(place)
-    return removed, left
+                return other, shared, united
+        return None

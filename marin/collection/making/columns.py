@@ -7,7 +7,7 @@ Parquet is written by one set of settings: equal rows are equal bytes, with the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,39 @@ READ = pa.schema(
         ("id", pa.binary(16)),
         ("position", pa.int64()),
         ("as_read", pa.binary(32)),
-        ("digest", pa.binary(32)),
         ("reason", pa.string()),
         ("text", pa.large_string()),
         ("added", pa.string()),
         ("created", pa.string()),
         ("metadata", pa.string()),
-        ("bands", pa.large_binary()),
     ]
 )
-"""What was read of a slice, in its order. ``as_read``: SHA-256 of the text as it was read; ``digest``: as the steps left
-it; ``reason``: why a step removed it, whose ``text`` is then left out. ``bands``: little-endian uint64[bands], or nothing."""
+"""What was read of a slice, in its order. ``as_read``: SHA-256 of the text as it stands in the source; ``text``: as the
+steps left it that make text of pages; ``reason``: why one of these removed it, whose ``text`` is then left out."""
+
+
+def judged(bands: int) -> pa.Schema:
+    """What the other steps say, a row for each of :data:`READ`. ``digest``: SHA-256 of the text as they left it; ``place``,
+    ``draw``: where that text stands among all texts, for splitting and for sampling; ``size``: its bytes; ``text``: null where
+    it is as it was read; ``shingled``: whether it has words, and then a key for each band."""
+    return pa.schema(
+        [
+            ("digest", pa.binary(32)),
+            ("place", pa.uint64()),
+            ("draw", pa.uint64()),
+            ("reason", pa.string()),
+            ("size", pa.int64()),
+            ("text", pa.large_string()),
+            ("shingled", pa.bool_()),
+            *((band_name(band), pa.uint64()) for band in range(bands)),
+        ]
+    )
+
+
+def band_name(band: int) -> str:
+    """The column of a band's keys."""
+    return f"band_{band:02d}"
+
 
 DECISIONS = pa.schema(
     [
@@ -70,7 +92,8 @@ LISTING = pa.schema(
 )
 """Every document that was read of a slice, in its order; digests in hex."""
 EXACT = pa.schema([("id", pa.string()), ("kept", pa.string()), ("digest", pa.string())])
-"""Removed exact duplicates by id, the kept document, and the SHA-256 of the text of both, in hex."""
+"""Removed exact duplicates in the order of their texts' digests, then of their ids; the kept document; the SHA-256 of the text
+of both, in hex."""
 NEAR = pa.schema(
     [
         ("id", pa.string()),
@@ -89,39 +112,56 @@ def encode(values: Mapping[str, Scalar]) -> str:
     return json.dumps(dict(values), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def decision_row(decision: Decision, order: int) -> dict[str, Any]:
+def decision_row(decision: Decision, order: int) -> tuple[str, int, str, str, str, str]:
     """A row of :data:`DECISIONS`; ``order`` counts the decisions about one document."""
-    return {
-        "id": decision.document,
-        "order": order,
-        "step": decision.step,
-        "action": decision.action,
-        "reason": decision.reason,
-        "evidence": encode(decision.evidence),
-    }
+    return decision.document, order, decision.step, decision.action, decision.reason, encode(decision.evidence)
+
+
+class _Columns:
+    """Rows that wait to be written, a list for each column."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.lists: list[list[Any]] = [[] for _ in schema]
+
+    def append(self, row: Sequence[Any]) -> int:
+        """One row, in the order of the schema; how many wait."""
+        for column, value in zip(self.lists, row, strict=True):
+            column.append(value)
+        return len(self.lists[0])
+
+    def take(self) -> list[pa.Array]:
+        """Those that wait, which then wait no more."""
+        arrays = [pa.array(column, field.type) for column, field in zip(self.lists, self.schema, strict=True)]
+        self.lists = [[] for _ in self.schema]
+        return arrays
 
 
 class ArrowWriter:
     """Rows into an Arrow file whose columns can be mapped into memory, in batches of bounded size."""
 
     def __init__(self, path: Path, schema: pa.Schema, rows: int = 1024, size: int = 16 << 20) -> None:
-        self._schema, self._rows, self._most = schema, rows, size
+        self._waiting, self._rows, self._most = _Columns(schema), rows, size
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, schema)
-        self._waiting: list[Mapping[str, Any]] = []
         self._size = 0
 
-    def write(self, row: Mapping[str, Any], size: int = 0) -> None:
-        """One row of about ``size`` bytes."""
-        self._waiting.append(row)
+    def write(self, row: Sequence[Any], size: int = 0) -> None:
+        """One row, in the order of the schema, of about ``size`` bytes."""
         self._size += size
-        if len(self._waiting) >= self._rows or self._size >= self._most:
+        if self._waiting.append(row) >= self._rows or self._size >= self._most:
             self._flush()
 
+    def write_columns(self, columns: Sequence[Any]) -> None:
+        """Whole columns as a batch, in the order of the schema."""
+        schema = self._waiting.schema
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
     def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_batch(pa.RecordBatch.from_pylist(list(self._waiting), schema=self._schema))
-        self._waiting, self._size = [], 0
+        if self._waiting.lists[0]:
+            self._writer.write_batch(pa.RecordBatch.from_arrays(self._waiting.take(), schema=self._waiting.schema))
+        self._size = 0
 
     def close(self) -> None:
         """Write what waits, and the footer."""
@@ -148,8 +188,12 @@ class ArrowRows:
         batches = range(self._reader.num_record_batches)
         return pa.chunked_array([self._reader.get_batch(one).column(number) for one in batches], type=kind)
 
-    def take(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterable[tuple[int, dict[str, Any]]]:
-        """(place in ``rows``, the row) in the order of the file."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of it, batch after batch."""
+        yield from map(self._reader.get_batch, range(self._reader.num_record_batches))
+
+    def take(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """(place in ``rows``, values of these columns) in the order of the file."""
         order = np.argsort(rows, kind="stable")
         batches = np.searchsorted(self._starts, rows[order], side="right") - 1
         for batch in np.unique(batches).tolist():
@@ -157,7 +201,7 @@ class ArrowRows:
             chosen = (
                 self._reader.get_batch(batch).select(list(names)).take(pa.array(rows[places] - self._starts[batch]))
             )
-            yield from zip(places.tolist(), chosen.to_pylist(), strict=True)
+            yield from zip(places.tolist(), zip(*(column.to_pylist() for column in chosen), strict=True), strict=True)
 
 
 def fixed(column: pa.ChunkedArray, width: int) -> NDArray[np.uint8]:
@@ -171,25 +215,10 @@ def fixed(column: pa.ChunkedArray, width: int) -> NDArray[np.uint8]:
     return joined.reshape(-1, width)
 
 
-def long_rows(column: pa.ChunkedArray, width: int) -> NDArray[np.uint64]:
-    """A column of large_binary, each nothing or ``width`` little-endian uint64, as uint64[rows, width]; zeros for nothing."""
-    found = np.zeros((len(column), width), np.uint64)
-    begin = 0
-    for chunk in column.chunks:
-        _, starts, data = chunk.buffers()
-        ends = np.frombuffer(starts, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
-        if len(chunk) and ends[-1] > ends[0]:
-            numbers = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].view("<u8").reshape(-1, width)
-            found[begin : begin + len(chunk)][np.diff(ends) > 0] = numbers
-        begin += len(chunk)
-    return found
-
-
 class ParquetWriter:
     """Rows into a Parquet file of one form."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._schema = schema
         self._writer = pq.ParquetWriter(
             path,
             schema,
@@ -203,26 +232,21 @@ class ParquetWriter:
             write_batch_size=1024,
             column_encoding="PLAIN",
         )
-        self._waiting: list[Mapping[str, Any]] = []
-        self.rows = 0
+        self._waiting = _Columns(schema)
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """One row."""
-        self._waiting.append(row)
-        self.rows += 1
-        if len(self._waiting) >= ROW_GROUP:
+    def write(self, row: Sequence[Any]) -> None:
+        """One row, in the order of the schema."""
+        if self._waiting.append(row) >= ROW_GROUP:
             self._flush()
 
     def write_columns(self, columns: Mapping[str, Any]) -> None:
         """Whole columns, in place of rows."""
-        table = pa.table(dict(columns), schema=self._schema)
-        self.rows += len(table)
-        self._writer.write_table(table, ROW_GROUP)
+        self._writer.write_table(pa.table(dict(columns), schema=self._waiting.schema), ROW_GROUP)
 
     def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_pylist(list(self._waiting), schema=self._schema), ROW_GROUP)
-        self._waiting = []
+        if self._waiting.lists[0]:
+            table = pa.Table.from_arrays(self._waiting.take(), schema=self._waiting.schema)
+            self._writer.write_table(table, ROW_GROUP)
 
     def close(self) -> None:
         """Write what waits, and the footer."""

@@ -1,8 +1,8 @@
-"""From sources to a collection, in four phases: read, exact duplicates, near-duplicates, write.
+"""From sources to a collection, in phases: read, judge, exact duplicates, near-duplicates, sampling, write.
 
-Reading, comparing candidates and writing are tasks for workers; what lies between them is columns of numbers in one process.
-The result follows from content alone: documents are numbered by their ids before anything is decided, tasks are cut
-by content, and their results are put together by name, whenever they came. What is done is kept by a :class:`Shelf`, so
+Reading, judging, comparing candidates and writing are tasks for workers; what lies between them is columns of numbers in one
+process. The result follows from content alone: tasks are cut by content, what they leave is put together by name, whenever it
+came, and what is decided about a document never depends on when it was looked at. What is done is kept by a :class:`Shelf`, so
 that a making that was stopped goes on.
 """
 
@@ -19,27 +19,32 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ledger import canonical_digest
-from marin.collection.comparing.near import components
-from marin.collection.making.columns import EXACT, ArrowRows, ParquetWriter, fixed, hex_column, long_rows
-from marin.collection.making.work import (
+from marin.collection.comparing.near import Keyed, components
+from marin.collection.making.choice import EVERY, REASON, bounds, remove_beyond
+from marin.collection.making.columns import band_name
+from marin.collection.making.exact import remove_copies
+from marin.collection.making.rows import Rows, as_bytes
+from marin.collection.making.task import (
     DECIDED,
     LISTED,
+    NEAR_FILE,
+    ORIGIN,
     PROBLEMS,
-    READ_FILE,
-    REMOVED,
+    REMOVED_FILE,
     WRITTEN,
     Answer,
     Setup,
     Task,
-    start,
+    given_file,
     told,
 )
-from marin.collection.sources.finding import Slice, Source
+from marin.collection.making.work import start
+from marin.collection.settings import Near, divided
+from marin.collection.sources.finding import Found, Slice, Source
+from marin.collection.sources.origin import Origin
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar
@@ -68,6 +73,9 @@ class Shelf(Protocol):
     def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
         """Keep what was made; the digest of the tree."""
 
+    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+        """All sources are read, and this is what their documents say of themselves (:class:`Origin`)."""
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -75,6 +83,11 @@ class Shard:
 
     task: Task
     identity: str
+
+    @property
+    def name(self) -> str:
+        """Kind and name, which no other shard of a collection has."""
+        return f"{self.task.kind}/{self.task.name}"
 
 
 @dataclass(frozen=True)
@@ -87,18 +100,6 @@ class Made:
     removed: Mapping[str, int]
     problems: Mapping[str, int]
     sources: Sequence[Source]
-
-
-@dataclass
-class _Documents:
-    """All that were read, by id. uint8[documents, width] or one number each."""
-
-    ids: NDArray[np.uint8]
-    digests: NDArray[np.uint8]
-    kept: NDArray[np.bool_]
-    shard: NDArray[np.int32]
-    row: NDArray[np.int64]
-    size: NDArray[np.int64]
 
 
 def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> Made:
@@ -134,62 +135,80 @@ class _Making:
 
     def make(self) -> Made:
         (self.folder / "tasks").mkdir(parents=True, exist_ok=True)
+        settings = self.setup.settings
         reads = self._read_shards()
         self._do("read", reads)
         self._check_sources()
-        names = [shard.task.name for shard in reads]
-        read = [self.answers[f"read/{name}"] for name in names]
-        documents = self._gather(names)
-        removed = Counter[str]()
-        problems = Counter[str]()
-        for answer in read:
+        self._tell_origins(reads)
+        self._do("judge", self._judge_shards(reads))
+        rows = Rows(self.folder, [shard.task.name for shard in reads])
+        removed, problems = Counter[str](), Counter[str]()
+        for answer in self.answers.values():
             removed.update(answer.removed)
             problems.update(answer.problems)
-        if not len(documents.ids):
-            raise DataError(
-                "the collection is empty",
-                where=", ".join(found.source.name for found in self.setup.sources[:3]),
-                expected="at least one document",
-                found=", ".join(f"{reason} {count} times" for reason, count in sorted(problems.items())) or "no lines",
-                cure="name files with text; --config FILE may name another text_field",
-            )
+        self._check_some(rows, problems)
         out = self.folder / "out"
         (out / "duplicates").mkdir(parents=True, exist_ok=True)
-        copies = self._exact(documents, out)
-        similar = self._near(documents, names)
-        removed += Counter({EXACT_REASON: copies, NEAR_REASON: similar})
-        written, split = self._write(documents, names, reads)
+        if settings.exact:
+            removed[EXACT_REASON] += remove_copies(rows, out / "duplicates" / "exact.parquet")
+        if settings.near is not None:
+            removed[NEAR_REASON] += self._near(rows, settings.near)
+        sources = [shard.task.source for shard in reads]
+        bound: list[int] = []
+        if settings.sampling is not None:
+            bound = bounds(rows, [found.source.name for found in self.setup.sources], sources, settings.sampling)
+            removed[REASON] += remove_beyond(rows, bound, sources)
+        below = self._split_below(rows)
+        written = list(self._write_shards(rows, np.array(sources, np.int64), below))
+        self._do("write", written)
         made = Made(
             out,
-            len(documents.ids),
-            int(documents.kept.sum()),
+            len(rows),
+            int(rows.kept.sum()),
             dict(sorted((reason, count) for reason, count in removed.items() if count)),
             dict(sorted(problems.items())),
             [found.source for found in self.setup.sources],
         )
-        self._assemble(made, names, reads, written, split)
+        self._assemble(made, reads, written, {"bounds": bound, "split_below": below})
         return made
 
     # Shards
 
     def _read_shards(self) -> list[Shard]:
         settings = self.setup.settings
-        evaluations = [[name, _file_digest(path)] for path, name in self.setup.evaluations]
+        first = plain(list(divided(settings.steps)[0]))
         shards: list[Shard] = []
         for number, found in enumerate(self.setup.sources):
             for place, part in enumerate(found.slices):
                 identity = self._identity(
                     "read",
                     {
-                        "evaluations": evaluations,
-                        "fields": self.setup.evaluation_fields,
-                        "settings": plain(settings),
                         "slice": _plain_slice(part),
                         "source": content([found.source]),
+                        "steps": first,
+                        "text_field": settings.text_field,
                     },
                 )
                 shards.append(Shard(Task("read", f"{len(shards):06d}", number, place), identity))
         return shards
+
+    def _judge_shards(self, reads: Sequence[Shard]) -> list[Shard]:
+        settings = self.setup.settings
+        near = settings.near
+        what = {
+            "contamination": plain(settings.contamination) if self.setup.evaluations else None,
+            "evaluations": [[name, _file_digest(path)] for path, name in self.setup.evaluations],
+            "fields": self.setup.evaluation_fields,
+            "near": [near.shingle, near.bands, near.rows] if near is not None else None,
+            "steps": plain(list(divided(settings.steps)[1])),
+        }
+        return [
+            Shard(
+                Task("judge", shard.task.name, shard.task.source, shard.task.slice),
+                self._identity("judge", {"read": self.trees[shard.name], **what}),
+            )
+            for shard in reads
+        ]
 
     def _identity(self, kind: str, what: Mapping[str, Any]) -> str:
         return canonical_digest({"code": self.code, "kind": kind, **what})
@@ -224,9 +243,10 @@ class _Making:
     def _keep(self, shard: Shard, target: Path, answer: Answer) -> None:
         if self.setup.strict and answer.problems:
             raise _strictly(told(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
-        name = f"{shard.task.kind}/{shard.task.name}"
-        self.trees[name] = self.shelf.put(shard, target, answer)
-        self.answers[name] = answer
+        self.trees[shard.name] = self.shelf.put(shard, target, answer)
+        self.answers[shard.name] = answer
+
+    # Sources
 
     def _check_sources(self) -> None:
         for found in self.setup.sources:
@@ -240,169 +260,136 @@ class _Making:
                     cure="leave the files alone and run the same command again",
                 )
 
-    # Columns
+    def _tell_origins(self, reads: Sequence[Shard]) -> None:
+        origins = [Origin() for _ in self.setup.sources]
+        for shard in reads:
+            origins[shard.task.source].add(json.loads((self.folder / shard.name / ORIGIN).read_bytes()))
+        said = [origin.said() for origin in origins]
+        self.shelf.read(list(zip(self.setup.sources, said, strict=True)))
 
-    def _gather(self, names: Sequence[str]) -> _Documents:
-        ids, digests, kept, shard, row, size = [], [], [], [], [], []
-        for number, name in enumerate(names):
-            rows = ArrowRows(self.folder / "read" / name / READ_FILE)
-            count = len(rows)
-            if not count:
-                continue
-            ids.append(fixed(rows.column("id"), 16))
-            digests.append(fixed(rows.column("digest"), 32))
-            kept.append(pc.equal(rows.column("reason"), "").to_numpy())
-            shard.append(np.full(count, number, np.int32))
-            row.append(np.arange(count, dtype=np.int64))
-            size.append(pc.binary_length(rows.column("text")).to_numpy().astype(np.int64))
-        if not ids:
-            none = np.zeros((0, 16), np.uint8)
-            empty = np.zeros(0, np.int64)
-            return _Documents(none, none, empty.astype(bool), empty.astype(np.int32), empty, empty)
-        found = np.concatenate(ids)
-        order = _order(found)
-        return _Documents(
-            found[order],
-            np.concatenate(digests)[order],
-            np.concatenate(kept)[order],
-            np.concatenate(shard)[order],
-            np.concatenate(row)[order],
-            np.concatenate(size)[order],
-        )
+    def _check_some(self, rows: Rows, problems: Mapping[str, int]) -> None:
+        if not len(rows):
+            raise DataError(
+                "the collection is empty",
+                where=", ".join(found.source.name for found in self.setup.sources[:3]),
+                expected="at least one document",
+                found=", ".join(f"{reason} {count} times" for reason, count in sorted(problems.items())) or "no lines",
+                cure="name files with text; --config FILE may name another text_field",
+            )
 
-    def _exact(self, documents: _Documents, out: Path) -> int:
-        """Of equal texts that with the least id is kept."""
-        if not self.setup.settings.exact:
+    # Candidates
+
+    def _near(self, rows: Rows, near: Near) -> int:
+        which = rows.kept.copy()
+        for here, (shingled,) in rows.each("shingled"):
+            which[here] &= shingled
+        labels = components((_keyed(rows, which, band) for band in range(near.bands)), len(rows))
+        together = np.flatnonzero(which & (np.bincount(labels, minlength=len(rows))[labels] > 1))
+        sizes, ids = rows.take("size", together), rows.take("id", together)
+        if not len(together):
+            self._do("near", [])
             return 0
-        removed, of = exact_duplicates(documents.digests, documents.kept)
-        writer = ParquetWriter(out / "duplicates" / "exact.parquet", EXACT)
-        for begin in range(0, len(removed), 1 << 18):
-            some, kept = removed[begin : begin + (1 << 18)], of[begin : begin + (1 << 18)]
-            columns = (documents.ids[some], documents.ids[kept], documents.digests[some])
-            writer.write_columns(dict(zip(EXACT.names, map(hex_column, columns), strict=True)))
-        writer.close()
-        documents.kept[removed] = False
-        return len(removed)
-
-    def _near(self, documents: _Documents, names: Sequence[str]) -> int:
-        near = self.setup.settings.near
-        if near is None:
-            return 0
-        chosen = np.flatnonzero(documents.kept)
-        keys = self._bands(documents, chosen, names, near.bands)
-        has = keys.any(axis=1)
-        chosen, keys = chosen[has], keys[has]
-        # The longest first; numbers are by id already, and the sort is stable.
-        order = np.argsort(-documents.size[chosen], kind="stable")
-        chosen, keys = chosen[order], keys[order]
-        labels = components([keys[:, band] for band in range(near.bands)], len(chosen))
-        together = np.flatnonzero(np.bincount(labels, minlength=len(chosen))[labels] > 1)
-        together = together[np.argsort(labels[together], kind="stable")]
-        members = chosen[together]
-        ends = np.flatnonzero(np.diff(labels[together], append=-1)) + 1
-        shards = []
-        for number, (begin, cuts) in enumerate(_packed(ends, documents.size[members])):
-            some = members[begin : cuts[-1]]
+        # The longest first, then by id.
+        order = np.lexsort((ids[:, 1], ids[:, 0], -sizes, labels[together]))
+        members, sizes, ids = together[order], sizes[order], ids[order]
+        ends = np.flatnonzero(np.diff(labels[members], append=-1)) + 1
+        del labels, which, together, order
+        shards, firsts = [], []
+        for number, (begin, cuts) in enumerate(_packed(ends, sizes)):
+            some = slice(begin, cuts[-1])
             task = Task("near", f"{number:06d}")
-            given = self._given(task, documents, some, names, ends=np.array(cuts, np.int64) - begin)
-            shards.append(Shard(task, self._identity("near", {"near": plain(near), "rows": given})))
+            names = np.ascontiguousarray(as_bytes(ids[some])).view("V16").reshape(-1)
+            arrays = self._given(task, rows, members[some], ends=np.array(cuts, np.int64) - begin, ids=names)
+            shards.append(Shard(task, self._identity("near", {"near": plain(near), "rows": arrays})))
+            firsts.append(begin)
         self._do("near", shards)
         removed = 0
-        for shard in shards:
-            table = pq.read_table(self.folder / "near" / shard.task.name / REMOVED, columns=["id"])
-            found = [bytes.fromhex(item) for item in table["id"].to_pylist()]
-            places = _places(documents.ids, found)
-            documents.kept[places] = False
-            removed += len(found)
+        for shard, begin in zip(shards, firsts, strict=True):
+            places = np.load(self.folder / shard.name / REMOVED_FILE, allow_pickle=False)
+            rows.kept[members[begin + places]] = False
+            removed += len(places)
         return removed
 
-    def _bands(
-        self, documents: _Documents, chosen: NDArray[np.int64], names: Sequence[str], bands: int
-    ) -> NDArray[np.uint64]:
-        """uint64[chosen, bands]; zeros for a text without words."""
-        keys = np.zeros((len(chosen), bands), np.uint64)
-        shard, row = documents.shard[chosen], documents.row[chosen]
-        for number, name in enumerate(names):
-            here = np.flatnonzero(shard == number)
-            if not len(here):
-                continue
-            found = long_rows(ArrowRows(self.folder / "read" / name / READ_FILE).column("bands"), bands)
-            keys[here] = found[row[here]]
-        return keys
+    # Documents
 
-    def _write(self, documents: _Documents, names: Sequence[str], reads: Sequence[Shard]) -> tuple[list[Shard], int]:
-        kept = np.flatnonzero(documents.kept)
-        places = np.array([_position(digest.tobytes()) for digest in documents.digests[kept]], np.uint64)
-        below = split_below(places, self.setup.settings.validation_fraction)
-        held_out = places < np.uint64(below) if below < 2**64 else np.ones(len(places), bool)
-        total = np.cumsum(documents.size[kept])
-        shards = []
-        cuts = np.flatnonzero(np.diff(total // WRITE_BYTES)) + 1
-        sources = np.array([shard.task.source for shard in reads], np.int64)
-        for number, some in enumerate(np.split(np.arange(len(kept)), cuts)):
+    def _split_below(self, rows: Rows) -> int:
+        """Documents whose place among all texts is below this are held out, as in :mod:`marin.data.documents`: the fraction's
+        share, moved so that no side is empty."""
+        least, most = EVERY, -1
+        for here, (places,) in rows.each("place"):
+            if len(kept := places[rows.kept[here]]):
+                least, most = min(least, int(kept.min())), max(most, int(kept.max()))
+        below = threshold(self.setup.settings.validation_fraction)
+        if least >= most:
+            return below
+        return least + 1 if least >= below else min(below, most)
+
+    def _write_shards(self, rows: Rows, sources: NDArray[np.int64], below: int) -> Iterator[Shard]:
+        for number, (some, places) in enumerate(_by_id(rows)):
             task = Task("write", f"{number:05d}")
-            given = self._given(task, documents, kept[some], names, held_out=held_out[some], sources=sources)
-            shards.append(Shard(task, self._identity("write", {"rows": given})))
-        self._do("write", shards)
-        return shards, below
+            held_out = places < np.uint64(below) if below < EVERY else np.ones(len(places), bool)
+            arrays = self._given(task, rows, some, held_out=held_out, of=sources)
+            yield Shard(task, self._identity("write", {"rows": arrays}))
 
     def _given(
-        self, task: Task, documents: _Documents, rows: NDArray[np.int64], names: Sequence[str], **more: NDArray[Any]
+        self, task: Task, rows: Rows, numbers: NDArray[np.int64], of: NDArray[np.int64] | None = None, **more: Any
     ) -> str:
-        """Write the rows of a task, and digest them with the shards that they are in."""
-        used = np.unique(documents.shard[rows])
-        trees = {names[number]: self.trees[f"read/{names[number]}"] for number in used.tolist()}
-        arrays: dict[str, Any] = {"shards": documents.shard[rows], "rows": documents.row[rows], **more}
-        np.savez(self.folder / "tasks" / f"{task.kind}-{task.name}.npz", names=np.array(names), **arrays)
-        hasher = sha256(json.dumps(trees, sort_keys=True).encode())
+        """Write the rows of a task, and digest them with the shards that they are in; ``of``: the source of each shard."""
+        shards, places = rows.places(numbers)
+        used, local = np.unique(shards, return_inverse=True)
+        names = [rows.names[number] for number in used.tolist()]
+        trees = [self.trees[f"{kind}/{name}"] for name in names for kind in ("read", "judge")]
+        arrays: dict[str, Any] = {"shards": local, "rows": places, **more}
+        if of is not None:
+            arrays["sources"] = of[used]
+        np.savez(given_file(self.folder, task), names=np.array(names), **arrays)
+        hasher = sha256(json.dumps(trees).encode())
         for name, array in sorted(arrays.items()):
             hasher.update(name.encode() + str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         return "sha256:" + hasher.hexdigest()
 
     # The collection
 
-    def _assemble(
-        self, made: Made, names: Sequence[str], reads: Sequence[Shard], written: Sequence[Shard], split: int
-    ) -> None:
-        out = made.folder
+    def _assemble(self, made: Made, reads: Sequence[Shard], written: Sequence[Shard], drawn: Mapping[str, Any]) -> None:
+        out, sources = made.folder, self.setup.sources
         for kind in ("documents", "listing", "decisions", "problems"):
             (out / kind).mkdir(exist_ok=True)
         for shard in written:
-            _link(self.folder / "write" / shard.task.name / WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
-        for name in names:
-            folder = self.folder / "read" / name
-            _link(folder / LISTED, out / "listing" / f"{name}.parquet")
-            if sum(self.answers[f"read/{name}"].removed.values()) or self.setup.settings.steps:
-                _link(folder / DECIDED, out / "decisions" / f"{name}.parquet")
+            _link(self.folder / shard.name / WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
+        first, rest = divided(self.setup.settings.steps)
+        for name in (shard.task.name for shard in reads):
+            read, judge = self.folder / "read" / name, self.folder / "judge" / name
+            _link(judge / LISTED, out / "listing" / f"{name}.parquet")
+            if first:
+                _link(read / DECIDED, out / "decisions" / f"read-{name}.parquet")
+            if rest or self.answers[f"judge/{name}"].removed:
+                _link(judge / DECIDED, out / "decisions" / f"{name}.parquet")
             if self.answers[f"read/{name}"].problems:
-                _link(folder / PROBLEMS, out / "problems" / f"{name}.jsonl")
-        for path in sorted((self.folder / "near").glob("[0-9]*")) if self.setup.settings.near is not None else ():
-            if path.name.isdigit() and f"near/{path.name}" in self.answers:
-                _link(path / REMOVED, out / "duplicates" / f"near-{path.name}.parquet")
+                _link(read / PROBLEMS, out / "problems" / f"{name}.jsonl")
+        near = sorted(name for name in self.answers if name.startswith("near/"))
+        for name in near:
+            _link(self.folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
         description = {
+            "bounds": {found.source.name: str(bound) for found, bound in zip(sources, drawn["bounds"], strict=False)},
             "documents": {"kept": made.kept, "read": made.read},
             "evaluations": [{"digest": _file_digest(path), "name": name} for path, name in self.setup.evaluations],
             "evaluation_fields": self.setup.evaluation_fields if self.setup.evaluations else [],
             "kind": "documents",
-            "not_compared_with_all": sum(
-                answer.counts.get("not_compared_with_all", 0)
-                for name, answer in self.answers.items()
-                if name.startswith("near/")
-            ),
+            "not_compared_with_all": sum(self.answers[name].counts["not_compared_with_all"] for name in near),
             "problems": dict(made.problems),
             "removed": dict(made.removed),
             "settings": plain(self.setup.settings),
             "shards": [
                 {
                     "name": shard.task.name,
-                    "slice": _plain_slice(self.setup.sources[shard.task.source].slices[shard.task.slice]),
-                    "source": self.setup.sources[shard.task.source].source.name,
+                    "slice": _plain_slice(sources[shard.task.source].slices[shard.task.slice]),
+                    "source": sources[shard.task.source].source.name,
                 }
                 for shard in reads
             ],
             "sources": content(made.sources),
-            "split_below": str(split),
-            "version": 1,
+            "split_below": str(drawn["split_below"]),
+            "version": 2,
         }
         text = json.dumps(description, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         (out / DESCRIPTION).write_text(text, encoding="utf-8")
@@ -417,61 +404,34 @@ def _strictly(where: str) -> DataError:
     )
 
 
-def exact_duplicates(
-    digests: NDArray[np.uint8], kept: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of documents with the text of an earlier one, in order, and for each the place of the earliest.
-
-    Args:
-        digests: SHA-256 of the texts, uint8[documents, 32], in the order that says which is the earlier.
-        kept: those that take part.
-    """
-    places = np.flatnonzero(kept)
-    parts = np.ascontiguousarray(digests[places]).view(">u8").astype(np.uint64)
-    order = np.argsort(parts[:, 0], kind="stable")
-    same = parts[order[1:], 0] == parts[order[:-1], 0]
-    equal = (parts[order[1:]] == parts[order[:-1]]).all(axis=1)
-    if (same != equal).any():  # texts whose digests begin alike: sort by all of them
-        order = np.lexsort((parts[:, 3], parts[:, 2], parts[:, 1], parts[:, 0]))
-        equal = (parts[order[1:]] == parts[order[:-1]]).all(axis=1)
-    groups = np.concatenate([[0], np.cumsum(~equal)]) if len(order) else np.zeros(0, np.int64)
-    starts = np.flatnonzero(np.concatenate([[True], ~equal])) if len(order) else np.zeros(0, np.int64)
-    leaders = order[starts][groups] if len(order) else order
-    later = order != leaders
-    removed, of = places[order[later]], places[leaders[later]]
-    by_place = np.argsort(removed, kind="stable")
-    return removed[by_place], of[by_place]
+def _keyed(rows: Rows, which: NDArray[np.bool_], band: int) -> Iterator[Keyed]:
+    for numbers, (keys,) in rows.grouped(which, band_name(band)):
+        yield numbers, keys
 
 
-def split_below(places: NDArray[np.uint64], fraction: float) -> int:
-    """Documents whose place among all texts is below this are held out, as in :mod:`marin.data.documents`: the fraction's
-    share, moved so that no side is empty."""
-    below = threshold(fraction)
-    if not len(places) or places.min() == places.max():
-        return below
-    if int(places.min()) >= below:
-        return int(places.min()) + 1
-    return min(below, int(places.max()))
+def _by_id(rows: Rows) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+    """Numbers and places of the kept documents in the order of their ids, cut where another :data:`WRITE_BYTES` are full."""
+    total = 0
+    waiting: list[tuple[NDArray[np.int64], NDArray[np.uint64]]] = []
+    for numbers, (ids, sizes, places) in rows.grouped(rows.kept, "id", "size", "place"):
+        order = np.lexsort((ids[:, 1], ids[:, 0]))
+        ends = total + np.cumsum(sizes[order])
+        cuts = np.flatnonzero(np.diff(ends // WRITE_BYTES, prepend=total // WRITE_BYTES))
+        total = int(ends[-1])
+        pieces = list(zip(np.split(numbers[order], cuts), np.split(places[order], cuts), strict=True))
+        for piece in pieces[:-1]:
+            waiting.append(piece)
+            yield from _joined(waiting)
+            waiting = []
+        waiting.append(pieces[-1])
+    yield from _joined(waiting)
 
 
-def _position(digest: bytes) -> int:
-    return int.from_bytes(sha256(b"marin.split:" + digest).digest()[:8], "big")
-
-
-def _order(ids: NDArray[np.uint8]) -> NDArray[np.int64]:
-    halves = np.ascontiguousarray(ids).view(">u8").astype(np.uint64)
-    return np.lexsort((halves[:, 1], halves[:, 0]))
-
-
-def _places(ids: NDArray[np.uint8], wanted: Sequence[bytes]) -> NDArray[np.int64]:
-    """Where these ids stand among ``ids``, which are in order."""
-    keys = np.ascontiguousarray(ids).view("S16").reshape(-1)
-    # S16 drops zeros at the end of both sides alike, which keeps the order; ids that differ there alone are told apart below.
-    found = np.searchsorted(keys, np.array(wanted, "S16"))
-    for number, item in enumerate(wanted):
-        while ids[found[number]].tobytes() != item:
-            found[number] += 1
-    return found
+def _joined(
+    pieces: Sequence[tuple[NDArray[np.int64], NDArray[np.uint64]]],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+    if pieces and sum(len(numbers) for numbers, _ in pieces):
+        yield np.concatenate([numbers for numbers, _ in pieces]), np.concatenate([places for _, places in pieces])
 
 
 def _packed(ends: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[tuple[int, list[int]]]:

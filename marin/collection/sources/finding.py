@@ -39,11 +39,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A source with its place on this machine and its slices."""
+    """A source with its ``path`` on this machine and its slices. ``place``: the address that it came from, empty for a file of
+    this machine; ``licence``: what whoever named it says of it."""
 
     source: Source
     path: str
     slices: tuple[Slice, ...]
+    place: str = ""
+    licence: str = ""
 
 
 def find(globs: Iterable[str]) -> list[Found]:

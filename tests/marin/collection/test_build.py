@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -12,8 +13,13 @@ import pytest
 from marin.collection.asking.documents import Collection, find
 from marin.collection.build import Asked, Built, build
 from marin.collection.making import make as making_module
+from marin.collection.making import rows as rows_module
+from marin.collection.making.execute import in_process
+from marin.collection.settings import settings_of
 from marin.collection.sources import finding
-from marin.errors import DataError
+from marin.errors import DataError, UsageError
+from marin.record.events import COLLECTION_SOURCE
+from marin.runners import Start
 from tests.marin.collection.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.marin.collection.making import Killed, by, dying, root_of, rows, shuffled
 
@@ -111,6 +117,7 @@ def test_one_digest_in_any_order_and_after_any_kill(
     wanted = build(root_of(project), asked(project))
     for seed in range(3):
         by(shuffled(seed), monkeypatch)
+        monkeypatch.setattr(rows_module, "PIECE", 10 << (3 * seed))  # what is looked at together decides nothing
         assert build(root_of(fresh(project, f"shuffled{seed}")), asked(project)).artifact == wanted.artifact
     again = fresh(project, "killed")
     deaths = 0
@@ -167,6 +174,86 @@ def test_many_copies_of_one_text_cost_one_comparison_each(project: Path) -> None
     (project / "a.jsonl").write_text("".join(lines))
     made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
     assert made.removed == {"exact_duplicate": 2997, "near_duplicate": 2} and made.kept == 1
+
+
+def test_a_rule_that_is_set_otherwise_reads_no_source_again(
+    project: Path, known: Labelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known.write(project / "raw", files=3)
+    first = build(root_of(project), asked(project))
+    done: list[str] = []
+
+    def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        done.extend(json.loads(task)["kind"] for task in tasks)
+        yield from in_process(start, setup, tasks)
+
+    by(execute, monkeypatch)
+    strict = settings_of({"near": {"threshold": 0.9}}, where="test")
+    other = build(root_of(project), asked(project, settings=strict))
+    assert other.removed["near_duplicate"] < first.removed["near_duplicate"]
+    assert set(done) == {"near", "write"}  # judged texts and their keys are the same
+    done.clear()
+    language = settings_of({"steps": [{"kind": "gopher_quality"}]}, where="test")
+    assert build(root_of(project), asked(project, settings=language)).artifact != first.artifact
+    assert "judge" in done and "read" not in done
+
+
+def test_samples_are_drawn_by_content_and_a_smaller_one_is_part_of_a_larger(project: Path, known: Labelled) -> None:
+    known.write(project / "raw", files=3)
+    root = root_of(project)
+
+    def ids(sampling: dict[str, object]) -> tuple[Built, set[str], dict[str, int]]:
+        settings = settings_of({"near": None, "sampling": sampling}, where="test")
+        made = build(root, asked(project, settings=settings))
+        sizes: dict[str, int] = {}
+        for row in (kept := rows(Collection(root.store(), made.artifact), "documents")):
+            sizes[row["source"]] = sizes.get(row["source"], 0) + len(row["text"].encode())
+        return made, {row["id"] for row in kept}, sizes
+
+    whole, all_ids, _ = ids({})
+    tenth, some, _ = ids({"fraction": 0.1})
+    fifth, more, _ = ids({"fraction": 0.2})
+    assert some < more < all_ids
+    assert whole.kept - tenth.kept == tenth.removed["rule:sampling"] and 0.05 < tenth.kept / whole.kept < 0.16
+    gone = next(iter(all_ids - more))
+    (told,) = find(Collection(root.store(), fifth.artifact), gone)
+    decision = told.decisions[-1]
+    assert (decision["action"], decision["reason"]) == ("remove", "rule:sampling")
+    assert int(decision["evidence"]["place"]) >= int(decision["evidence"]["threshold"])
+    _, _, sizes = ids({"shares": {"part-0*": 3.0, "*": 1.0}})
+    first, others = sizes["part-0.jsonl"], sizes["part-1.jsonl"] + sizes["part-2.jsonl"]
+    assert 2.8 < first / others < 3.2
+    with pytest.raises(UsageError, match="a share that no source has"):
+        ids({"shares": {"absent": 1.0, "*": 1.0}})
+    with pytest.raises(UsageError, match="a source that no share names"):
+        ids({"shares": {"part-0*": 1.0}})
+
+
+def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None:
+    lines = [
+        {
+            "text": f"text number {number} of many",
+            "license": "CC-BY-4.0",
+            "robots": "noai, nofollow",
+            "added": f"2026-0{number}",
+        }
+        for number in range(1, 4)
+    ]
+    (project / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"text": "without any"}]))
+    made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
+    (event,) = [event for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
+    assert event.body == {
+        "collection": made.identity,
+        "name": "a.jsonl",
+        "digest": made.sources[0].digest,
+        "size": made.sources[0].size,
+        "place": "",
+        "licence": "",
+        "documents": 4,
+        "licences": {"CC-BY-4.0": 3, "not stated": 1},
+        "signals": {"robots: noai": 3, "robots: nofollow": 3},
+        "times": {"added": ["2026-01", "2026-03"]},
+    }
 
 
 def test_nothing_to_read_is_said(project: Path) -> None:

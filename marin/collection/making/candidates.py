@@ -1,0 +1,48 @@
+"""The task ``near``: candidates that hang together, compared by their shingles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from marin.collection.comparing.near import Choice
+from marin.collection.making.columns import NEAR, ParquetWriter, band_name
+from marin.collection.making.task import NEAR_FILE, REMOVED_FILE, Answer, Opened, Setup, Task, blocks, given
+
+MEMBERS = 512
+"""Texts that are in memory at a time, besides the shingles of those that are kept."""
+
+
+def compare(setup: Setup, task: Task, out: Path) -> Answer:
+    """``shards``, ``rows``, ``ids`` of documents in the order in which they are considered; ``ends`` of the components."""
+    near = setup.settings.near
+    assert near is not None
+    told = given(Path(setup.folder), task)
+    opened = Opened(Path(setup.folder), told["names"].tolist())
+    shards, rows, ids = told["shards"], told["rows"], told["ids"]
+    bands = [band_name(band) for band in range(near.bands)]
+    writer = ParquetWriter(out / NEAR_FILE, NEAR)
+    counts, removed, begin = Counter[str](), list[int](), 0
+
+    def members(first: int, end: int) -> Iterator[tuple[str, Sequence[int]]]:
+        for piece in blocks(end - first, MEMBERS):
+            some = slice(first + piece.start, first + piece.stop)
+            for text, *keys in opened.take(shards[some], rows[some], (), bands):
+                yield text, keys
+
+    for end in told["ends"].tolist():
+        choice = Choice(near)
+        cluster = min(ids[begin:end].tolist()).hex()
+        for one in choice.choose(members(begin, end)):
+            names = (ids[begin + one.removed].item().hex(), ids[begin + one.kept].item().hex())
+            writer.write((*names, one.shared, one.united, cluster))
+            removed.append(begin + one.removed)
+        counts["not_compared_with_all"] += choice.left
+        begin = end
+    counts["removed"] = len(removed)
+    writer.close()
+    np.save(out / REMOVED_FILE, np.array(removed, np.int64))
+    return Answer(dict(counts))

@@ -1,0 +1,69 @@
+"""The task ``read``: a slice of a source as rows, its pages as text, and what could not be read named."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from marin.collection.document import Document, Problem
+from marin.collection.making.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
+from marin.collection.making.judging import judge
+from marin.collection.making.task import DECIDED, ORIGIN, PROBLEMS, READ_FILE, Answer, Setup, Task, one_line, told
+from marin.collection.settings import divided, reader_of, step_settings
+from marin.collection.sources import lines
+from marin.collection.sources.origin import Origin
+
+
+def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
+    """Read one slice; in strict mode up to the first problem."""
+    steps = [(kind, made.make()) for kind, made in step_settings(divided(setup.settings.steps)[0], where="settings")]
+    counts, problems, removed = Counter[str](), Counter[str](), Counter[str]()
+    origin = Origin()
+    rows, decided = ArrowWriter(out / READ_FILE, READ), ParquetWriter(out / DECIDED, DECISIONS)
+    with (out / PROBLEMS).open("wb") as named:
+        for item in _items(setup, task):
+            if isinstance(item, Problem):
+                problems[item.reason] += 1
+                line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
+                named.write(one_line(line))
+                if setup.strict:
+                    return Answer({}, stopped=told(line))
+                continue
+            counts["read"] += 1
+            origin.saw(item)
+            document, decisions = judge(item, steps)
+            for order, decision in enumerate(decisions):
+                decided.write(decision_row(decision, order))
+            reason = decisions[-1].reason if document is None else ""
+            if reason:
+                removed[reason] += 1
+            text = "" if document is None else document.text
+            row = (
+                bytes.fromhex(item.id),
+                item.metadata["position"],
+                sha256(item.text.encode()).digest(),
+                reason,
+                text,
+                item.added,
+                item.created,
+                encode(item.metadata),
+            )
+            rows.write(row, len(text))
+    rows.close()
+    decided.close()
+    (out / ORIGIN).write_text(json.dumps(origin.said(), sort_keys=True), encoding="utf-8")
+    return Answer(dict(counts), dict(problems), dict(removed))
+
+
+def _items(setup: Setup, task: Task) -> Iterator[Document | Problem]:
+    found = setup.sources[task.source]
+    part, path, name = found.slices[task.slice], Path(found.path), found.source.name
+    reader = reader_of(path.name)
+    if reader is not None:
+        return reader(path, name)
+    return lines.read(
+        path, name, text_field=setup.settings.text_field, start=part.start, end=part.end, first=part.first
+    )

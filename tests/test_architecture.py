@@ -31,7 +31,7 @@ CONFINED = {
     "click": ("marin/cli/",),
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/tracking/",),
-    "huggingface_hub": ("marin/export/",),
+    "huggingface_hub": ("marin/data/hub.py",),
     "starlette": ("marin/serving/",),
     "uvicorn": ("marin/serving/", "marin/tracking/"),
 }

@@ -83,10 +83,10 @@ class Prepared:
             {
                 "code": self.code,
                 "evaluation_fields": list(self.asked.evaluation_fields) if self.evaluations else [],
-                "evaluations": content([source for _, source in self.evaluations]),
+                "evaluations": content([Found(source, "", ()) for _, source in self.evaluations]),
                 "lock": self.lock,
                 "settings": plain(self.asked.settings),
-                "sources": content([item.source for item in self.found]),
+                "sources": content(self.found),
                 "strict": self.asked.strict,
             }
         )
@@ -108,13 +108,13 @@ class Prepared:
         return canonical_digest({"code": self.code, "lock": self.lock})
 
 
-def prepare(asked: Asked) -> Prepared:
-    """Find and hash the files.
+def prepare(asked: Asked, *, missing: Mapping[str, str] | None = None) -> Prepared:
+    """Find, fetch and hash the files; ``missing``: those that an earlier making could not have.
 
     Raises:
         DataError: a glob matches nothing, or a file cannot be read.
     """
-    found = find(asked.sources)
+    found = find(asked.sources, missing=missing, strict=asked.strict)
     files = matched(asked.evaluations, what="--evaluation", kinds=(".jsonl",)) if asked.evaluations else []
     evaluations = [(file.path, Source(file.name, file.path.stat().st_size, file.digest())) for file in files]
     folder = code_folder()
@@ -189,7 +189,7 @@ class LedgerShelf:
         asked = prepared.asked
         sources, evaluations = (
             self._store.put_bytes(json.dumps(content(items), sort_keys=True).encode()).digest
-            for items in ([item.source for item in prepared.found], [item for _, item in prepared.evaluations])
+            for items in (prepared.found, [Found(item, "", ()) for _, item in prepared.evaluations])
         )
         settings = plain(asked.settings)
         assert isinstance(settings, dict)

@@ -40,12 +40,14 @@ MOST_NAMED = 5
 @dataclass(frozen=True)
 class Replayed:
     """What came of it. ``wrong``: lines, each with step, shard and document where it is known; none: all is as recorded.
-    ``executed``, ``taken``: shards. ``same_code``: the installed code and lock are the recorded ones."""
+    ``executed``, ``taken``: shards. ``same_code``: the installed code and lock are the recorded ones. ``missing``: sources that
+    could not be had when it was made, and were not asked for now."""
 
     wrong: tuple[str, ...]
     executed: int
     taken: int
     same_code: bool
+    missing: tuple[str, ...] = ()
 
 
 Draw = Callable[[str, int], Sequence[int]]
@@ -75,7 +77,7 @@ def replay(
     """
     completed, started = _recorded(history, artifact)
     with reaching(reach):
-        here = prepare(_asked(started))
+        here = prepare(_asked(started), missing=_missing(store.read(started.sources)))
         wrong = _other_sources(store, started, here)
         if wrong:
             return Replayed(tuple(wrong), 0, 0, True)
@@ -90,7 +92,8 @@ def replay(
             made = make(recorded.setup(folder), recorded.shard_code, execute, shelf)
     wrong = [*shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
     same = (here.code, here.lock) == (started.code, started.lock)
-    return Replayed(tuple(dict.fromkeys(wrong)), shelf.executed, shelf.taken, same)
+    missing = tuple(found.source.name for found in here.found if found.missing)
+    return Replayed(tuple(dict.fromkeys(wrong)), shelf.executed, shelf.taken, same, missing)
 
 
 def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, CollectionStarted]:
@@ -123,8 +126,8 @@ def _asked(started: CollectionStarted) -> Asked:
 def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> list[str]:
     wrong = []
     for what, digest, items in (
-        ("source", started.sources, content([item.source for item in here.found])),
-        ("evaluation", started.evaluations, content([source for _, source in here.evaluations])),
+        ("source", started.sources, content(here.found)),
+        ("evaluation", started.evaluations, content([Found(source, "", ()) for _, source in here.evaluations])),
     ):
         recorded = _by_name(store.read(digest))
         found = {str(item["name"]): str(item["digest"]) for item in items}
@@ -134,6 +137,14 @@ def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> 
             if recorded.get(name) != found.get(name)
         ]
     return wrong
+
+
+def _missing(data: bytes) -> dict[str, str]:
+    """Recorded sources that could not be had."""
+    try:
+        return {str(item["name"]): str(item["missing"]) for item in json.loads(data) if "missing" in item}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
 
 
 def _by_name(data: bytes) -> dict[str, str]:

@@ -9,31 +9,23 @@ a network.
 from __future__ import annotations
 
 import glob
-import hashlib
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import count
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ledger import NotFound, Store, Tampered
+from marin.data.fetching import Pinned, fetch
 from marin.data.local import SourceFile
-from marin.data.reach import check_address, redirected
-from marin.errors import DataError, DataMissing
-from marin.process.progress import Report, bar
+from marin.errors import DataError
 from marin.recipe.schema import UrlDataset
-
-if TYPE_CHECKING:
-    import httpx
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 4
-_TIMEOUT = 30.0
 _BLOCK = 1 << 16
 
 
@@ -144,75 +136,5 @@ def download(dataset: UrlDataset, target: Path, *, pause: Callable[[float], None
     Raises:
         DataError: the server has other bytes, refuses, or cannot be reached; nothing is left behind.
     """
-    import httpx
-
-    faults: list[str] = []
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            pause(2.0**attempt)
-        try:
-            _fetch(dataset, target)
-            return
-        except httpx.HTTPStatusError as error:
-            status = error.response.status_code
-            faults.append(f"HTTP status {status}")
-            if status < 500 and status not in (408, 425, 429):
-                break
-        except httpx.HTTPError as error:
-            faults.append(f"{type(error).__name__}: {error}".rstrip(": "))
-        log.warning("%s: %s (attempt %d of %d)", dataset.url, faults[-1], attempt + 1, ATTEMPTS)
-    raise DataMissing(
-        "data cannot be fetched",
-        where=dataset.url,
-        expected=f"{dataset.size} bytes",
-        found=faults[-1],
-        cure=f"check the network, or put the file at MARIN_DATA/{dataset.mirror}",
-    )
-
-
-def _fetch(dataset: UrlDataset, target: Path) -> None:
-    """One attempt. Reading stops as soon as the server sends more than was declared."""
-    import httpx
-
-    hasher = hashlib.sha256()
-    size = 0
-    report: Report
-    check_address(dataset.url)
-    with (
-        httpx.Client(timeout=_TIMEOUT) as client,
-        _answer(client, dataset.url) as response,
-        bar(f"fetch {dataset.name}", dataset.size) as report,
-        _whole(target) as file,
-    ):
-        response.raise_for_status()
-        for block in response.iter_bytes(_BLOCK):
-            size += len(block)
-            if size > dataset.size:
-                raise _mismatch(dataset, f"more than {dataset.size} bytes")
-            hasher.update(block)
-            file.write(block)
-            report(size, "")
-        if hasher.hexdigest() != dataset.sha256:
-            raise _mismatch(dataset, f"sha256:{hasher.hexdigest()} ({size} bytes)")
-
-
-@contextmanager
-def _answer(client: httpx.Client, url: str) -> Iterator[httpx.Response]:
-    """The answer behind all redirects, each of which was looked at before it was followed."""
-    with ExitStack() as stack:
-        for hops in count():
-            response = stack.enter_context(client.stream("GET", url))
-            if not response.has_redirect_location:
-                yield response
-                return
-            url = redirected(url, response.headers["location"], hops)
-
-
-def _mismatch(dataset: UrlDataset, found: str) -> DataError:
-    return DataError(
-        "checksum mismatch",
-        where=dataset.url,
-        expected=f"sha256:{dataset.sha256} ({dataset.size} bytes)",
-        found=found,
-        cure="the file at this address has changed: pin the new one, or use a mirror of the old",
-    )
+    file = Pinned((dataset.url,), dataset.size, f"sha256:{dataset.sha256}")
+    fetch(file, target, pause=pause, cure=f"check the network, or put the file at MARIN_DATA/{dataset.mirror}")

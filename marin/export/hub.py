@@ -10,12 +10,12 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
-from marin.errors import MissingEvidence, UsageError
+from marin.data.hub import COMMIT, NAME, api, asked
+from marin.errors import UsageError
 
 PREFIX = "hf:"
-_NAMED = re.compile(r"^hf:([A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})@([0-9a-f]{40})$")
+_NAMED = re.compile(rf"^hf:({NAME})@({COMMIT})$")
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
          "special_tokens_map.json", "chat_template.jinja", "README.md")  # fmt: skip
 """What of a repository is a model here."""
@@ -33,13 +33,13 @@ def push(folder: Path, repository: str, *, branch: str | None = None, message: s
         UsageError: the Hub refuses.
         MissingEvidence: it cannot be reached.
     """
-    api = _api()
+    hub = api()
 
     def committed() -> str:
-        api.create_repo(repository, exist_ok=True)
+        hub.create_repo(repository, exist_ok=True)
         if branch is not None:
-            api.create_branch(repository, branch=branch, exist_ok=True)
-        done = api.upload_folder(
+            hub.create_branch(repository, branch=branch, exist_ok=True)
+        done = hub.upload_folder(
             repo_id=repository,
             folder_path=folder,
             revision=branch,
@@ -48,7 +48,7 @@ def push(folder: Path, repository: str, *, branch: str | None = None, message: s
         )
         return str(done.oid)
 
-    return str(_asked(committed, repository))
+    return asked(committed, repository)
 
 
 def pull(name: str, cache: Path) -> Path:
@@ -72,9 +72,9 @@ def pull(name: str, cache: Path) -> Path:
     folder = base / "model"
     if folder.is_dir():  # a commit never changes
         return folder
-    api = _api()
-    _asked(
-        lambda: api.snapshot_download(
+    hub = api()
+    asked(
+        lambda: hub.snapshot_download(
             repository, revision=commit, local_dir=base / "download", allow_patterns=list(FILES)
         ),
         repository,
@@ -87,39 +87,3 @@ def pull(name: str, cache: Path) -> Path:
     made.rename(folder)
     shutil.rmtree(base / "download", ignore_errors=True)
     return folder
-
-
-def _api() -> Any:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    from huggingface_hub import HfApi  # a third of a second
-
-    return HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=os.environ.get("HF_TOKEN") or False)
-
-
-def _asked(work: Any, repository: str) -> object:
-    import httpx
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return work()
-    except (LocalEntryNotFoundError, httpx.TransportError, OSError) as error:
-        if isinstance(error, HfHubHTTPError):
-            raise UsageError(
-                "the Hub refuses",
-                where=repository,
-                expected="a repository and a token that may do this",
-                found=" ".join(str(error).split())[:300],
-                cure="set HF_TOKEN, or name another repository",
-            ) from None
-        raise MissingEvidence(
-            "the Hub cannot be reached",
-            where=os.environ.get("HF_ENDPOINT", "the Hub"),
-            expected="an answer",
-            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            cure="try again where there is a network, or name a folder",
-        ) from None
-    except (HfHubHTTPError, HFValidationError, ValueError) as error:
-        raise UsageError(
-            "the Hub refuses", where=repository, expected="OWNER/NAME", found=" ".join(str(error).split())[:300]
-        ) from None

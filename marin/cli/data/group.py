@@ -45,7 +45,12 @@ def fetch(name: str, folder: Path) -> None:
 
 @data.command()
 @click.option(
-    "--source", "sources", multiple=True, required=True, metavar="GLOB", help="Files to read; may be repeated."
+    "--source",
+    "sources",
+    multiple=True,
+    required=True,
+    metavar="GLOB",
+    help="Files to read, or addresses of them; may be repeated.",
 )
 @click.option("--config", metavar="NAME|FILE", help="What is done: web, or a YAML file.  [default: duplicates alone]")
 @click.option(
@@ -79,14 +84,16 @@ def build(
 ) -> None:
     """Make a collection of documents: read, deduplicated, decontaminated, under one digest.
 
-    Reads .jsonl (.gz, .zst), .parquet, .txt, .html, .warc and .wet (.gz). The result is the same for any
-    number of workers; what is done is recorded,
-    and the same command goes on after an interruption. Every removed document keeps the reason and its evidence.
+    Reads .jsonl (.gz, .zst), .parquet, .txt, .html, .warc and .wet (.gz), named by globs, by gs:// and s3:// with
+    globs, by hf:datasets/OWNER/NAME@COMMIT/GLOB, or by pinned:LIST.jsonl, a line a file with url or urls, size and
+    sha256. The result is the same for any number of workers; what is done is recorded, and the same command goes
+    on after an interruption. Every removed document keeps the reason and its evidence.
 
     \b
     Examples:
       marin data build --source 'data/*.jsonl'
       marin data build --source 'crawl/*.parquet' --source notes.txt --workers 8
+      marin data build --source 'gs://bucket/crawl/**/*.warc.gz' --source pinned:books.jsonl --config web
       marin data build --source 'data/*.jsonl.zst' --evaluation test.jsonl --evaluation-fields question,answer
     """
     from marin.collection import build as building
@@ -288,6 +295,7 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
                 "executed": found.executed,
                 "taken": found.taken,
                 "same_code": found.same_code,
+                "missing": list(found.missing),
             }
         )
     else:
@@ -295,6 +303,8 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
             say(line)
         if sample is not None and found.taken:
             say(describe_bound(sample), err=True)
+        for name in found.missing:
+            say(f"a source that could not be had when it was made: {name}", err=True)
     if found.wrong:
         raise Tampered(
             "the collection is not what follows from its sources",

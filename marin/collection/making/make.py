@@ -39,6 +39,7 @@ from marin.collection.making.task import (
     Setup,
     Task,
     given_file,
+    one_line,
     told,
 )
 from marin.collection.making.work import start
@@ -53,6 +54,7 @@ from marin.runners import Start
 
 EXACT_STEP, NEAR_STEP = "exact", "near"
 EXACT_REASON, NEAR_REASON = "exact_duplicate", "near_duplicate"
+NOT_FETCHED = "not fetched"
 DESCRIPTION = "collection.json"
 WRITE_BYTES, NEAR_BYTES, NEAR_DOCUMENTS = 64 << 20, 32 << 20, 2048
 """Text of a shard of documents; text and number of candidates of a task, which ends with a component."""
@@ -114,9 +116,13 @@ def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> Made:
     return _Making(setup, code, execute, shelf).make()
 
 
-def content(items: Sequence[Source]) -> list[dict[str, object]]:
+def content(items: Sequence[Found]) -> list[dict[str, str]]:
     """Sources as they stand in identities and descriptions."""
-    return [{"digest": item.digest, "name": item.name, "size": str(item.size)} for item in items]
+    return [
+        {"digest": item.source.digest, "name": item.source.name, "size": str(item.source.size)}
+        | ({"missing": item.missing} if item.missing else {})
+        for item in items
+    ]
 
 
 @dataclass
@@ -143,6 +149,7 @@ class _Making:
         self._do("judge", self._judge_shards(reads))
         rows = Rows(self.folder, [shard.task.name for shard in reads])
         removed, problems = Counter[str](), Counter[str]()
+        problems.update({NOT_FETCHED: count} if (count := len(self._missing())) else {})
         for answer in self.answers.values():
             removed.update(answer.removed)
             problems.update(answer.problems)
@@ -184,7 +191,7 @@ class _Making:
                     "read",
                     {
                         "slice": _plain_slice(part),
-                        "source": content([found.source]),
+                        "source": content([found]),
                         "steps": first,
                         "text_field": settings.text_field,
                     },
@@ -250,6 +257,8 @@ class _Making:
 
     def _check_sources(self) -> None:
         for found in self.setup.sources:
+            if found.missing:
+                continue
             size = Path(found.path).stat().st_size
             if size != found.source.size:
                 raise DataError(
@@ -259,6 +268,14 @@ class _Making:
                     found=f"{size} bytes",
                     cure="leave the files alone and run the same command again",
                 )
+
+    def _missing(self) -> list[bytes]:
+        """A line for each source that could not be had."""
+        return [
+            one_line({"found": found.missing, "position": 0, "reason": NOT_FETCHED, "source": found.source.name})
+            for found in self.setup.sources
+            if found.missing
+        ]
 
     def _tell_origins(self, reads: Sequence[Shard]) -> None:
         origins = [Origin() for _ in self.setup.sources]
@@ -366,6 +383,8 @@ class _Making:
                 _link(judge / DECIDED, out / "decisions" / f"{name}.parquet")
             if self.answers[f"read/{name}"].problems:
                 _link(read / PROBLEMS, out / "problems" / f"{name}.jsonl")
+        if missing := self._missing():
+            (out / "problems" / "sources.jsonl").write_bytes(b"".join(missing))
         near = sorted(name for name in self.answers if name.startswith("near/"))
         for name in near:
             _link(self.folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
@@ -387,7 +406,7 @@ class _Making:
                 }
                 for shard in reads
             ],
-            "sources": content(made.sources),
+            "sources": content(sources),
             "split_below": str(drawn["split_below"]),
             "version": 2,
         }

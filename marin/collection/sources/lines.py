@@ -30,10 +30,11 @@ def read(
     path: Path, source: str, *, text_field: str = "text", start: int = 0, end: int = 0, first: int = 1
 ) -> Iterator[Document | Problem]:
     """See :class:`marin.collection.document.Reader`. ``[start, end)``: the lines that begin in these bytes of an unpacked JSON
-    lines file, the first of which has the number ``first``; ``end`` 0 for the whole file."""
+    lines file, or row groups of a Parquet file, the first line or row of which has the number ``first``; ``end`` 0 for the whole
+    file."""
     name = path.name.lower()
     if name.endswith(PARQUET):
-        yield from _parquet(path, source, text_field)
+        yield from _parquet(path, source, text_field, start, end, first)
     elif name.endswith(TEXTS):
         yield from _text(path, source)
     else:
@@ -159,17 +160,18 @@ class _Whole(io.RawIOBase):
         return count
 
 
-def _parquet(path: Path, source: str, field: str) -> Iterator[Document | Problem]:
+def _parquet(path: Path, source: str, field: str, start: int, end: int, first: int) -> Iterator[Document | Problem]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
+    number = first - 1
     try:
         with pq.ParquetFile(path) as file:
             if field not in file.schema_arrow.names:
                 yield Problem(source, 0, "no text", f"columns {', '.join(file.schema_arrow.names)}"[:200])
                 return
-            for batch in file.iter_batches(ROWS):
+            groups = range(start, end or file.num_row_groups)
+            for batch in file.iter_batches(ROWS, row_groups=groups):
                 for row in batch.to_pylist():
                     number += 1
                     yield _document(source, number, row, field)

@@ -65,6 +65,11 @@ def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdic
         assert sample is not None
         lines.append(f"of each phase {sample} shards were executed, {found.taken} in all were taken as recorded")
         lines.append(describe_bound(sample))
+    if found.missing:
+        named = ", ".join(found.missing[:3])
+        lines.append(
+            f"{len(found.missing)} of its sources could not be had when it was made and are no part of it: {named}"
+        )
     return Verdict("PASS", tuple(lines))
 
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from ledger import MemoryStorage, Store, open_storage
-from marin.data.remote import ATTEMPTS, obtain
+from marin.data.fetching import ATTEMPTS
+from marin.data.remote import obtain
 from marin.errors import DataError
 from marin.recipe.schema import UrlDataset
 

@@ -136,7 +136,6 @@ class _Faulty:
             length = len(body)
         elif rule.fault is Fault.CUT:
             body = body[: length // 2]
-            headers.append(("Connection", "close"))
         start_response(status, [*headers, ("Content-Length", str(length))])
         return [body]
 

@@ -1,5 +1,5 @@
-"""The Hugging Face Hub on the loopback interface, as far as models are pushed and pulled: repositories with commits,
-branches, regular and LFS files, by the paths and headers that huggingface_hub speaks.
+"""The Hugging Face Hub on the loopback interface, as far as models are pushed and pulled and data sets read: repositories with
+commits, branches, regular and LFS files, by the paths and headers that huggingface_hub speaks.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         match self._path():
-            case ["api", "models", owner, name, *rest]:
+            case ["api", "models" | "datasets", owner, name, *rest]:
                 repository = f"{owner}/{name}"
                 revision = rest[1] if len(rest) > 1 else "main"
                 found = self.hub.files(repository, revision)
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
                     return self._send(200, [self._entry(path, content) for path, content in sorted(files.items())])
                 siblings = [{"rfilename": path} for path in sorted(files)]
                 return self._send(200, {"id": repository, "modelId": repository, "sha": commit, "siblings": siblings})
-            case [owner, name, "resolve", revision, *path]:
+            case [owner, name, "resolve", revision, *path] | ["datasets", owner, name, "resolve", revision, *path]:
                 found = self.hub.files(f"{owner}/{name}", revision)
                 if found is None or "/".join(path) not in found[1]:
                     return self._missing("EntryNotFound" if found else "RevisionNotFound")
@@ -107,7 +107,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _entry(self, path: str, content: bytes) -> dict[str, Any]:
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        return {"type": "file", "path": path, "size": len(content), "oid": blob}
+        entry = {"type": "file", "path": path, "size": len(content), "oid": blob}
+        if len(content) > LARGE:
+            large = hashlib.sha256(content).hexdigest()
+            entry["lfs"] = {"oid": large, "size": len(content), "pointerSize": 130}
+        return entry
 
     def do_PUT(self) -> None:
         body = self._body()

@@ -555,10 +555,9 @@ class CollectionStarted(Body, frozen=True):
 
 
 class CollectionSource(Body, frozen=True):
-    """A source of a collection is read. ``place``: where it came from, an address without credentials, empty for a file of this
-    machine; ``licence``: what whoever named it says of it. The rest is what its documents say of themselves: how many have each
-    licence, how many each signal against being used (``robots: noai``), and the least and the greatest of each kind of time
-    (``added``: when it was crawled; ``created``)."""
+    """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
+    what whoever named it says. The rest its documents say: how many have each licence and each signal against being used, and
+    the least and greatest of each kind of time."""
 
     collection: Digest
     name: str
@@ -573,9 +572,8 @@ class CollectionSource(Body, frozen=True):
 
 
 class CollectionShard(Body, frozen=True):
-    """A piece of a collection is made: ``kind`` read (a slice of a source), judge (the steps of one document), near (candidates
-    that were compared) or write (a shard of documents). ``identity`` digests all that decides it, ``artifact`` is the stored
-    tree, ``answer`` what was counted."""
+    """A piece of a collection is made: ``kind`` read (a slice of a source), judge (the steps of one document), near (candidates)
+    or write (documents). ``identity`` digests all that decides it, ``artifact`` is the stored tree, ``answer`` what was counted."""
 
     collection: Digest
     kind: str

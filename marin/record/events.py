@@ -555,9 +555,8 @@ class CollectionStarted(Body, frozen=True):
 
 
 class CollectionSource(Body, frozen=True):
-    """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
-    what whoever named it says. The rest its documents say: how many have each licence and each signal against being used, and
-    the least and greatest of each kind of time."""
+    """A source of a collection is read. ``place``: its address, empty for a file of this machine; ``licence``: as whoever named it
+    says; the rest as its documents say: how many have each licence and signal, the least and greatest of each kind of time."""
 
     collection: Digest
     name: str
@@ -584,8 +583,7 @@ class CollectionShard(Body, frozen=True):
 
 
 class CollectionCompleted(Body, frozen=True):
-    """A collection is whole. ``read`` and ``kept`` count documents, ``removed`` them by reason, ``problems`` what gave no
-    document."""
+    """A collection is whole. ``read`` and ``kept`` count documents, ``removed`` and ``problems`` by reason."""
 
     identity: Digest
     artifact: Digest

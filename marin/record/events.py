@@ -555,7 +555,7 @@ class CollectionStarted(Body, frozen=True):
 
 
 class CollectionSource(Body, frozen=True):
-    """A source of a collection is read. ``place``: its address, empty for a file of this machine; ``licence``: as whoever named it
+    """A source of a collection is read. ``place``: its address, empty for a file of this machine; ``licence``: as who named it
     says; the rest as its documents say: how many have each licence and signal, the least and greatest of each kind of time."""
 
     collection: Digest
@@ -572,7 +572,7 @@ class CollectionSource(Body, frozen=True):
 
 class CollectionShard(Body, frozen=True):
     """A piece of a collection is made: ``kind`` read (a slice of a source), judge (the steps of one document), near (candidates)
-    or write (documents). ``identity`` digests all that decides it, ``artifact`` is the stored tree, ``answer`` what was counted."""
+    or write (documents). ``identity`` digests what decides it, ``artifact`` is the stored tree, ``answer`` what was counted."""
 
     collection: Digest
     kind: str

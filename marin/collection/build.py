@@ -25,9 +25,10 @@ import msgspec
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
 from marin.collection.making.execute import executing
 from marin.collection.making.make import Made, Shard, content, make
-from marin.collection.making.task import Answer, Setup
-from marin.collection.settings import CollectionSettings
+from marin.collection.settings import CollectionSettings, step_settings
 from marin.collection.sources.finding import Found, Source, find
+from marin.collection.steps.quality import Quality
+from marin.collection.tasks.task import Answer, Examples, Setup
 from marin.data.local import matched
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
@@ -73,6 +74,7 @@ class Prepared:
     asked: Asked
     found: list[Found]
     evaluations: list[tuple[Path, Source]]
+    examples: list[Examples]
     code: str
     lock: str
 
@@ -84,6 +86,7 @@ class Prepared:
                 "code": self.code,
                 "evaluation_fields": list(self.asked.evaluation_fields) if self.evaluations else [],
                 "evaluations": content([Found(source, "", ()) for _, source in self.evaluations]),
+                "examples": self.examples_content(),
                 "lock": self.lock,
                 "settings": plain(self.asked.settings),
                 "sources": content(self.found),
@@ -100,7 +103,17 @@ class Prepared:
             list(self.asked.evaluation_fields) if self.evaluations else [],
             str(folder.resolve()),
             self.asked.strict,
+            self.examples,
         )
+
+    def examples_content(self) -> list[dict[str, str]]:
+        """The files of examples, each with the place in the settings that names it."""
+        return [
+            item | {"role": f"steps.{examples.place}.{side}"}
+            for examples in self.examples
+            for side, found in (("good", examples.good), ("bad", examples.bad))
+            for item in content(found)
+        ]
 
     @property
     def shard_code(self) -> str:
@@ -117,8 +130,13 @@ def prepare(asked: Asked, *, missing: Mapping[str, str] | None = None) -> Prepar
     found = find(asked.sources, missing=missing, strict=asked.strict)
     files = matched(asked.evaluations, what="--evaluation", kinds=(".jsonl",)) if asked.evaluations else []
     evaluations = [(file.path, Source(file.name, file.path.stat().st_size, file.digest())) for file in files]
+    examples = [
+        Examples(place, made, find(made.good, strict=True), find(made.bad, strict=True))
+        for place, (_, made) in enumerate(step_settings(asked.settings.steps, where="settings"))
+        if isinstance(made, Quality)
+    ]
     folder = code_folder()
-    return Prepared(asked, found, evaluations, files_digest(folder, CODE), lock_digest(folder))
+    return Prepared(asked, found, evaluations, examples, files_digest(folder, CODE), lock_digest(folder))
 
 
 def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = None) -> Built:
@@ -188,8 +206,11 @@ class LedgerShelf:
         """Record what is to be made."""
         asked = prepared.asked
         sources, evaluations = (
-            self._store.put_bytes(json.dumps(content(items), sort_keys=True).encode()).digest
-            for items in (prepared.found, [Found(item, "", ()) for _, item in prepared.evaluations])
+            self._store.put_bytes(json.dumps(items, sort_keys=True).encode()).digest
+            for items in (
+                [*content(prepared.found), *prepared.examples_content()],
+                content([Found(item, "", ()) for _, item in prepared.evaluations]),
+            )
         )
         settings = plain(asked.settings)
         assert isinstance(settings, dict)

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, describe_tree
 from marin.collection.build import Asked, Prepared, prepare, source_of
-from marin.collection.making.columns import DECISIONS, ArrowRows
 from marin.collection.making.execute import executing
 from marin.collection.making.make import Made, Shard, content, make
-from marin.collection.making.task import DECIDED, PROBLEMS, READ_FILE, Answer
 from marin.collection.settings import settings_of
 from marin.collection.sources.finding import Found
+from marin.collection.tasks.columns import DECISIONS, ArrowRows
+from marin.collection.tasks.task import DECIDED, PROBLEMS, READ_FILE, Answer
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import MissingEvidence
 from marin.history.runs import History
@@ -126,11 +126,11 @@ def _asked(started: CollectionStarted) -> Asked:
 def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> list[str]:
     wrong = []
     for what, digest, items in (
-        ("source", started.sources, content(here.found)),
+        ("source", started.sources, [*content(here.found), *here.examples_content()]),
         ("evaluation", started.evaluations, content([Found(source, "", ()) for _, source in here.evaluations])),
     ):
         recorded = _by_name(store.read(digest))
-        found = {str(item["name"]): str(item["digest"]) for item in items}
+        found = {_named(item): str(item["digest"]) for item in items}
         wrong += [
             f"read: {what} {name}: recorded {recorded.get(name, 'none')}, found {found.get(name, 'none')}"
             for name in sorted(recorded.keys() | found.keys())
@@ -149,9 +149,13 @@ def _missing(data: bytes) -> dict[str, str]:
 
 def _by_name(data: bytes) -> dict[str, str]:
     try:
-        return {str(item["name"]): str(item["digest"]) for item in json.loads(data)}
+        return {_named(item): str(item["digest"]) for item in json.loads(data)}
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
+
+
+def _named(item: Mapping[str, Any]) -> str:
+    return f"{item['role']} {item['name']}" if "role" in item else str(item["name"])
 
 
 def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
@@ -166,8 +170,7 @@ def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
 
 
 STEPS = {"documents": "write", "listing": "judge", "decisions": "judge", "problems": "read", "duplicates": "near"}
-NAMED = {"duplicates/exact.parquet": "exact"}
-"""Which step makes the files of a folder, and some of them."""
+"""Which step makes the files of a folder, unless their name says another one."""
 
 
 def _other_files(store: Store, artifact: str, folder: Path) -> Iterator[str]:
@@ -178,7 +181,8 @@ def _other_files(store: Store, artifact: str, folder: Path) -> Iterator[str]:
         if recorded.get(path) == found.get(path):
             continue
         top, _, name = path.partition("/")
-        step = NAMED.get(path) or ("read" if name.startswith("read-") else STEPS.get(top, "collection"))
+        step = "exact" if path == "duplicates/exact.parquet" else STEPS.get(top, "collection")
+        step = next((kind for kind in ("read", "cut") if name.startswith(f"{kind}-")), step)
         at = f"{step}: shard {name.partition('.')[0] or top} ({path})"
         if path not in found:
             yield f"{at}: is recorded, and none follows from the sources"
@@ -270,7 +274,7 @@ class _Comparing:
             self.store.checkout(recorded.artifact, folder)
         except (LedgerError, msgspec.ValidationError):
             return None  # gone or damaged: it is made again
-        if shard.task.kind in ("read", "judge"):
+        if shard.task.kind in ("read", "judge", "cut"):
             said = {"read": answer.counts.get("read", 0), "problems": answer.problems, "removed": answer.removed}
             if (found := _counted(folder)) != said:
                 self.wrong.append(f"{_at(shard)}: recorded {said}, its files have {found}")

@@ -27,6 +27,7 @@ KINDS: Mapping[str, str] = {
     "gopher_repetition": "marin.collection.steps.rules:GopherRepetition",
     "html": "marin.collection.steps.extraction:Html",
     "language": "marin.collection.steps.language:Language",
+    "quality": "marin.collection.steps.quality:Quality",
     "pii": "marin.collection.steps.rewriting:Mask",
 }
 """Settings of steps of one document, by the kind that a configuration names: ``module:Class``."""
@@ -80,6 +81,14 @@ class Contamination(Section, frozen=True):
     most_records: Annotated[int, Meta(ge=1)] = 4
 
 
+class Paragraphs(Section, frozen=True):
+    """Paragraphs (lines) of at least ``least_characters`` that stand in a document with a lesser id too are taken out, before
+    whole documents are compared (Wenzek et al. 2020, CCNet, of normalised paragraphs); a document of which nothing is left
+    goes."""
+
+    least_characters: Annotated[int, Meta(ge=1)] = 32
+
+
 class Sampling(Section, frozen=True):
     """Which part of the documents that are left belongs to the collection, drawn by their content. ``fraction``: of all, as a
     decimal that is taken exactly. ``shares``: patterns of names of sources and how their bytes of text relate to each other,
@@ -94,6 +103,7 @@ class CollectionSettings(Section, frozen=True):
     its ``kind`` and its settings."""
 
     steps: tuple[dict[str, Any], ...] = ()
+    paragraphs: Paragraphs | None = None
     exact: bool = True
     near: Near | None = Near()
     contamination: Contamination = Contamination()

@@ -168,9 +168,9 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
 
 
 def _own(collection: Collection, document: str, shard: str) -> Iterator[dict[str, Any]]:
-    """What the steps of one document decided: those that make text, then the others."""
+    """What the steps of one document decided: those that make text, the others, and what took out its paragraphs."""
     files = collection.files("decisions")
-    for path in (f"decisions/read-{shard}.parquet", f"decisions/{shard}.parquet"):
+    for path in (f"decisions/{kind}{shard}.parquet" for kind in ("read-", "", "cut-")):
         if path in files:
             table = collection.table(path)
             for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):

@@ -1,1 +1,1 @@
-"""From sources to a collection: phases, the tasks of workers, and the columns between them."""
+"""From sources to a collection: its phases, and what is decided between them over all documents."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from marin.collection.making.columns import EXACT, ParquetWriter, hex_column
 from marin.collection.making.rows import Rows, as_bytes
+from marin.collection.tasks.columns import EXACT, ParquetWriter, hex_column
 
 
 def remove_copies(rows: Rows, target: Path) -> int:

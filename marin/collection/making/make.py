@@ -1,4 +1,4 @@
-"""From sources to a collection, in phases: read, judge, exact duplicates, near-duplicates, sampling, write.
+"""From sources to a collection, in phases: read, train, judge, cut, exact duplicates, near-duplicates, sampling, write.
 
 Reading, judging, comparing candidates and writing are tasks for workers; what lies between them is columns of numbers in one
 process. The result follows from content alone: tasks are cut by content, what they leave is put together by name, whenever it
@@ -24,10 +24,14 @@ from numpy.typing import NDArray
 from ledger import canonical_digest
 from marin.collection.comparing.near import Keyed, components
 from marin.collection.making.choice import EVERY, REASON, bounds, remove_beyond
-from marin.collection.making.columns import band_name
 from marin.collection.making.exact import remove_copies
+from marin.collection.making.paragraphs import copied
 from marin.collection.making.rows import Rows, as_bytes
-from marin.collection.making.task import (
+from marin.collection.settings import Near, divided
+from marin.collection.sources.finding import Found, Slice, Source
+from marin.collection.sources.origin import Origin
+from marin.collection.tasks.columns import band_name
+from marin.collection.tasks.task import (
     DECIDED,
     LISTED,
     NEAR_FILE,
@@ -39,13 +43,12 @@ from marin.collection.making.task import (
     Setup,
     Task,
     given_file,
+    judged_kind,
+    model_file,
     one_line,
     told,
 )
-from marin.collection.making.work import start
-from marin.collection.settings import Near, divided
-from marin.collection.sources.finding import Found, Slice, Source
-from marin.collection.sources.origin import Origin
+from marin.collection.tasks.work import start
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar
@@ -146,8 +149,12 @@ class _Making:
         self._do("read", reads)
         self._check_sources()
         self._tell_origins(reads)
-        self._do("judge", self._judge_shards(reads))
+        trained = self._train_shards(reads)
+        self._do("train", trained)
+        self._do("judge", self._judge_shards(reads, trained))
         rows = Rows(self.folder, [shard.task.name for shard in reads])
+        if settings.paragraphs is not None:
+            rows = self._cut(rows)
         removed, problems = Counter[str](), Counter[str]()
         problems.update({NOT_FETCHED: count} if (count := len(self._missing())) else {})
         for answer in self.answers.values():
@@ -199,7 +206,22 @@ class _Making:
                 shards.append(Shard(Task("read", f"{len(shards):06d}", number, place), identity))
         return shards
 
-    def _judge_shards(self, reads: Sequence[Shard]) -> list[Shard]:
+    def _train_shards(self, reads: Sequence[Shard]) -> list[Shard]:
+        first = plain(list(divided(self.setup.settings.steps)[0]))
+        own = [self.trees[shard.name] for shard in reads]
+        shards = []
+        for number, examples in enumerate(self.setup.examples):
+            what = {
+                "bad": content(examples.bad) if examples.bad else own,
+                "good": content(examples.good),
+                "settings": plain(examples.settings),
+                "steps": first,
+                "text_field": self.setup.settings.text_field,
+            }
+            shards.append(Shard(Task("train", f"{number:06d}", number), self._identity("train", what)))
+        return shards
+
+    def _judge_shards(self, reads: Sequence[Shard], trained: Sequence[Shard]) -> list[Shard]:
         settings = self.setup.settings
         near = settings.near
         what = {
@@ -207,6 +229,7 @@ class _Making:
             "evaluations": [[name, _file_digest(path)] for path, name in self.setup.evaluations],
             "fields": self.setup.evaluation_fields,
             "near": [near.shingle, near.bands, near.rows] if near is not None else None,
+            "models": [self.trees[shard.name] for shard in trained],
             "steps": plain(list(divided(settings.steps)[1])),
         }
         return [
@@ -294,6 +317,29 @@ class _Making:
                 cure="name files with text; --config FILE may name another text_field",
             )
 
+    # Paragraphs
+
+    def _cut(self, rows: Rows) -> Rows:
+        """The documents without the paragraphs that stand in others too."""
+        found = copied(self.folder, rows)
+        unique, inverse = np.unique(found.kept, return_inverse=True)
+        ids = np.ascontiguousarray(as_bytes(rows.take("id", unique))).view("V16").reshape(-1)[inverse]
+        near = self.setup.settings.near
+        shards = []
+        for number, name in enumerate(rows.names):
+            task = Task("cut", name)
+            here = slice(*np.searchsorted(found.numbers, rows.starts[number : number + 2]).tolist())
+            arrays = {"rows": found.numbers[here] - rows.starts[number], "lines": found.lines[here], "kept": ids[here]}
+            what = {
+                "judged": self.trees[f"judge/{name}"],
+                "near": [near.shingle, near.bands, near.rows] if near is not None else None,
+                "read": self.trees[f"read/{name}"],
+                "rows": self._written(task, **arrays),
+            }
+            shards.append(Shard(task, self._identity("cut", what)))
+        self._do("cut", shards)
+        return Rows(self.folder, rows.names, "cut")
+
     # Candidates
 
     def _near(self, rows: Rows, near: Near) -> int:
@@ -355,14 +401,19 @@ class _Making:
         shards, places = rows.places(numbers)
         used, local = np.unique(shards, return_inverse=True)
         names = [rows.names[number] for number in used.tolist()]
-        trees = [self.trees[f"{kind}/{name}"] for name in names for kind in ("read", "judge")]
-        arrays: dict[str, Any] = {"shards": local, "rows": places, **more}
+        trees = [self.trees[f"{kind}/{name}"] for name in names for kind in ("read", rows.judged)]
         if of is not None:
-            arrays["sources"] = of[used]
-        np.savez(given_file(self.folder, task), names=np.array(names), **arrays)
-        hasher = sha256(json.dumps(trees).encode())
+            more["sources"] = of[used]
+        written = self._written(task, names=np.array(names), shards=local, rows=places, **more)
+        return canonical_digest({"rows": written, "trees": trees})
+
+    def _written(self, task: Task, **arrays: Any) -> str:
+        """Write what a task is given, and digest it."""
+        np.savez(given_file(self.folder, task), **arrays)
+        hasher = sha256()
         for name, array in sorted(arrays.items()):
-            hasher.update(name.encode() + str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+            form = f"{name} {array.dtype.str} {array.shape}\n".encode()
+            hasher.update(form + np.ascontiguousarray(array).tobytes())
         return "sha256:" + hasher.hexdigest()
 
     # The collection
@@ -371,12 +422,18 @@ class _Making:
         out, sources = made.folder, self.setup.sources
         for kind in ("documents", "listing", "decisions", "problems"):
             (out / kind).mkdir(exist_ok=True)
+        for number, examples in enumerate(self.setup.examples):
+            (out / "models").mkdir(exist_ok=True)
+            _link(model_file(self.folder, number), out / "models" / f"steps-{examples.place}.npy")
         for shard in written:
             _link(self.folder / shard.name / WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
         first, rest = divided(self.setup.settings.steps)
+        last = judged_kind(self.setup.settings)
         for name in (shard.task.name for shard in reads):
             read, judge = self.folder / "read" / name, self.folder / "judge" / name
-            _link(judge / LISTED, out / "listing" / f"{name}.parquet")
+            if last == "cut":
+                _link(self.folder / "cut" / name / DECIDED, out / "decisions" / f"cut-{name}.parquet")
+            _link(self.folder / last / name / LISTED, out / "listing" / f"{name}.parquet")
             if first:
                 _link(read / DECIDED, out / "decisions" / f"read-{name}.parquet")
             if rest or self.answers[f"judge/{name}"].removed:
@@ -393,6 +450,15 @@ class _Making:
             "documents": {"kept": made.kept, "read": made.read},
             "evaluations": [{"digest": _file_digest(path), "name": name} for path, name in self.setup.evaluations],
             "evaluation_fields": self.setup.evaluation_fields if self.setup.evaluations else [],
+            "examples": [
+                {
+                    "bad": content(examples.bad),
+                    "counts": self.answers[f"train/{number:06d}"].counts,
+                    "good": content(examples.good),
+                    "place": examples.place,
+                }
+                for number, examples in enumerate(self.setup.examples)
+            ],
             "kind": "documents",
             "not_compared_with_all": sum(self.answers[name].counts["not_compared_with_all"] for name in near),
             "problems": dict(made.problems),

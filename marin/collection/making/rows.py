@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from marin.collection.making.columns import ArrowRows, fixed
-from marin.collection.making.task import JUDGED_FILE, READ_FILE
+from marin.collection.tasks.columns import ArrowRows, fixed
+from marin.collection.tasks.task import JUDGED_FILE, READ_FILE
 
 PIECE = 1 << 19
 """Documents that are looked at together, about."""
@@ -24,14 +24,15 @@ OF_READING = ("id", "position")
 
 
 class Rows:
-    """``names``: of the shards. ``kept``: bool[documents], of those that no step has removed so far."""
+    """``names``: of the shards; ``judged``: the kind of task that judged them last. ``kept``: bool[documents], of those that no
+    step has removed so far."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.names = names
+    def __init__(self, folder: Path, names: Sequence[str], judged: str = "judge") -> None:
+        self.names, self.judged = names, judged
         self._folder = folder
         counts, kept = [], []
         for name in names:
-            reasons = ArrowRows(folder / "judge" / name / JUDGED_FILE).column("reason")
+            reasons = ArrowRows(folder / judged / name / JUDGED_FILE).column("reason")
             counts.append(len(reasons))
             kept.append(pc.equal(reasons, "").to_numpy())
         self.starts = np.cumsum([0, *counts])
@@ -84,7 +85,7 @@ class Rows:
 
     def _column(self, shard: str, column: str) -> NDArray[Any]:
         read = column in OF_READING
-        kind, file = ("read", READ_FILE) if read else ("judge", JUDGED_FILE)
+        kind, file = ("read", READ_FILE) if read else (self.judged, JUDGED_FILE)
         found = ArrowRows(self._folder / kind / shard / file).column(column)
         if pa.types.is_fixed_size_binary(found.type):
             return fixed(found, found.type.byte_width).view(">u8").astype(np.uint64)

@@ -17,17 +17,29 @@ from marin.collection.comparing.contamination import STEP as CONTAMINATION
 from marin.collection.comparing.contamination import Decontaminate, Evaluations, load_evaluations
 from marin.collection.comparing.near import signatures
 from marin.collection.document import Decision, Document, Step
-from marin.collection.making.columns import (
+from marin.collection.settings import Paragraphs, divided, step_settings
+from marin.collection.steps.quality import Quality
+from marin.collection.tasks.columns import (
     DECISIONS,
     LISTING,
+    PARAGRAPHS_FORM,
     ArrowRows,
     ArrowWriter,
     ParquetWriter,
     decision_row,
     judged,
 )
-from marin.collection.making.task import DECIDED, JUDGED_FILE, LISTED, READ_FILE, Answer, Setup, Task
-from marin.collection.settings import divided, step_settings
+from marin.collection.tasks.task import (
+    DECIDED,
+    JUDGED_FILE,
+    LISTED,
+    PARAGRAPHS,
+    READ_FILE,
+    Answer,
+    Setup,
+    Task,
+    model_file,
+)
 from marin.data.documents import positions
 
 NOTHING = bytes(32)
@@ -45,8 +57,14 @@ class Judge:
         """Those behind the ones that make text of pages, in order."""
         if self._steps is None:
             settings = self._setup.settings
-            rest = step_settings(divided(settings.steps)[1], where="settings")
-            self._steps = [(kind, made.make()) for kind, made in rest]
+            models = {examples.place: number for number, examples in enumerate(self._setup.examples)}
+            first, rest = divided(settings.steps)
+            self._steps = []
+            for place, (kind, made) in enumerate(step_settings(rest, where="settings"), start=len(first)):
+                if isinstance(made, Quality):
+                    self._steps.append((kind, made.open(model_file(Path(self._setup.folder), models[place]))))
+                else:
+                    self._steps.append((kind, made.make()))
             if self._setup.evaluations:
                 files = [(Path(path), name) for path, name in self._setup.evaluations]
                 fields = load_evaluations(files, self._setup.evaluation_fields)
@@ -60,6 +78,7 @@ class Judge:
         rows = ArrowWriter(out / JUDGED_FILE, judged(near.bands if near is not None else 0))
         listed, decided = ParquetWriter(out / LISTED, LISTING), ParquetWriter(out / DECIDED, DECISIONS)
         source = setup.sources[task.source].source.name
+        paragraphs = _Paragraphs(out, setup.settings.paragraphs)
         for batch in ArrowRows(Path(setup.folder) / "read" / task.name / READ_FILE).batches():
             digests, reasons, sizes, changed, texts = [], [], [], [], []
             for row in zip(*(column.to_pylist() for column in batch), strict=True):
@@ -77,6 +96,7 @@ class Judge:
                 left = "" if document is None else document.text
                 encoded = left.encode()
                 digest = NOTHING if document is None else sha256(encoded).digest()
+                paragraphs.saw(left)
                 digests.append(digest)
                 reasons.append(reason)
                 sizes.append(len(encoded))
@@ -93,7 +113,30 @@ class Judge:
         rows.close()
         listed.close()
         decided.close()
+        paragraphs.close()
         return Answer({}, removed=dict(removed))
+
+
+class _Paragraphs:
+    """The digests of the paragraphs of texts, where they are compared."""
+
+    def __init__(self, out: Path, settings: Paragraphs | None) -> None:
+        self._least = settings.least_characters if settings is not None else 0
+        self._writer = ArrowWriter(out / PARAGRAPHS, PARAGRAPHS_FORM, rows=1 << 14) if settings is not None else None
+        self._row = 0
+
+    def saw(self, text: str) -> None:
+        """The next row."""
+        if self._writer is not None:
+            for number, line in enumerate(text.split("\n")):
+                if len(stripped := line.strip()) >= self._least:
+                    self._writer.write((self._row, number, sha256(stripped.encode()).digest()))
+        self._row += 1
+
+    def close(self) -> None:
+        """All rows were seen."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _url(metadata: str) -> str:

@@ -54,6 +54,10 @@ def judged(bands: int) -> pa.Schema:
     )
 
 
+PARAGRAPHS_FORM = pa.schema([("row", pa.int64()), ("line", pa.int64()), ("digest", pa.binary(32))])
+"""Paragraphs of what was judged: row and line, from 0, and the SHA-256 of the line without white space around it."""
+
+
 def band_name(band: int) -> str:
     """The column of a band's keys."""
     return f"band_{band:02d}"
@@ -233,6 +237,7 @@ class ParquetWriter:
             column_encoding="PLAIN",
         )
         self._waiting = _Columns(schema)
+        self._tables: list[pa.Table] = []
 
     def write(self, row: Sequence[Any]) -> None:
         """One row, in the order of the schema."""
@@ -240,8 +245,13 @@ class ParquetWriter:
             self._flush()
 
     def write_columns(self, columns: Mapping[str, Any]) -> None:
-        """Whole columns, in place of rows."""
-        self._writer.write_table(pa.table(dict(columns), schema=self._waiting.schema), ROW_GROUP)
+        """Whole columns, in place of rows: in pieces of any size, which leave no trace."""
+        self._tables.append(pa.table(dict(columns), schema=self._waiting.schema))
+        if sum(map(len, self._tables)) >= ROW_GROUP:
+            joined = pa.concat_tables(self._tables)
+            full = len(joined) - len(joined) % ROW_GROUP
+            self._writer.write_table(joined.slice(0, full).combine_chunks(), ROW_GROUP)
+            self._tables = [joined.slice(full).combine_chunks()]
 
     def _flush(self) -> None:
         if self._waiting.lists[0]:
@@ -251,6 +261,8 @@ class ParquetWriter:
     def close(self) -> None:
         """Write what waits, and the footer."""
         self._flush()
+        if self._tables:
+            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks(), ROW_GROUP)
         self._writer.close()
 
 

@@ -8,23 +8,25 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from marin.collection.document import Document, Problem
-from marin.collection.making.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
-from marin.collection.making.judging import judge
-from marin.collection.making.task import DECIDED, ORIGIN, PROBLEMS, READ_FILE, Answer, Setup, Task, one_line, told
+from marin.collection.document import Document, Problem, Step
 from marin.collection.settings import divided, reader_of, step_settings
 from marin.collection.sources import lines
+from marin.collection.sources.finding import Found, Slice
 from marin.collection.sources.origin import Origin
+from marin.collection.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
+from marin.collection.tasks.judging import judge
+from marin.collection.tasks.task import DECIDED, ORIGIN, PROBLEMS, READ_FILE, Answer, Setup, Task, one_line, told
 
 
 def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
     """Read one slice; in strict mode up to the first problem."""
-    steps = [(kind, made.make()) for kind, made in step_settings(divided(setup.settings.steps)[0], where="settings")]
+    steps = text_steps(setup)
+    found = setup.sources[task.source]
     counts, problems, removed = Counter[str](), Counter[str](), Counter[str]()
     origin = Origin()
     rows, decided = ArrowWriter(out / READ_FILE, READ), ParquetWriter(out / DECIDED, DECISIONS)
     with (out / PROBLEMS).open("wb") as named:
-        for item in _items(setup, task):
+        for item in documents(setup, found, found.slices[task.slice]):
             if isinstance(item, Problem):
                 problems[item.reason] += 1
                 line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
@@ -58,9 +60,14 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
     return Answer(dict(counts), dict(problems), dict(removed))
 
 
-def _items(setup: Setup, task: Task) -> Iterator[Document | Problem]:
-    found = setup.sources[task.source]
-    part, path, name = found.slices[task.slice], Path(found.path), found.source.name
+def text_steps(setup: Setup) -> list[tuple[str, Step]]:
+    """The steps that make text of what is read."""
+    return [(kind, made.make()) for kind, made in step_settings(divided(setup.settings.steps)[0], where="settings")]
+
+
+def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Problem]:
+    """What a slice of a file holds."""
+    path, name = Path(found.path), found.source.name
     reader = reader_of(path.name)
     if reader is not None:
         return reader(path, name)

@@ -11,13 +11,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from marin.collection.making.columns import ArrowRows
 from marin.collection.settings import CollectionSettings
 from marin.collection.sources.finding import Found
+from marin.collection.steps.quality import Quality
+from marin.collection.tasks.columns import ArrowRows
 
-READ_FILE, JUDGED_FILE, REMOVED_FILE = "read.arrow", "judged.arrow", "removed.npy"
+READ_FILE, JUDGED_FILE, PARAGRAPHS, REMOVED_FILE = "read.arrow", "judged.arrow", "paragraphs.arrow", "removed.npy"
 LISTED, DECIDED, PROBLEMS, ORIGIN = "listing.parquet", "decisions.parquet", "problems.jsonl", "origin.json"
-NEAR_FILE, WRITTEN = "near.parquet", "documents.parquet"
+NEAR_FILE, WRITTEN, MODEL = "near.parquet", "documents.parquet", "model.npy"
+
+
+class Examples(msgspec.Struct, frozen=True):
+    """Files whose texts a quality classifier is shown; ``place``: of the step in the settings. Without ``bad`` ones it is shown
+    what the collection has read."""
+
+    place: int
+    settings: Quality
+    good: list[Found]
+    bad: list[Found]
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -29,10 +40,12 @@ class Setup(msgspec.Struct, frozen=True):
     evaluation_fields: list[str]
     folder: str
     strict: bool = False
+    examples: list[Examples] = []
 
 
 class Task(msgspec.Struct, frozen=True):
-    """``read``: a slice of a source. ``judge``: what was read of one. ``near``, ``write``: the rows that the file
+    """``read``: a slice of a source. ``train``: a model, ``source`` its number among the examples. ``judge``: what was read of a
+    slice. ``cut``, ``near``, ``write``: the rows that the file
     ``tasks/<kind>-<name>.npz`` names."""
 
     kind: str
@@ -48,6 +61,16 @@ class Answer(msgspec.Struct, frozen=True):
     problems: dict[str, int] = {}
     removed: dict[str, int] = {}
     stopped: str = ""
+
+
+def judged_kind(settings: CollectionSettings) -> str:
+    """Of which tasks the texts are that whole documents are compared by."""
+    return "cut" if settings.paragraphs is not None else "judge"
+
+
+def model_file(folder: Path, number: int) -> Path:
+    """Where the model of these examples lies."""
+    return folder / "train" / f"{number:06d}" / MODEL
 
 
 def told(problem: Mapping[str, Any]) -> str:
@@ -69,8 +92,8 @@ def given(folder: Path, task: Task) -> Mapping[str, Any]:
 class Opened:
     """What was read and judged, by rows, as the steps left it."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self._folder, self._names = folder, names
+    def __init__(self, setup: Setup, names: Sequence[str]) -> None:
+        self._folder, self._names, self._judged = Path(setup.folder), names, judged_kind(setup.settings)
         self._files: dict[tuple[str, int], ArrowRows] = {}
 
     def take(
@@ -80,7 +103,7 @@ class Opened:
         taken: list[tuple[Any, ...]] = [()] * len(rows)
         for shard in np.unique(shards).tolist():
             places = np.flatnonzero(shards == shard)
-            after = self._of(shard, "judge", JUDGED_FILE).take(rows[places], ("text", *judged))
+            after = self._of(shard, self._judged, JUDGED_FILE).take(rows[places], ("text", *judged))
             before = self._of(shard, "read", READ_FILE).take(rows[places], ("text", *read))
             for (place, (text, *said)), (_, (own, *found)) in zip(after, before, strict=True):
                 taken[int(places[place])] = (own if text is None else text, *found, *said)

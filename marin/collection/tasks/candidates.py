@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from marin.collection.comparing.near import Choice
-from marin.collection.making.columns import NEAR, ParquetWriter, band_name
-from marin.collection.making.task import NEAR_FILE, REMOVED_FILE, Answer, Opened, Setup, Task, blocks, given
+from marin.collection.tasks.columns import NEAR, ParquetWriter, band_name
+from marin.collection.tasks.task import NEAR_FILE, REMOVED_FILE, Answer, Opened, Setup, Task, blocks, given
 
 MEMBERS = 512
 """Texts that are in memory at a time, besides the shingles of those that are kept."""
@@ -21,7 +21,7 @@ def compare(setup: Setup, task: Task, out: Path) -> Answer:
     near = setup.settings.near
     assert near is not None
     told = given(Path(setup.folder), task)
-    opened = Opened(Path(setup.folder), told["names"].tolist())
+    opened = Opened(setup, told["names"].tolist())
     shards, rows, ids = told["shards"], told["rows"], told["ids"]
     bands = [band_name(band) for band in range(near.bands)]
     writer = ParquetWriter(out / NEAR_FILE, NEAR)

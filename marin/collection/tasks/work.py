@@ -13,11 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from marin.collection.making.candidates import compare
-from marin.collection.making.judging import Judge
-from marin.collection.making.reading import read_slice
-from marin.collection.making.task import Answer, Setup, Task
-from marin.collection.making.writing import write_documents
+from marin.collection.tasks.candidates import compare
+from marin.collection.tasks.cutting import cut_paragraphs
+from marin.collection.tasks.judging import Judge
+from marin.collection.tasks.reading import read_slice
+from marin.collection.tasks.task import Answer, Setup, Task
+from marin.collection.tasks.training import train_model
+from marin.collection.tasks.writing import write_documents
 from marin.execution.workspace import explained
 
 
@@ -34,7 +36,9 @@ class Worker:
         self._judge = Judge(setup)
         self._kinds: Mapping[str, Callable[[Task, Path], Answer]] = {
             "read": lambda task, out: read_slice(setup, task, out),
+            "train": lambda task, out: train_model(setup, task, out),
             "judge": self._judge,
+            "cut": lambda task, out: cut_paragraphs(setup, task, out),
             "near": lambda task, out: compare(setup, task, out),
             "write": lambda task, out: write_documents(setup, task, out),
         }

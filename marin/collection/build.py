@@ -23,8 +23,10 @@ from typing import Any
 import msgspec
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
+from marin.collection.making.description import content
 from marin.collection.making.execute import executing
-from marin.collection.making.make import Made, Shard, content, make
+from marin.collection.making.make import make
+from marin.collection.making.shelf import Made, Shard
 from marin.collection.settings import CollectionSettings, step_settings
 from marin.collection.sources.finding import Found, Source, find
 from marin.collection.steps.quality import Quality
@@ -195,7 +197,7 @@ def stream_of_collection(identity: str) -> str:
 
 
 class LedgerShelf:
-    """:class:`marin.collection.making.make.Shelf` in a root: bytes in the store, results in the ledger."""
+    """:class:`marin.collection.making.shelf.Shelf` in a root: bytes in the store, results in the ledger."""
 
     def __init__(self, root: Root, identity: str) -> None:
         self._root, self._identity, self._stream = root, identity, stream_of_collection(identity)

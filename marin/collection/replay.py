@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, describe_tree
 from marin.collection.build import Asked, Prepared, prepare, source_of
+from marin.collection.making.description import content
 from marin.collection.making.execute import executing
-from marin.collection.making.make import Made, Shard, content, make
+from marin.collection.making.make import make
+from marin.collection.making.shelf import Made, Shard
 from marin.collection.settings import settings_of
 from marin.collection.sources.finding import Found
 from marin.collection.tasks.columns import DECISIONS, ArrowRows
@@ -247,7 +249,7 @@ def _short(value: object) -> str:
 
 @dataclass
 class _Comparing:
-    """:class:`marin.collection.making.make.Shelf` that holds what is made against what is recorded under the same identity."""
+    """:class:`marin.collection.making.shelf.Shelf` that holds what is made against what is recorded under the same identity."""
 
     store: Store
     history: History

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from ledger import LedgerError, Store, parse_digest
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
-from marin.collection.making.make import DESCRIPTION, EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.making.description import DESCRIPTION
+from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from marin.collection.making.make import Execute
+from marin.collection.making.shelf import Execute
 from marin.runners import Start
 
 
@@ -27,7 +27,7 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
 
 
 def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """One after the other, here (:data:`marin.collection.making.make.Execute`)."""
+    """One after the other, here (:data:`marin.collection.making.shelf.Execute`)."""
     work = start(setup)
     for number, task in enumerate(tasks):
         yield number, work(task)

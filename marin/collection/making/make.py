@@ -9,13 +9,12 @@ that a making that was stopped goes on.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,87 +23,25 @@ from numpy.typing import NDArray
 from ledger import canonical_digest
 from marin.collection.comparing.near import Keyed, components
 from marin.collection.making.choice import EVERY, REASON, bounds, remove_beyond
+from marin.collection.making.description import NOT_FETCHED, assemble, content, file_digest, not_fetched, plain_slice
 from marin.collection.making.exact import remove_copies
 from marin.collection.making.paragraphs import copied
 from marin.collection.making.rows import Rows, as_bytes
+from marin.collection.making.shelf import Execute, Made, Shard, Shelf
 from marin.collection.settings import Near, divided
-from marin.collection.sources.finding import Found, Slice, Source
 from marin.collection.sources.origin import Origin
 from marin.collection.tasks.columns import band_name
-from marin.collection.tasks.task import (
-    DECIDED,
-    LISTED,
-    NEAR_FILE,
-    ORIGIN,
-    PROBLEMS,
-    REMOVED_FILE,
-    WRITTEN,
-    Answer,
-    Setup,
-    Task,
-    given_file,
-    judged_kind,
-    model_file,
-    one_line,
-    told,
-)
+from marin.collection.tasks.task import ORIGIN, PROBLEMS, REMOVED_FILE, Answer, Setup, Task, given_file, told
 from marin.collection.tasks.work import start
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar
 from marin.recipe.schema import plain
-from marin.runners import Start
 
 EXACT_STEP, NEAR_STEP = "exact", "near"
 EXACT_REASON, NEAR_REASON = "exact_duplicate", "near_duplicate"
-NOT_FETCHED = "not fetched"
-DESCRIPTION = "collection.json"
 WRITE_BYTES, NEAR_BYTES, NEAR_DOCUMENTS = 64 << 20, 32 << 20, 2048
 """Text of a shard of documents; text and number of candidates of a task, which ends with a component."""
-
-Execute = Callable[[Start, bytes, Sequence[bytes]], Iterator[tuple[int, bytes]]]
-"""Executes tasks and gives (number of the task, answer) in any order; every task at least once."""
-
-
-class Shelf(Protocol):
-    """Where done work lies."""
-
-    def expect(self, kind: str, shards: Sequence[Shard]) -> None:
-        """What a phase consists of, before anything of it is taken or made."""
-
-    def take(self, shard: Shard, folder: Path) -> Answer | None:
-        """Bring what was made of a shard to ``folder``; None where it has to be made."""
-
-    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
-        """Keep what was made; the digest of the tree."""
-
-    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
-        """All sources are read, and this is what their documents say of themselves (:class:`Origin`)."""
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A task with its identity: the digest of everything that decides its files."""
-
-    task: Task
-    identity: str
-
-    @property
-    def name(self) -> str:
-        """Kind and name, which no other shard of a collection has."""
-        return f"{self.task.kind}/{self.task.name}"
-
-
-@dataclass(frozen=True)
-class Made:
-    """A collection in a folder, and what was counted."""
-
-    folder: Path
-    read: int
-    kept: int
-    removed: Mapping[str, int]
-    problems: Mapping[str, int]
-    sources: Sequence[Source]
 
 
 def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> Made:
@@ -117,15 +54,6 @@ def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> Made:
         DataError: no document was read; a source changed; in strict mode, anything that gives no document.
     """
     return _Making(setup, code, execute, shelf).make()
-
-
-def content(items: Sequence[Found]) -> list[dict[str, str]]:
-    """Sources as they stand in identities and descriptions."""
-    return [
-        {"digest": item.source.digest, "name": item.source.name, "size": str(item.source.size)}
-        | ({"missing": item.missing} if item.missing else {})
-        for item in items
-    ]
 
 
 @dataclass
@@ -156,7 +84,7 @@ class _Making:
         if settings.paragraphs is not None:
             rows = self._cut(rows)
         removed, problems = Counter[str](), Counter[str]()
-        problems.update({NOT_FETCHED: count} if (count := len(self._missing())) else {})
+        problems.update({NOT_FETCHED: count} if (count := len(not_fetched(self.setup.sources))) else {})
         for answer in self.answers.values():
             removed.update(answer.removed)
             problems.update(answer.problems)
@@ -183,7 +111,7 @@ class _Making:
             dict(sorted(problems.items())),
             [found.source for found in self.setup.sources],
         )
-        self._assemble(made, reads, written, {"bounds": bound, "split_below": below})
+        assemble(self.setup, made, self.answers, reads, written, bounds=bound, split_below=below)
         return made
 
     # Shards
@@ -197,7 +125,7 @@ class _Making:
                 identity = self._identity(
                     "read",
                     {
-                        "slice": _plain_slice(part),
+                        "slice": plain_slice(part),
                         "source": content([found]),
                         "steps": first,
                         "text_field": settings.text_field,
@@ -226,7 +154,7 @@ class _Making:
         near = settings.near
         what = {
             "contamination": plain(settings.contamination) if self.setup.evaluations else None,
-            "evaluations": [[name, _file_digest(path)] for path, name in self.setup.evaluations],
+            "evaluations": [[name, file_digest(path)] for path, name in self.setup.evaluations],
             "fields": self.setup.evaluation_fields,
             "near": [near.shingle, near.bands, near.rows] if near is not None else None,
             "models": [self.trees[shard.name] for shard in trained],
@@ -291,14 +219,6 @@ class _Making:
                     found=f"{size} bytes",
                     cure="leave the files alone and run the same command again",
                 )
-
-    def _missing(self) -> list[bytes]:
-        """A line for each source that could not be had."""
-        return [
-            one_line({"found": found.missing, "position": 0, "reason": NOT_FETCHED, "source": found.source.name})
-            for found in self.setup.sources
-            if found.missing
-        ]
 
     def _tell_origins(self, reads: Sequence[Shard]) -> None:
         origins = [Origin() for _ in self.setup.sources]
@@ -416,69 +336,6 @@ class _Making:
             hasher.update(form + np.ascontiguousarray(array).tobytes())
         return "sha256:" + hasher.hexdigest()
 
-    # The collection
-
-    def _assemble(self, made: Made, reads: Sequence[Shard], written: Sequence[Shard], drawn: Mapping[str, Any]) -> None:
-        out, sources = made.folder, self.setup.sources
-        for kind in ("documents", "listing", "decisions", "problems"):
-            (out / kind).mkdir(exist_ok=True)
-        for number, examples in enumerate(self.setup.examples):
-            (out / "models").mkdir(exist_ok=True)
-            _link(model_file(self.folder, number), out / "models" / f"steps-{examples.place}.npy")
-        for shard in written:
-            _link(self.folder / shard.name / WRITTEN, out / "documents" / f"{shard.task.name}.parquet")
-        first, rest = divided(self.setup.settings.steps)
-        last = judged_kind(self.setup.settings)
-        for name in (shard.task.name for shard in reads):
-            read, judge = self.folder / "read" / name, self.folder / "judge" / name
-            if last == "cut":
-                _link(self.folder / "cut" / name / DECIDED, out / "decisions" / f"cut-{name}.parquet")
-            _link(self.folder / last / name / LISTED, out / "listing" / f"{name}.parquet")
-            if first:
-                _link(read / DECIDED, out / "decisions" / f"read-{name}.parquet")
-            if rest or self.answers[f"judge/{name}"].removed:
-                _link(judge / DECIDED, out / "decisions" / f"{name}.parquet")
-            if self.answers[f"read/{name}"].problems:
-                _link(read / PROBLEMS, out / "problems" / f"{name}.jsonl")
-        if missing := self._missing():
-            (out / "problems" / "sources.jsonl").write_bytes(b"".join(missing))
-        near = sorted(name for name in self.answers if name.startswith("near/"))
-        for name in near:
-            _link(self.folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
-        description = {
-            "bounds": {found.source.name: str(bound) for found, bound in zip(sources, drawn["bounds"], strict=False)},
-            "documents": {"kept": made.kept, "read": made.read},
-            "evaluations": [{"digest": _file_digest(path), "name": name} for path, name in self.setup.evaluations],
-            "evaluation_fields": self.setup.evaluation_fields if self.setup.evaluations else [],
-            "examples": [
-                {
-                    "bad": content(examples.bad),
-                    "counts": self.answers[f"train/{number:06d}"].counts,
-                    "good": content(examples.good),
-                    "place": examples.place,
-                }
-                for number, examples in enumerate(self.setup.examples)
-            ],
-            "kind": "documents",
-            "not_compared_with_all": sum(self.answers[name].counts["not_compared_with_all"] for name in near),
-            "problems": dict(made.problems),
-            "removed": dict(made.removed),
-            "settings": plain(self.setup.settings),
-            "shards": [
-                {
-                    "name": shard.task.name,
-                    "slice": _plain_slice(sources[shard.task.source].slices[shard.task.slice]),
-                    "source": sources[shard.task.source].source.name,
-                }
-                for shard in reads
-            ],
-            "sources": content(sources),
-            "split_below": str(drawn["split_below"]),
-            "version": 2,
-        }
-        text = json.dumps(description, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        (out / DESCRIPTION).write_text(text, encoding="utf-8")
-
 
 def _strictly(where: str) -> DataError:
     return DataError(
@@ -530,16 +387,3 @@ def _packed(ends: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[tuple
             begin, cuts = end, []
     if cuts:
         yield begin, cuts
-
-
-def _link(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    os.link(source, target)
-
-
-def _plain_slice(part: Slice) -> dict[str, str]:
-    return {"end": str(part.end), "first": str(part.first), "start": str(part.start)}
-
-
-def _file_digest(path: str) -> str:
-    return "sha256:" + sha256(Path(path).read_bytes()).hexdigest()

@@ -13,7 +13,7 @@ import pytest
 from marin.collection import build as building
 from marin.collection.asking.documents import Collection
 from marin.collection.making.execute import in_process
-from marin.collection.making.make import Execute
+from marin.collection.making.shelf import Execute
 from marin.record.root import Root, open_root
 from marin.runners import Start
 

@@ -133,7 +133,7 @@ def test_what_a_page_says_of_its_use_is_kept(tmp_path: Path) -> None:
 
 def test_every_kind_is_made_and_judges_the_shipped_pages_the_same_twice() -> None:
     settings = load_settings("web", PROJECT / "conf")
-    assert {step["kind"] for step in settings.steps} == set(KINDS)
+    assert {step["kind"] for step in settings.steps} == set(KINDS) - {"quality"}
     first = [made.make() for _, made in step_settings(settings.steps, where="web")]
     again = [made.make() for _, made in step_settings(settings.steps, where="web")]
     kept = 0

@@ -31,7 +31,7 @@ CONFINED = {
     "click": ("marin/cli/",),
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/tracking/",),
-    "huggingface_hub": ("marin/data/hub.py",),
+    "huggingface_hub": ("marin/data/network/hub.py",),
     "starlette": ("marin/serving/",),
     "uvicorn": ("marin/serving/", "marin/tracking/"),
 }

@@ -35,7 +35,16 @@ from marin.data.local import matched
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
 from marin.record import events
-from marin.record.events import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
+from marin.record.bodies.collections import (
+    COLLECTION_COMPLETED,
+    COLLECTION_SHARD,
+    COLLECTION_SOURCE,
+    COLLECTION_STARTED,
+    CollectionCompleted,
+    CollectionShard,
+    CollectionSource,
+    CollectionStarted,
+)
 from marin.record.root import Root
 
 log = logging.getLogger(__name__)
@@ -187,7 +196,7 @@ def _built(body: CollectionCompleted, prepared: Prepared, seconds: float, *, aga
 
 def recorded(root: Root, identity: str) -> CollectionCompleted | None:
     """The newest collection of this identity in the ledger."""
-    found = list(root.history().events(type=events.COLLECTION_COMPLETED, identity=identity))
+    found = list(root.history().events(type=COLLECTION_COMPLETED, identity=identity))
     return events.read(CollectionCompleted, found[-1][1].body, where=f"event {found[-1][0]}") if found else None
 
 
@@ -228,14 +237,14 @@ class LedgerShelf:
             lock=prepared.lock,
             strict=asked.strict,
         )
-        self._root.append([Draft(events.COLLECTION_STARTED, self._stream, events.write(body))])
+        self._root.append([Draft(COLLECTION_STARTED, self._stream, events.write(body))])
 
     def expect(self, kind: str, shards: Sequence[Shard]) -> None:
         """Nothing: each shard is asked for by its identity."""
 
     def take(self, shard: Shard, folder: Path) -> Answer | None:
         """What the ledger has of a shard, every byte hashed on its way here."""
-        for index, event in self._history.events(type=events.COLLECTION_SHARD, identity=shard.identity):
+        for index, event in self._history.events(type=COLLECTION_SHARD, identity=shard.identity):
             body = events.read(CollectionShard, event.body, where=f"event {index}")
             try:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -260,19 +269,19 @@ class LedgerShelf:
             artifact=artifact,
             answer=msgspec.to_builtins(answer),
         )
-        self._root.append([Draft(events.COLLECTION_SHARD, self._stream, events.write(body))])
+        self._root.append([Draft(COLLECTION_SHARD, self._stream, events.write(body))])
         return artifact
 
     def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
         """Record each source, once for each collection."""
         known = {
             str(event.body["name"])
-            for _, event in self._history.events(type=events.COLLECTION_SOURCE)
+            for _, event in self._history.events(type=COLLECTION_SOURCE)
             if event.body.get("collection") == self._identity
         }
         bodies = [source_of(self._identity, found, said) for found, said in origins if found.source.name not in known]
         for some in batched(bodies, MOST_EVENTS):
-            drafts = [Draft(events.COLLECTION_SOURCE, self._stream, events.write(body)) for body in some]
+            drafts = [Draft(COLLECTION_SOURCE, self._stream, events.write(body)) for body in some]
             self._root.append(drafts)
 
     def complete(self, made: Made) -> CollectionCompleted:
@@ -285,7 +294,7 @@ class LedgerShelf:
             removed=dict(made.removed),
             problems=dict(made.problems),
         )
-        self._root.append([Draft(events.COLLECTION_COMPLETED, self._stream, events.write(body))])
+        self._root.append([Draft(COLLECTION_COMPLETED, self._stream, events.write(body))])
         return body
 
 

@@ -33,7 +33,16 @@ from marin.errors import MissingEvidence
 from marin.history.runs import History
 from marin.recipe.schema import unplain
 from marin.record import events
-from marin.record.events import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
+from marin.record.bodies.collections import (
+    COLLECTION_COMPLETED,
+    COLLECTION_SHARD,
+    COLLECTION_SOURCE,
+    COLLECTION_STARTED,
+    CollectionCompleted,
+    CollectionShard,
+    CollectionSource,
+    CollectionStarted,
+)
 
 MOST_NAMED = 5
 """Differences that are spelt out for each file."""
@@ -100,16 +109,16 @@ def replay(
 
 def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, CollectionStarted]:
     completed = None
-    for index, event in history.events(type=events.COLLECTION_COMPLETED):
+    for index, event in history.events(type=COLLECTION_COMPLETED):
         if event.body.get("artifact") == artifact:
             completed = events.read(CollectionCompleted, event.body, where=f"event {index}")
     if completed is not None:
-        for index, event in history.events(type=events.COLLECTION_STARTED, identity=completed.identity):
+        for index, event in history.events(type=COLLECTION_STARTED, identity=completed.identity):
             return completed, events.read(CollectionStarted, event.body, where=f"event {index}")
     raise MissingEvidence(
         "how a collection was made is not recorded in this log",
         where=artifact,
-        expected=f"{events.COLLECTION_STARTED} and {events.COLLECTION_COMPLETED}",
+        expected=f"{COLLECTION_STARTED} and {COLLECTION_COMPLETED}",
         found="none for this digest",
         cure="build it in this root: marin data build",
     )
@@ -304,13 +313,13 @@ class _Comparing:
         """Compare what the sources say of themselves with what is recorded."""
         recorded = {
             str(event.body["name"]): events.read(CollectionSource, event.body, where=f"event {index}")
-            for index, event in self.history.events(type=events.COLLECTION_SOURCE)
+            for index, event in self.history.events(type=COLLECTION_SOURCE)
             if event.body.get("collection") == self.identity
         }
         for found, said in origins:
             ours, theirs = source_of(self.identity, found, said), recorded.get(found.source.name)
             if theirs is None:
-                self.wrong.append(f"read: source {found.source.name}: no {events.COLLECTION_SOURCE} is recorded")
+                self.wrong.append(f"read: source {found.source.name}: no {COLLECTION_SOURCE} is recorded")
                 continue
             for what in ("digest", "size", "documents", "licences", "signals", "times"):
                 expected, told = getattr(ours, what), getattr(theirs, what)
@@ -334,7 +343,7 @@ class _Comparing:
 
     def _recorded(self, shard: Shard) -> CollectionShard | None:
         found = None
-        for index, event in self.history.events(type=events.COLLECTION_SHARD, identity=shard.identity):
+        for index, event in self.history.events(type=COLLECTION_SHARD, identity=shard.identity):
             found = events.read(CollectionShard, event.body, where=f"event {index}")
         return found
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ledger import NotFound, Store, Tampered
-from marin.data.fetching import Pinned, fetch
 from marin.data.local import SourceFile
+from marin.data.network.fetching import Pinned, fetch
 from marin.errors import DataError
 from marin.recipe.schema import UrlDataset
 

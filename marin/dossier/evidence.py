@@ -15,14 +15,13 @@ from marin.dossier.stated import card_stream
 from marin.history.run import Fact, Indexed, Run
 from marin.history.runs import History, evaluation_stream, load, read_fact
 from marin.recipe.schema import DocumentsDataset, parts
-from marin.record.events import (
+from marin.record.bodies.collections import (
     COLLECTION_COMPLETED,
     COLLECTION_STARTED,
-    REPLAY_COMPLETED,
     CollectionCompleted,
     CollectionStarted,
-    ReplayCompleted,
 )
+from marin.record.events import REPLAY_COMPLETED, ReplayCompleted
 
 FOLDER, SUFFIX = "evidence", ".tlog-proof"
 _MOST = 2_000_000

@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from marin.data.hub import COMMIT, NAME, api, asked
+from marin.data.network.hub import COMMIT, NAME, api, asked
 from marin.errors import UsageError
 
 PREFIX = "hf:"

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from marin.errors import MarinError
-
-Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
-HexFloat = Annotated[str, Meta(pattern=r"^-?(0x[01]\.[0-9a-f]{1,13}p[+-](\d{1,3}|10[01]\d|102[0-3])|inf|nan)$")]
-Json = dict[str, Any]
+from marin.record.bodies.body import Body as Body
+from marin.record.bodies.body import Digest as Digest
+from marin.record.bodies.body import HexFloat as HexFloat
+from marin.record.bodies.body import Json as Json
+from marin.record.bodies.collections import COLLECTIONS
 
 RUN_STARTED = "run.started/v1"
 RUN_COMPLETED = "run.completed/v1"
@@ -54,18 +55,10 @@ LEASES = "leases"
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
 EXPERIMENT_REPORTED = "experiment.reported/v1"
 SPEEDRUN_ENTERED = "speedrun.entered/v1"
-COLLECTION_STARTED = "collection.started/v1"
-COLLECTION_SOURCE = "collection.source/v1"
-COLLECTION_SHARD = "collection.shard/v1"
-COLLECTION_COMPLETED = "collection.completed/v1"
 UNLEARNING_REQUESTED = "unlearning.requested/v1"
 UNLEARNING_FORKED = "unlearning.forked/v1"
 CARD_STATED = "card.stated/v1"
 ATTRIBUTION_MEASURED = "attribution.measured/v1"
-
-
-class Body(Struct, frozen=True, kw_only=True):
-    """Base of all bodies. Unknown fields are allowed: a reader keeps what a later minor writer adds."""
 
 
 class Output(Body, frozen=True):
@@ -156,7 +149,7 @@ class StepCompleted(Body, frozen=True):
     output: Output
     metrics: dict[str, HexFloat]
     seconds: float
-    tables: dict[str, Digest] = {}
+    tables: dict[str, Digest] = field(default_factory=dict)
     address: str = ""
 
 
@@ -217,7 +210,7 @@ class TrainStarted(Body, frozen=True):
     devices: int
     attempt: int
     processes: int = 1
-    device: Json = {}
+    device: Json = field(default_factory=dict)
 
 
 class TrainSegment(Body, frozen=True):
@@ -520,7 +513,7 @@ class LeaseTaken(Body, frozen=True):
     born: str
     until: str
     steps: dict[Digest, str]
-    over: list[str] = []
+    over: list[str] = field(default_factory=list)
 
 
 class LeaseRenewed(Body, frozen=True):
@@ -535,62 +528,6 @@ class LeaseReleased(Body, frozen=True):
 
     executor: str
     steps: list[Digest]
-
-
-class CollectionStarted(Body, frozen=True):
-    """The making of a collection of documents begins, or goes on. ``identity`` digests settings, sources and evaluations by
-    content, code and lock. ``globs`` are the sources as they were named, ``sources`` is the stored JSON list of name, size and
-    digest of each file; the same of the evaluations it is decontaminated against."""
-
-    identity: Digest
-    settings: Json
-    globs: list[str]
-    sources: Digest
-    evaluation_globs: list[str]
-    evaluation_fields: list[str]
-    evaluations: Digest
-    code: Digest
-    lock: str
-    strict: bool = False
-
-
-class CollectionSource(Body, frozen=True):
-    """A source of a collection is read. ``place``: its address, empty for a file of this machine; ``licence``: as who named it
-    says; the rest as its documents say: how many have each licence and signal, the least and greatest of each kind of time."""
-
-    collection: Digest
-    name: str
-    digest: Digest
-    size: int
-    place: str
-    licence: str
-    documents: int
-    licences: dict[str, int]
-    signals: dict[str, int]
-    times: dict[str, list[str]]
-
-
-class CollectionShard(Body, frozen=True):
-    """A piece of a collection is made: ``kind`` read (a slice of a source), judge (the steps of one document), near (candidates)
-    or write (documents). ``identity`` digests what decides it, ``artifact`` is the stored tree, ``answer`` what was counted."""
-
-    collection: Digest
-    kind: str
-    name: str
-    identity: Digest
-    artifact: Digest
-    answer: Json
-
-
-class CollectionCompleted(Body, frozen=True):
-    """A collection is whole. ``read`` and ``kept`` count documents, ``removed`` and ``problems`` by reason."""
-
-    identity: Digest
-    artifact: Digest
-    read: int
-    kept: int
-    removed: dict[str, int]
-    problems: dict[str, int]
 
 
 class UnlearningRequested(Body, frozen=True):
@@ -720,10 +657,7 @@ BODIES: dict[str, type[Body]] = {
     EXPERIMENT_REGISTERED: ExperimentRegistered,
     EXPERIMENT_REPORTED: ExperimentReported,
     SPEEDRUN_ENTERED: SpeedrunEntered,
-    COLLECTION_STARTED: CollectionStarted,
-    COLLECTION_SOURCE: CollectionSource,
-    COLLECTION_SHARD: CollectionShard,
-    COLLECTION_COMPLETED: CollectionCompleted,
+    **COLLECTIONS,
     UNLEARNING_REQUESTED: UnlearningRequested,
     UNLEARNING_FORKED: UnlearningForked,
     CARD_STATED: CardStated,

@@ -25,7 +25,7 @@ from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
 from marin.recipe.schema import DocumentsDataset, parts
-from marin.record import events
+from marin.record.bodies.collections import COLLECTION_COMPLETED
 from marin.record.root import Root
 
 
@@ -112,7 +112,7 @@ def named(root: Root, name: str) -> Collection:
 
 def collections(root: Root) -> list[Collection]:
     """All that the ledger has, the newest first, each once."""
-    found = [str(event.body["artifact"]) for _, event in root.history().events(type=events.COLLECTION_COMPLETED)]
+    found = [str(event.body["artifact"]) for _, event in root.history().events(type=COLLECTION_COMPLETED)]
     store = root.store()
     return [Collection(store, artifact) for artifact in dict.fromkeys(reversed(found))]
 

@@ -23,9 +23,9 @@ import msgspec
 from msgspec import Meta
 
 from ledger import LedgerError, NotFound, Storage, open_storage
-from marin.data import hub
-from marin.data.fetching import AT_A_TIME, Pinned, fetch_all
 from marin.data.local import json_objects
+from marin.data.network import hub
+from marin.data.network.fetching import AT_A_TIME, Pinned, fetch_all
 from marin.data.reach import check_address
 from marin.errors import DataError, DataMissing
 from marin.process.progress import bar

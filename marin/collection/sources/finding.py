@@ -17,8 +17,8 @@ import msgspec
 from marin.collection.settings import READERS
 from marin.collection.sources.addresses import Remote, bring, is_remote, remotes
 from marin.collection.sources.lines import PARQUET, SUFFIXES
-from marin.data.fetching import Pinned
 from marin.data.local import matched
+from marin.data.network.fetching import Pinned
 from marin.data.remote import mirrored_glob
 from marin.errors import DataError, DataMissing
 from marin.process.cache import own_folder

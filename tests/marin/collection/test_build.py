@@ -18,7 +18,7 @@ from marin.collection.making.execute import in_process
 from marin.collection.settings import settings_of
 from marin.collection.sources import finding
 from marin.errors import DataError, UsageError
-from marin.record.events import COLLECTION_SOURCE
+from marin.record.bodies.collections import COLLECTION_SOURCE
 from marin.runners import Start
 from tests.marin.collection.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.marin.collection.making import Killed, by, dying, root_of, rows, shuffled

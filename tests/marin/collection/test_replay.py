@@ -17,7 +17,7 @@ from marin.collection.build import Asked, Built, build, stream_of_collection
 from marin.collection.replay import Draw, Replayed, every, replay
 from marin.errors import DataMissing
 from marin.record import events
-from marin.record.events import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
+from marin.record.bodies.collections import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
 from tests.marin.collection.labelled import labelled
 from tests.marin.collection.making import root_of
 

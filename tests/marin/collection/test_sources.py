@@ -22,10 +22,10 @@ from marin.collection.asking.documents import Collection
 from marin.collection.build import Asked, build
 from marin.collection.replay import Replayed, replay
 from marin.collection.sources import finding
-from marin.data import fetching
+from marin.data.network import fetching
 from marin.data.reach import Reach
 from marin.errors import DataError, DataMissing, MissingEvidence, UsageError
-from marin.record.events import COLLECTION_SOURCE
+from marin.record.bodies.collections import COLLECTION_SOURCE
 from tests.marin.collection.making import root_of, rows
 
 

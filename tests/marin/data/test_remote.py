@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ledger import MemoryStorage, Store, open_storage
-from marin.data.fetching import ATTEMPTS
+from marin.data.network.fetching import ATTEMPTS
 from marin.data.remote import obtain
 from marin.errors import DataError
 from marin.recipe.schema import UrlDataset

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-from marin.data.fetching import Pinned
+from marin.data.network.fetching import Pinned
 from marin.data.reach import check_address
 from marin.errors import MissingEvidence, UsageError
 

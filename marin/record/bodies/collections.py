@@ -1,0 +1,77 @@
+"""How a collection of documents is made: the bodies of its events."""
+
+from __future__ import annotations
+
+from marin.record.bodies.body import Body, Digest, Json
+
+COLLECTION_STARTED = "collection.started/v1"
+COLLECTION_SOURCE = "collection.source/v1"
+COLLECTION_SHARD = "collection.shard/v1"
+COLLECTION_COMPLETED = "collection.completed/v1"
+
+
+class CollectionStarted(Body, frozen=True):
+    """The making of a collection of documents begins, or goes on. ``identity`` digests settings, sources and evaluations by
+    content, code and lock. ``globs`` are the sources as they were named, ``sources`` is the stored JSON list of name, size and
+    digest of each file; the same of the evaluations it is decontaminated against."""
+
+    identity: Digest
+    settings: Json
+    globs: list[str]
+    sources: Digest
+    evaluation_globs: list[str]
+    evaluation_fields: list[str]
+    evaluations: Digest
+    code: Digest
+    lock: str
+    strict: bool = False
+
+
+class CollectionSource(Body, frozen=True):
+    """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
+    what whoever named it says of it. The rest is what its documents say of themselves: how many have each licence, how many each
+    signal against being used (``robots: noai``), and the least and the greatest of each kind of time (``added``, ``created``)."""
+
+    collection: Digest
+    name: str
+    digest: Digest
+    size: int
+    place: str
+    licence: str
+    documents: int
+    licences: dict[str, int]
+    signals: dict[str, int]
+    times: dict[str, list[str]]
+
+
+class CollectionShard(Body, frozen=True):
+    """A piece of a collection is made: ``kind`` read (a slice of a source), train (a quality classifier), judge (the steps of one
+    document), cut (paragraphs that stand in others), near (candidates that were compared) or write (a shard of documents).
+    ``identity`` digests all that decides it, ``artifact`` is the stored tree, ``answer`` what was counted."""
+
+    collection: Digest
+    kind: str
+    name: str
+    identity: Digest
+    artifact: Digest
+    answer: Json
+
+
+class CollectionCompleted(Body, frozen=True):
+    """A collection is whole. ``read`` and ``kept`` count documents, ``removed`` them by reason, ``problems`` what gave no
+    document."""
+
+    identity: Digest
+    artifact: Digest
+    read: int
+    kept: int
+    removed: dict[str, int]
+    problems: dict[str, int]
+
+
+COLLECTIONS: dict[str, type[Body]] = {
+    COLLECTION_STARTED: CollectionStarted,
+    COLLECTION_SOURCE: CollectionSource,
+    COLLECTION_SHARD: CollectionShard,
+    COLLECTION_COMPLETED: CollectionCompleted,
+}

@@ -15,6 +15,7 @@ SCORING = (
     "marin/recipe/mixture.py",
     "marin/recipe/schema.py",
     "marin/recipe/section.py",
+    "marin/training/imported.py",
     "marin/training/model.py",
     "marin/training/step/products.py",
     "marin/training/state.py",

@@ -27,7 +27,6 @@ from levanter.models.lm_model import LmExample, LmHeadModel
 from levanter.utils.thread_utils import blocking_wait
 from tokenizers import Tokenizer
 
-from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
 from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
@@ -132,7 +131,7 @@ def score_pairs(
     pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: Recipe, score: Scorer
 ) -> Iterator[PairScore]:
     """Log-likelihoods of both sentences of every pair, each preceded by the end-of-text token as in training."""
-    eos = tokenizer.token_to_id(END_OF_TEXT)
+    eos = recipe.tokens.begin
     size, length = recipe.evaluation.batch_size, recipe.model.seq_len
     sentences = [text for pair in pairs for text in (pair["good"], pair["bad"])]
     values: list[float] = []
@@ -186,7 +185,7 @@ def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int 
         return jnp.argmax(jax.lax.dynamic_index_in_dim(logits, at, keepdims=False) / 0.8 + noise)
 
     program = compiled(recipe, draw)
-    ids = np.full((length,), tokenizer.token_to_id(END_OF_TEXT), np.int32)
+    ids = np.full((length,), recipe.tokens.begin, np.int32)
     end = min(length - 1, count)
     for at in range(end):
         ids[at + 1] = int(program(model, jnp.asarray(ids), jnp.int32(at)))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from marin.errors import UsageError
-from marin.recipe.schema import Model, Recipe
+from marin.recipe.schema import Model, Recipe, Tokens
 
 FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "llama": {
@@ -24,8 +24,6 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "rope_scaling": (None,),
         "rope_theta": (10000, None),
         "sliding_window": (None,),
-        "bos_token_id": (0,),
-        "eos_token_id": (0,),
     },
     "gpt2": {
         "activation_function": ("gelu_new",),
@@ -33,8 +31,6 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "scale_attn_weights": (True, None),
         "reorder_and_upcast_attn": (False, None),
         "add_cross_attention": (False, None),
-        "bos_token_id": (0,),
-        "eos_token_id": (0,),
     },
 }
 """What a folder's ``config.json`` may say of settings that our models do not have; None: nothing."""
@@ -108,7 +104,21 @@ def folder_recipe(folder: Path) -> Recipe:
         raise _other(folder, "config.json", "sizes of a model", error) from None
     if config.get("head_dim") not in (None, model.hidden_dim // model.num_heads):
         raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), config["head_dim"])
-    return Recipe(model=model)
+    return Recipe(model=model, tokens=_ends(config, folder))
+
+
+def _ends(config: Mapping[str, Any], folder: Path) -> Tokens:
+    """The tokens that begin and end a text, where they are not what our own tokenizers have."""
+    begin, end = (_token(config, folder, name) for name in ("bos_token_id", "eos_token_id"))
+    return Tokens(begin_of_text=None if begin == end else begin, end_of_text=end or None)
+
+
+def _token(config: Mapping[str, Any], folder: Path, name: str) -> int:
+    value = config.get(name)
+    first = value[0] if isinstance(value, list) and value else value
+    if type(first) is not int or first < 0:
+        raise _other(folder, name, "a token id", value)
+    return first
 
 
 def _other(folder: Path, where: str, expected: str, found: object) -> UsageError:

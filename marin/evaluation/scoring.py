@@ -36,7 +36,7 @@ from marin.errors import UsageError
 from marin.exact.compiled import exact
 from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
-from marin.training.model import END_OF_TEXT_ID, attention_mask, factors_of
+from marin.training.model import attention_mask, factors_of
 from marin.training.state import DATA, named_key
 from marin.training.step.shards import mesh_of
 
@@ -251,7 +251,7 @@ class Scorer:
         """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""
         new = one.new
         full = len(new) >= one.prompt.limit or len(one.tokens) > self.seq_len
-        return full or new[-1] == END_OF_TEXT_ID or one.prompt.stop(new)
+        return full or new[-1] == self.recipe.tokens.end or one.prompt.stop(new)
 
     # -- how it is executed
 

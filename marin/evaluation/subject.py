@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import jax
-import numpy as np
-from haliax.state_dict import from_torch_compatible_state_dict, to_torch_compatible_state_dict
 from levanter.models.lm_model import LmHeadModel
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from ledger import StateManifest, Store, describe_tree, digest_bytes
 from marin.data.chat import LEARNED
 from marin.data.template import template_of
+from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.history.run import Run
@@ -27,10 +23,10 @@ from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
 from marin.training.checkpoints.whole import load
-from marin.training.model import END_OF_TEXT_ID, model_config, vocabulary_size
+from marin.training.imported import read_model
+from marin.training.model import vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
-from marin.training.state import vocabulary
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
@@ -55,11 +51,11 @@ class Subject:
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
-        return [int(token) for token in self.tokenizer.encode(text).ids]
+        return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False).ids]
 
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of ``tokens``, without an end of text at their end."""
-        kept = tokens[:-1] if tokens and tokens[-1] == END_OF_TEXT_ID else tokens
+        kept = tokens[:-1] if tokens and tokens[-1] == self.recipe.tokens.end else tokens
         return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
 
 
@@ -102,36 +98,29 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     files; no run is behind it.
 
     Raises:
-        UsageError: it has no tokenizer, or its tensors are not those of its configuration.
+        UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is none.
         Unsupported: this machine does not compute the bits of the contract.
     """
     canary.check(recipe.arithmetic)
     use_compilation_cache(compilation_cache())
-    try:
-        tensors = load_file(folder / "model.safetensors")
-        content = (folder / "tokenizer.json").read_bytes()
-        tokenizer, vocab = Tokenizer.from_buffer(content), vocabulary_size(folder)
-        model = model_config(recipe.model).build(vocabulary(vocab), key=jax.random.PRNGKey(0))
-        shapes = {
-            name: value.shape for name, value in to_torch_compatible_state_dict(model).items() if value is not None
-        }
-        if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
-            shapes.pop("lm_head.weight", None)
-        if shapes != {name: value.shape for name, value in tensors.items()}:
-            odd = set(shapes.items()) ^ {(name, value.shape) for name, value in tensors.items()}
-            raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
-        arrays = {name: value.astype(np.float32) for name, value in tensors.items()}
-        read: LmHeadModel = from_torch_compatible_state_dict(model, arrays)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise UsageError(
-            "a folder whose model cannot be read",
-            where=str(folder),
-            expected="model.safetensors and tokenizer.json of one model",
-            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            cure="write it with `marin export --hf`",
-        ) from error
+    content = _tokenizer_of(folder)
+    tokenizer = parse_tokenizer(content, where=str(folder / "tokenizer.json"))
+    read = read_model(recipe, vocabulary_size(folder), folder)
     digest = describe_tree(folder).digest
     return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None)
+
+
+def _tokenizer_of(folder: Path) -> bytes:
+    try:
+        return (folder / "tokenizer.json").read_bytes()
+    except OSError as error:
+        raise UsageError(
+            "a folder without its tokenizer",
+            where=str(folder),
+            expected="tokenizer.json",
+            found=error.strerror or "none",
+            cure="put the tokenizer's files beside the model",
+        ) from None
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:
@@ -162,7 +151,7 @@ def generate(subject: Subject, scorer: Scorer, text: str, *, limit: int, tempera
     Raises:
         UsageError: the prompt leaves no room in the model's context.
     """
-    begun = (END_OF_TEXT_ID, *subject.encode(text))
+    begun = (subject.recipe.tokens.begin, *subject.encode(text))
     room = subject.recipe.model.seq_len + 1 - len(begun)
     if room < 1:
         raise UsageError(

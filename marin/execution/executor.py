@@ -378,6 +378,10 @@ class _Stage:
             came_from = phases.origin(situation.results.cache.history, self.recipe, self.execution.continues)
             inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
+        elif self.step.continues and self.recipe.initial is not None:
+            made = self.recipe.initial.model
+            inputs[PREVIOUS] = phases.checkout(store, made, workplace.folder / "inputs" / PREVIOUS)
+            artifacts[PREVIOUS] = made
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest

@@ -43,7 +43,7 @@ from marin.record import events, outputs
 from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
 from marin.record.root import Root
 from marin.training.export import TOKENIZER_FILES, write_model
-from marin.training.model import END_OF_TEXT_ID, vocabulary_size
+from marin.training.model import vocabulary_size
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:
     for file in TOKENIZER_FILES:
         if (tokenizer / file).exists():
             shutil.copyfile(tokenizer / file, folder / file)
-    write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer), END_OF_TEXT_ID)
+    write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer))
 
 
 @dataclass(frozen=True)

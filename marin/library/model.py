@@ -50,10 +50,9 @@ def continued(
         UsageError: the prompt has no token, or leaves no room in the model's context.
     """
     from marin.evaluation.scoring import Prompt, request_name
-    from marin.training.model import END_OF_TEXT_ID
 
     recipe = view.recipe
-    tokens = (END_OF_TEXT_ID, *tokenizer.encode(prompt).ids)
+    tokens = (recipe.tokens.begin, *tokenizer.encode(prompt, add_special_tokens=False).ids)
     room = recipe.model.seq_len - len(tokens)
     if room < 1:
         raise UsageError(
@@ -65,7 +64,7 @@ def continued(
         )
 
     def ended(new: tuple[int, ...]) -> bool:
-        return bool(new) and new[-1] == END_OF_TEXT_ID
+        return bool(new) and new[-1] == recipe.tokens.end
 
     asked = Prompt(tokens, min(max_tokens, room), ended, temperature, request_name(tokens))
     (new,) = programs.generate([asked], seed)

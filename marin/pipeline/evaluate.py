@@ -17,6 +17,7 @@ def config(recipe: Recipe) -> object:
         {"seed": str(recipe.seed), "evaluation": recipes.plain(measured)}
         | {name: recipes.plain(getattr(recipe, name)) for name in parts}
         | packing
+        | recipes.ends(recipe)
     )
 
 

@@ -34,6 +34,8 @@ def config(recipe: Recipe) -> object:
     own: dict[str, object] = {"tokenizer": recipes.plain(recipe.tokenizer)}
     if recipe.phase is not None:
         return own | {"kept": recipe.phase.tokenizer}
+    if recipe.initial is not None:
+        return own | {"kept": recipe.initial.tokenizer}
     return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
@@ -75,12 +77,14 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
 
 
 def run(task: Task) -> StepResult:
-    """Train and save the tokenizer; in a phase take over that of the phase before, whose tokens the model knows.
+    """Train and save the tokenizer; in a phase, or with a model that was made elsewhere, take over the one whose tokens
+    the model knows.
 
     Raises ``DataError`` if the text cannot fill the wanted vocabulary, ``UsageError`` for an excluded document that is
     not there.
     """
-    kept = task.recipe.phase.tokenizer if task.recipe.phase is not None else None
+    before = task.recipe.phase or task.recipe.initial
+    kept = before.tokenizer if before is not None else None
     if kept is not None:
         return _kept(task, kept)
     from tokenizers import Tokenizer
@@ -100,7 +104,7 @@ def run(task: Task) -> StepResult:
 
 
 def _kept(task: Task, digest: str) -> StepResult:
-    """A tokenizer from the store, measured on this phase's held-out text."""
+    """A tokenizer from the store, measured on held-out text."""
     from tokenizers import Tokenizer
 
     task.store.checkout(digest, task.work / "kept")

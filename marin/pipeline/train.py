@@ -18,9 +18,10 @@ def config(recipe: Recipe) -> object:
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
         name: recipes.plain(getattr(recipe, name))
-        for name in ("mixture", "phase", "exclude")
+        for name in ("mixture", "phase", "initial", "exclude")
         if getattr(recipe, name) is not None
     }
+    later |= recipes.ends(recipe)
     return {"seed": str(recipe.seed)} | parts | later
 
 
@@ -89,6 +90,7 @@ TRAIN = StepDefinition(
         "marin/training/step/fingerprint.py",
         "marin/training/runtime/hosts.py",
         "marin/training/loop.py",
+        "marin/training/imported.py",
         "marin/training/model.py",
         "marin/training/step/products.py",
         "marin/training/run.py",

@@ -32,8 +32,11 @@ RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 SCALE = ("rope", "decay", "z_loss")
+IMPORTED = ("initial", "begin_of_text", "end_of_text")
 WHAT_IS_READ = ("chat", "chat_template", "artifact", "exclude")
-ADDED_LATER = frozenset({"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *SCALE, *DURING})
+ADDED_LATER = frozenset(
+    {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *SCALE, *DURING, *IMPORTED}
+)
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
 
@@ -161,6 +164,20 @@ class Tokens(Section, frozen=True):
     append_eos: bool = True
     artifact: Artifact | None = None
     """Token caches that are in the store, in place of those that the step ``tokens`` would encode."""
+    begin_of_text: Count | None = None
+    """The token after which a text begins where nothing stands before it; None: that of the end."""
+    end_of_text: Count | None = None
+    """The token that ends a document; None: the first, as in every tokenizer that is trained here."""
+
+    @property
+    def begin(self) -> int:
+        """The id of the token before a text that nothing precedes."""
+        return self.end if self.begin_of_text is None else self.begin_of_text
+
+    @property
+    def end(self) -> int:
+        """The id of the token after a document."""
+        return self.end_of_text or 0
 
 
 class Mixture(Section, frozen=True):
@@ -209,6 +226,18 @@ class Model(Section, frozen=True):
     tie_word_embeddings: bool = False
     gradient_checkpointing: bool = False
     rope: Literal["llama3"] | None = None
+
+
+class Initial(Section, frozen=True, kw_only=True):
+    """A model that was made elsewhere, with whose parameters a training begins: a Hugging Face folder in the store.
+
+    ``model`` is the tree of its configuration and tensors, ``tokenizer`` that of its tokenizer's files as they are; ``name``
+    says where they were taken from. Optimizer, key and the order of the data are those of a run from the beginning.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    model: Digest
+    tokenizer: Digest
 
 
 class Optimizer(Section, frozen=True):
@@ -305,6 +334,8 @@ class Recipe(Section, frozen=True):
     export: Export = Export()
     mixture: Mixture | None = None
     phase: Phase | None = None
+    initial: Initial | None = None
+    """The model that the training begins with; None: random weights, or in a phase the state before it."""
     exclude: Documents | None = None
     """Documents that are blank in the token stream (:mod:`marin.data.exclusion`), and that the tokenizer has not read."""
 
@@ -387,6 +418,12 @@ def _encode(value: Any) -> Any:
             if item is not None or key not in ADDED_LATER
         }
     return [_encode(item) for item in value]
+
+
+def ends(recipe: Recipe) -> dict[str, object]:
+    """The tokens between documents, where they are not those of our own tokenizers: what a step after ``tokens`` reads."""
+    found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text")}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def digest(value: Section) -> str:
@@ -581,6 +618,14 @@ def check(recipe: Recipe, *, where: str) -> None:
             cure="change model.hidden_dim or model.num_heads",
         )
     _check_scale(recipe, where)
+    if recipe.initial is not None and (recipe.phase is not None or recipe.exclude is not None):
+        raise UsageError(
+            "settings that do not go together",
+            where=f"{where}: initial",
+            expected="no phase, which goes on from a state, and no exclude, which makes a tokenizer anew",
+            found="phase" if recipe.phase is not None else "exclude",
+            cure="drop initial",
+        )
     if recipe.exclude is not None and recipe.tokens.artifact is not None:
         raise UsageError(
             "settings that do not go together",

@@ -18,7 +18,6 @@ from marin.evaluation.scoring import Prompt, Ranked, request_name
 from marin.evaluation.subject import Subject
 from marin.serving.engine import Asked, Told
 from marin.serving.wire import Refused
-from marin.training.model import END_OF_TEXT_ID
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Question:
         ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
         if ends:
             return text[: min(ends)], "stop"
-        return text, "stop" if new and new[-1] == END_OF_TEXT_ID else "length"
+        return text, "stop" if new and new[-1] == self.subject.recipe.tokens.end else "length"
 
     def safe(self, new: tuple[int, ...]) -> str:
         """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop."""

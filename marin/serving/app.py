@@ -35,7 +35,6 @@ from marin.serving.wire import (
     seed_of,
     stops_of,
 )
-from marin.training.model import END_OF_TEXT_ID
 
 BODY_SECONDS = 20.0
 """How long a client may take to send a request."""
@@ -210,12 +209,12 @@ class Routes:
 
     def _tokens(self, prompt: str | list[int]) -> list[int]:
         if not isinstance(prompt, str):
-            return prompt or [END_OF_TEXT_ID]
+            return prompt or [self.served.subject.recipe.tokens.begin]
         try:
             prompt.encode("utf-8")
         except UnicodeEncodeError:
             raise Refused("a lone surrogate is no character", param="prompt", code="invalid_value") from None
-        return self.served.subject.encode(prompt) or [END_OF_TEXT_ID]
+        return self.served.subject.encode(prompt) or [self.served.subject.recipe.tokens.begin]
 
 
 async def _stream(answer: Answer, told: asyncio.Queue[Told], job: Job, usage: bool) -> AsyncIterator[bytes]:

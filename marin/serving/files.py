@@ -23,7 +23,6 @@ from marin.errors import DataError, UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Question, token_text
-from marin.training.model import END_OF_TEXT_ID
 
 MOST_BYTES = 1 << 30
 AT_ONCE = 64
@@ -90,7 +89,7 @@ def say_all(
 def _cut(subject: Subject, one: Wanted) -> tuple[tuple[int, ...], int, int]:
     """Tokens of the prompt that have room, the most new ones, and how many of the prompt are lost."""
     context = subject.recipe.model.seq_len
-    whole = subject.encode(one.text) or [END_OF_TEXT_ID]
+    whole = subject.encode(one.text) or [subject.recipe.tokens.begin]
     kept = tuple(whole[-(context - min(one.limit, context // 2)) :])
     return kept, min(one.limit, context + 1 - len(kept)), len(whole) - len(kept)
 

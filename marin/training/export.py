@@ -15,7 +15,6 @@ from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
-from marin.data.tokenizer import END_OF_TEXT
 from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Recipe
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
@@ -23,24 +22,24 @@ from marin.training.checkpoints.whole import restore
 from marin.training.model import model_config, vocabulary_size
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
-def hugging_face_config(recipe: Recipe, vocab_size: int, end_of_text: int) -> dict[str, object]:
+def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
     config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
     config.pop("transformers_version", None)
     config |= {
         "architectures": [ARCHITECTURES[recipe.model.architecture]],
-        "bos_token_id": end_of_text,
-        "eos_token_id": end_of_text,
+        "bos_token_id": recipe.tokens.begin,
+        "eos_token_id": recipe.tokens.end,
         "torch_dtype": recipe.export.dtype,
         "tie_word_embeddings": recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings,
     }
     return config
 
 
-def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int, end_of_text: int) -> None:
+def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int) -> None:
     """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``."""
     tensors = {
         name: np.ascontiguousarray(np.asarray(value))
@@ -50,8 +49,8 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
     if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
-    config = hugging_face_config(recipe, vocab_size, end_of_text)
-    generation = {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True}
+    config = hugging_face_config(recipe, vocab_size)
+    generation = {"bos_token_id": recipe.tokens.begin, "eos_token_id": recipe.tokens.end, "do_sample": True}
     for name, content in (("config.json", config), ("generation_config.json", generation)):
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -63,9 +62,7 @@ def export(task: Task) -> StepResult:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    saved = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
-    ends = [token["id"] for token in saved.get("added_tokens", []) if token["content"] == END_OF_TEXT]
-    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer), ends[0])
+    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer))
     tree = describe_tree(task.out)
     output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
     task.journal.record(

@@ -26,6 +26,7 @@ from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Span, batches
+from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
@@ -155,14 +156,19 @@ class Training:
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
         """The state before the first train step, and its digest: the recipe's own initial state; in a phase the one in
-        ``previous`` (``checkpoint/``, and ``state.json`` where it is the output of a train step).
+        ``previous`` (``checkpoint/``, and ``state.json`` where it is the output of a train step); or that of the model made
+        elsewhere which is there.
 
         Raises:
             UsageError: a phase needs ``previous`` and a run from the beginning has none.
             Tampered: what is in ``previous`` is not the state that the phase begins with.
         """
         phase = self.recipe.phase
-        if phase is None and previous is None:
+        if self.recipe.initial is not None and previous is not None:
+            begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint")
+            first = self.step.layout.cut(begun, self.step.by_batch)
+            return first, describe(first, self.step.layout)
+        if phase is None and previous is None and self.recipe.initial is None:
             first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_batch)
             return first, describe(first, self.step.layout)
         if phase is None or previous is None:

@@ -27,9 +27,6 @@ from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.runtime.shape_checks import per_thread
 from marin.training.step.products import canonical_products
 
-END_OF_TEXT_ID = 0
-"""The first token of every tokenizer that is trained here (:mod:`marin.pipeline.tokenizer`)."""
-
 ROPE = {None: DefaultRotaryEmbeddingsConfig(theta=10000, factor=1.0), "llama3": Llama3RotaryEmbeddingsConfig()}
 """By ``model.rope``; the defaults of the second are Llama 3.1's."""
 
@@ -95,13 +92,13 @@ def attention_mask(recipe: Recipe, tokens: hax.NamedArray, *, blank: bool = Fals
     """Which positions each one sees: those before it, and with ``trainer.packing=isolated`` only those of its own
     document. With ``blank`` there may be blank positions (below 0), which see each other, and no other sees them.
 
-    ``tokens``: int32, with an axis ``position``. The end-of-text token (0) belongs to the document that it ends.
+    ``tokens``: int32, with an axis ``position``. The end-of-text token belongs to the document that it ends.
     """
     mask = AttentionMask.causal()
     segments = None
     if recipe.trainer.packing is not None:
         Pos = tokens.resolve_axis("position")
-        after_end = (hax.roll(tokens, 1, Pos) == END_OF_TEXT_ID).at[Pos, 0].set(False)
+        after_end = (hax.roll(tokens, 1, Pos) == recipe.tokens.end).at[Pos, 0].set(False)
         segments = hax.cumsum(after_end.astype(jnp.int32), axis=Pos)
     if blank:
         segments = hax.where(tokens < 0, -1, 0 if segments is None else segments).astype(jnp.int32)

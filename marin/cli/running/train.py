@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     metavar="RUN",
     help="Go on from the last recorded state of RUN, with its recipe and the changes given here.",
 )
+@click.option(
+    "--from",
+    "begun",
+    metavar="FOLDER|hf:OWNER/NAME@COMMIT",
+    help="Begin with the model and the tokenizer of a Hugging Face folder, or of the Hub at a commit.",
+)
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
 @click.option(
@@ -60,6 +66,7 @@ def train(
     config_json: str | None,
     force: bool,
     previous: str | None,
+    begun: str | None,
     max_concurrent: int | None,
     dry_run: bool,
     device: str,
@@ -76,6 +83,9 @@ def train(
 
     --continue starts from the recipe and the last recorded state of a run: trainer.num_steps is the length of the new
     phase, phase.schedule=continue keeps the learning rate's schedule.
+
+    --from begins with a model that was made elsewhere, Llama or GPT-2: its sizes are the folder's (model.seq_len may be less),
+    its tokenizer is kept as it is, and its bytes go into the store.
 
     tracker=wandb (or trainer.tracker=wandb) also writes an offline run of W&B while training runs; it is no part of
     the recipe and changes no bit.
@@ -94,6 +104,7 @@ def train(
       marin train -m model=nano hydra/sweeper=optuna hydra.sweeper.n_trials=12 'optimizer.learning_rate=interval(1e-4,1e-2)'
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
+      marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
     from marin.process.arithmetic import check
@@ -108,7 +119,8 @@ def train(
 
     def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
         found = list(compose(words, several=several))
-        return found if previous is None else [_continued(root, previous, one) for one in found]
+        found = found if previous is None else [_continued(root, previous, one) for one in found]
+        return found if begun is None else [_begun(root, begun, one) for one in found]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
@@ -195,6 +207,41 @@ def _continued(root: Root, run: str, composed: Composed) -> Composed:
     from marin.execution.phases import next_phase
 
     return replace(composed, recipe=next_phase(root, run, composed.recipe))
+
+
+def _begun(root: Root, named: str, composed: Composed) -> Composed:
+    """The recipe that begins with the model of a folder."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    import msgspec
+
+    from marin.cli.models.generate import local
+    from marin.errors import UsageError
+    from marin.evaluation.folder import folder_recipe
+    from marin.execution.imports import imported
+
+    if composed.recipe.phase is not None:
+        raise UsageError("a training has one beginning", where="--from", expected="no --continue", found=named)
+    folder = Path(local(named))
+    told = folder_recipe(folder)
+    model, given = told.model, {one.partition("=")[0].lstrip("+") for one in composed.overrides}
+    allowed = {"model.seq_len", "model.gradient_checkpointing"}
+    if odd := sorted(one for one in given if one.split(".")[0] == "model" and one not in allowed):
+        raise UsageError("the model's sizes are the folder's", where="--from", expected=f"only {', '.join(sorted(allowed))}",
+                         found=odd[0], cure=f"leave {odd[0]} out")  # fmt: skip
+    asked = composed.recipe.model
+    if "model.seq_len" in given:
+        if model.architecture == "gpt2" or asked.seq_len > model.seq_len:
+            raise UsageError("a context that this model does not have", where="model.seq_len", expected=f"{model.seq_len}"
+                             + (" or less" if model.architecture == "llama" else ""), found=str(asked.seq_len))  # fmt: skip
+        model = msgspec.structs.replace(model, seq_len=asked.seq_len)
+    model = msgspec.structs.replace(model, gradient_checkpointing=asked.gradient_checkpointing)
+    name = named if named.startswith("hf:") else f"folder {folder.resolve().name}"
+    return replace(
+        composed,
+        recipe=imported(root.store(), folder, name, msgspec.structs.replace(told, model=model), composed.recipe),
+    )
 
 
 def _train(

@@ -1,7 +1,7 @@
 """The model as lm-evaluation-harness calls it: its requests become sequences of tokens, and what was answered is kept.
 
 Followed where the harness leaves it to a model (its HFLM): a request that is longer than the context loses its beginning;
-an empty context is an end of text; nothing is put in front of another one.
+an empty context is the token that begins a text; nothing is put in front of another one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from marin.evaluation.recorded.answering import answered, taken, unscored
 from marin.evaluation.recorded.records import Key, Request, ScoredRow
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.training.model import END_OF_TEXT_ID
 
 MOST_NEW_TOKENS = 256
 """Of a generation that names no number; the harness's own default."""
@@ -53,6 +52,7 @@ class Harness(LM):
         self.asked: dict[Key, Request] = {}
         self.repeated: Counter[tuple[str, int, int]] = Counter()
         self.answered = 0
+        self.begin = subject.recipe.tokens.begin
 
     @property
     def max_length(self) -> int:
@@ -77,7 +77,7 @@ class Harness(LM):
         drafts = []
         for request in requests:
             windows = utils.get_rolling_token_windows(
-                self.subject.encode(request.args[0]), END_OF_TEXT_ID, self.max_length, context_len=1
+                self.subject.encode(request.args[0]), self.begin, self.max_length, context_len=1
             )
             rows = [Row((*before, *after), len(after)) for before, after in map(utils.make_disjoint_window, windows)]
             drafts.append((request, rows, 0))
@@ -90,7 +90,7 @@ class Harness(LM):
         for request in requests:
             context, options = request.args
             stops, limit, temperature = generation(options)
-            whole = (self.subject.encode(context) or [END_OF_TEXT_ID]) if context else [END_OF_TEXT_ID]
+            whole = (self.subject.encode(context) or [self.begin]) if context else [self.begin]
             room = min(limit, self.max_length // 2)
             kept = tuple(whole[-(self.max_length - room) :])
             name = request_name(kept, seen[kept])
@@ -158,7 +158,7 @@ class Harness(LM):
         kept = context.rstrip()
         if not kept:
             after = self.subject.encode(context + continuation)
-            return [END_OF_TEXT_ID], after[1:] if after[:1] == [END_OF_TEXT_ID] else after
+            return [self.begin], after[1:] if after[:1] == [self.begin] else after
         before = self.subject.encode(kept)
         return before, self.subject.encode(context + continuation)[len(before) :]
 

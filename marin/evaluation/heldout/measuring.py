@@ -26,7 +26,6 @@ from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.record.events import EvaluationMeasured, HexFloat, MeasuredSet
-from marin.training.model import END_OF_TEXT_ID
 
 EXACTLY = Context(prec=60)
 MOST_LOSS = 700.0
@@ -78,10 +77,10 @@ def _texts(data: bytes, where: str) -> Iterator[str]:
         yield text
 
 
-def windows(tokens: Sequence[int], length: int) -> list[Row]:
-    """A document in sequences of at most ``length`` positions: every token is predicted once, the first after an end of
-    text. A last window that is short has as much before it as the context holds."""
-    whole = [END_OF_TEXT_ID, *tokens]
+def windows(tokens: Sequence[int], length: int, begin: int = 0) -> list[Row]:
+    """A document in sequences of at most ``length`` positions: every token is predicted once, the first after
+    ``begin``. A last window that is short has as much before it as the context holds."""
+    whole = [begin, *tokens]
     rows = []
     for start in range(1, len(whole), length):
         end = min(start + length, len(whole))
@@ -110,7 +109,11 @@ def score(
 ) -> dict[int, tuple[float, ...]]:
     """The log-likelihood of every token of the ``chosen`` documents (None: all), by the document's number."""
     numbers = [number for number in range(len(documents)) if chosen is None or number in chosen]
-    rows = [(number, row) for number in numbers for row in windows(documents[number], scorer.seq_len)]
+    rows = [
+        (number, row)
+        for number in numbers
+        for row in windows(documents[number], scorer.seq_len, scorer.recipe.tokens.begin)
+    ]
     found: dict[int, tuple[float, ...]] = dict.fromkeys(numbers, ())
     for (number, _), scored in zip(rows, scorer.score([row for _, row in rows], done), strict=True):
         found[number] = (*found[number], *scored.logprobs)

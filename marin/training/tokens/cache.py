@@ -33,11 +33,11 @@ from tokenizers import Tokenizer
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
 from marin.data.exclusion import BLANK, excluded
-from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
+from marin.data.tokenizer import parse_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.process.progress import bar
-from marin.recipe.schema import Artifact
+from marin.recipe.schema import Artifact, Recipe
 from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
 from marin.training.tokens import loss_mask
 
@@ -67,7 +67,7 @@ def build_caches(task: Task) -> StepResult:
                 folder,
                 tokenizer,
                 path,
-                task.recipe.tokens.append_eos,
+                ends(task.recipe),
                 masked=loss_mask.has_mask(path),
                 without=without.get(split.partition("/")[2], frozenset()) if split != VALIDATION_SPLIT else frozenset(),
             )
@@ -100,16 +100,21 @@ def build_caches(task: Task) -> StepResult:
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
 
 
+def ends(recipe: Recipe) -> list[int]:
+    """The tokens after each document."""
+    return [recipe.tokens.end] if recipe.tokens.append_eos else []
+
+
 def _write(
-    folder: Path, tokenizer: Tokenizer, path: Path, append_eos: bool, *, masked: bool, without: frozenset[int]
+    folder: Path, tokenizer: Tokenizer, path: Path, end: list[int], *, masked: bool, without: frozenset[int]
 ) -> tuple[int, int]:
     """The cache of a split, with the documents of these numbers blank; of chat documents with the mask of what is learned
     beside it."""
     if not masked:
-        return write_cache(folder, blanked(encoded(tokenizer, path, append_eos), without))
+        return write_cache(folder, blanked(encoded(tokenizer, path, end), without))
     beside = folder.with_name(f"{folder.name}.mask")
     with beside.open("wb") as mask:
-        documents = loss_mask.encoded_with_mask(tokenizer, path, append_eos, mask)
+        documents = loss_mask.encoded_with_mask(tokenizer, path, end, mask)
         written = write_cache(folder, blanked(documents, without))
     beside.rename(folder / MASK_FILE)
     return written
@@ -160,9 +165,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def encoded(tokenizer: Tokenizer, path: Path, append_eos: bool) -> Iterator[NDArray[np.int32]]:
+def encoded(tokenizer: Tokenizer, path: Path, end: list[int]) -> Iterator[NDArray[np.int32]]:
     """The token ids of each document of a split, in order."""
-    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
     done = 0
     with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
         for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):

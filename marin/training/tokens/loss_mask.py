@@ -20,7 +20,6 @@ from tokenizers import Tokenizer
 
 from marin.data.chat import Span
 from marin.data.documents import read_documents
-from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError
 from marin.tensors.token_caches import MASK_FILE
 
@@ -36,15 +35,12 @@ def has_mask(split: Path) -> bool:
     return first is not None and bool(first.learned)
 
 
-def encoded_with_mask(
-    tokenizer: Tokenizer, split: Path, append_eos: bool, mask: BinaryIO
-) -> Iterator[NDArray[np.int32]]:
+def encoded_with_mask(tokenizer: Tokenizer, split: Path, end: list[int], mask: BinaryIO) -> Iterator[NDArray[np.int32]]:
     """The token ids of each document of a split, in order; its mask goes to ``mask`` meanwhile.
 
     Raises:
         DataError: a document does not say what is learned of it, while the first one does.
     """
-    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
     for batch in batched(read_documents(split), _DOCUMENTS):
         encodings = tokenizer.encode_batch([document.text for document in batch], add_special_tokens=False)
         for document, encoding in zip(batch, encodings, strict=True):

@@ -11,15 +11,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ledger import TensorHasher, state_digest
-from marin.data.tokenizer import END_OF_TEXT
 from marin.record.events import Output
 
 _DOCUMENTS = 256
 
 
-def encode_shard(tokenizer: Tokenizer, documents: Iterable[str], append_eos: bool, target: Path) -> list[int]:
+def encode_shard(tokenizer: Tokenizer, documents: Iterable[str], end: list[int], target: Path) -> list[int]:
     """Write the token ids (int32, little-endian) of ``documents`` to ``target``; returns how many tokens each has."""
-    end = [tokenizer.token_to_id(END_OF_TEXT)] if append_eos else []
     lengths = []
     with target.open("wb") as file:
         for batch in batched(documents, _DOCUMENTS):

@@ -19,9 +19,10 @@ from typing import Any, Literal
 
 from ledger import LedgerError
 from marin.errors import UsageError
+from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
 from marin.history.run import StepView
-from marin.recipe.schema import artifacts
+from marin.recipe.schema import Initial, artifacts
 from marin.record import events as kinds
 from marin.record.events import (
     DATA_STEPS,
@@ -201,7 +202,12 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
 
 
 def _of_data(record: RunRecord) -> Iterator[Claim]:
-    sources = {"corpus": "the raw data", "tokenizer": "that corpus", "tokens": "that corpus and tokenizer"}
+    kept = initial_of(record) is not None
+    sources = {
+        "corpus": "the raw data",
+        "tokenizer": "the model that it begins with" if kept else "that corpus",
+        "tokens": "that corpus and tokenizer",
+    }
     for name in DATA_STEPS:
         if (view := record.run.steps.get(name)) is not None:
             yield Claim(
@@ -212,11 +218,26 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
             )
 
 
+def initial_of(record: RunRecord) -> Initial | None:
+    """The model that a run's training begins with, where it was made elsewhere."""
+    try:
+        return record.run.recipe.initial
+    except UsageError:
+        return None  # of another version; the verdicts that need it say so
+
+
 def _of_artifacts(record: RunRecord) -> Iterator[Claim]:
     try:
         taken = artifacts(record.run.recipe)
     except UsageError:
         return  # of another version; the verdicts that need it say so
+    if (initial := initial_of(record)) is not None:
+        yield Claim(
+            f"training begins with the model {initial.model} and the tokenizer {initial.tokenizer}",
+            "execution",
+            "training",
+        )
+        yield Claim(f"they were taken from {initial.name}, and how they were made is not recorded here", "claimed")
     for artifact in taken.values():
         if artifact.maker is None:
             yield Claim(f"{artifact.address} {artifact.digest} is what was adopted for it", "claimed")
@@ -305,7 +326,7 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
             yield Claim(
                 f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
                 f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
-                f"lm-evaluation-harness {body.harness}",
+                f"{body.harness if body.harness == BABYLM else f'lm-evaluation-harness {body.harness}'}",
                 "execution",
                 "evaluation",
                 fact.index,

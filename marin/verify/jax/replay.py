@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ledger import LedgerError, StateManifest, Store
+from marin.execution.phases import checkout
 from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, Recipe, digest
@@ -175,7 +176,7 @@ class SegmentReplay:
             LedgerError: the checkpoint can not be had.
         """
         if checkpoint is None:
-            state, manifest = self._training.start()
+            state, manifest = self._first()
             if manifest.digest != recorded.start_state:
                 differing = tuple(initial.differing(manifest)) if initial is not None else ()
                 return Divergence(
@@ -197,6 +198,14 @@ class SegmentReplay:
             return not_finite(recorded, error), ()
         judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
         return judge.segment(recorded, record, state), record.steps.losses
+
+    def _first(self) -> tuple[SlicedState, StateManifest]:
+        """The state before the first train step."""
+        initial = self._training.recipe.initial
+        if initial is None:
+            return self._training.start()
+        with TemporaryDirectory(prefix="marin-initial-") as base:
+            return self._training.start(checkout(self._store, initial.model, Path(base) / "previous"))
 
 
 @dataclass(frozen=True)

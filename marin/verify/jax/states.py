@@ -35,7 +35,7 @@ def screen_run(run: Run, store: Store) -> Screening:
     travelled: dict[str, dict[int, float]] = {}
     looked = 0
     before: Arrays | None = None
-    if run.segments and run.segments[0].body.start == 0:
+    if run.segments and run.segments[0].body.start == 0 and recipe.initial is None:
         before = arrays_of(initial_state(recipe, vocab))
     for position, fact in enumerate(run.segments):
         span = (fact.body.start, fact.body.end)

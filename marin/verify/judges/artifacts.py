@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import LedgerError, Malformed, NotFound, StateManifest
+from marin.errors import UsageError
 from marin.history.run import Run
 from marin.process.progress import bar
 from marin.record import outputs
@@ -80,6 +82,9 @@ def _contents(run: Run) -> set[str]:
 def named_artifacts(run: Run) -> dict[str, str]:
     """Digest -> what it is, for everything that the run's events name in the store."""
     named: dict[str, str] = {}
+    with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
+        if (initial := run.recipe.initial) is not None:
+            named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
     for name, step in run.steps.items():
         named.setdefault(step.output.artifact, f"output of {name}")
         for table, digest in step.tables.items():

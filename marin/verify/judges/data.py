@@ -292,7 +292,7 @@ class DataWorker:
         )
 
     def _encode(self, job: DataJob) -> DataAnswer:
-        from marin.training.tokens.cache import load_tokenizer
+        from marin.training.tokens.cache import ends, load_tokenizer
         from marin.training.tokens.shards import encode_shard
 
         inputs = {name: Path(folder) for name, folder in self._setup.inputs.items()}
@@ -301,7 +301,5 @@ class DataWorker:
         with (inputs["corpus"] / SPLITS[job.split]).open("rb") as file:
             file.seek(job.first)
             shard.write_bytes(file.read(job.end - job.first))
-        lengths = encode_shard(
-            load_tokenizer(inputs["tokenizer"]), read_texts(shard), self._recipe.tokens.append_eos, target
-        )
+        lengths = encode_shard(load_tokenizer(inputs["tokenizer"]), read_texts(shard), ends(self._recipe), target)
         return DataAnswer("PASS", ids=str(target), lengths=lengths)

@@ -103,10 +103,9 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
     recipe, run = case.run.recipe, case.run
     with bar("training", recipe.trainer.num_steps) as progress:
         inputs = case.inputs(("tokens", "tokenizer"))
-        link = run.started.body.continues
-        previous = (
-            phases.checkout(case.store, link.checkpoint, case.workshop / "previous") if link is not None else None
-        )
+        link, initial = run.started.body.continues, recipe.initial
+        before = link.checkpoint if link is not None else None if initial is None else initial.model
+        previous = phases.checkout(case.store, before, case.workshop / "previous") if before is not None else None
         result = replay(
             recipe,
             inputs["tokens"],

@@ -235,6 +235,14 @@ def _records(reply: dict[str, Any]) -> list[Record]:
 
 def _checkpoint(run: Run, store: Store, start: int, state: str, base: Path) -> str:
     """The folder of the state before ``start``; "" for the recipe's own initial state."""
+    if start == 0 and run.recipe.initial is not None:
+        raise MissingEvidence(
+            "the first segment begins with a model that was made elsewhere",
+            where="--explain",
+            expected="a step of another segment",
+            found="train step 0",
+            cure="choose a step of another segment",
+        )
     if start == 0:
         return ""
     link = run.started.body.continues

@@ -87,7 +87,7 @@ def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> 
     built = model_config(model).build(Axis("vocab", VOCAB), key=jrandom.PRNGKey(3))
     folder = tmp_path / "model"
     folder.mkdir()
-    write_model(folder, built, recipe, VOCAB, end_of_text=0)
+    write_model(folder, built, recipe, VOCAB)
     tokens = np.random.default_rng(1).integers(0, VOCAB, (2, model.seq_len), dtype=np.int32)
     np.save(tmp_path / "tokens.npy", tokens)
     mine = built(hax.named(tokens, ("batch", "position")), AttentionMask.causal()).array
@@ -119,7 +119,7 @@ def test_the_folder_is_the_same_bytes_twice(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         built = model_config(recipe.model).build(Axis("vocab", VOCAB), key=jrandom.PRNGKey(3))
-        write_model(tmp_path / name, built, recipe, VOCAB, end_of_text=0)
+        write_model(tmp_path / name, built, recipe, VOCAB)
         written.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     assert written[0] == written[1]
     assert json.loads(written[0]["config.json"])["architectures"] == ["LlamaForCausalLM"]

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import jax.random as jrandom
+import ml_dtypes
 import numpy as np
 import pytest
 from haliax import Axis
+from safetensors.flax import save_file as save
 from safetensors.numpy import load_file, save_file
 
-from marin.errors import UsageError
+from marin.errors import DataError, UsageError
 from marin.evaluation.folder import folder_recipe, is_folder
-from marin.evaluation.scoring import Row, Scorer
+from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject, open_folder
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import hugging_face_config, write_model
@@ -26,7 +29,7 @@ from marin.training.model import model_config
 @pytest.fixture
 def exported(tmp_path: Path, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)  # this process has no contract
-    write_model(tmp_path, subject.model, subject.recipe, 257, 0)
+    write_model(tmp_path, subject.model, subject.recipe, 257)
     subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
     return tmp_path
 
@@ -53,7 +56,7 @@ def test_both_layouts_come_back_tied_or_not(
     size = Model(architecture=architecture, hidden_dim=16, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2,
                  seq_len=32, tie_word_embeddings=tied)  # fmt: skip
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
-    write_model(tmp_path, model, Recipe(model=size), 257, 0)
+    write_model(tmp_path, model, Recipe(model=size), 257)
     subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
     once = tied or architecture == "gpt2"
     assert ("lm_head.weight" in load_file(tmp_path / "model.safetensors")) is not once
@@ -67,7 +70,7 @@ def test_both_layouts_come_back_tied_or_not(
 @pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(num_kv_heads=2, tie_word_embeddings=True),
                                    Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False)])  # fmt: skip
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
-    config = hugging_face_config(Recipe(model=model), 300, 0)
+    config = hugging_face_config(Recipe(model=model), 300)
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert folder_recipe(tmp_path).model == model
 
@@ -84,7 +87,8 @@ def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
         ({"rope_scaling": {"factor": 8.0}}, "rope_scaling"),
         ({"attention_bias": True}, "attention_bias"),
         ({"head_dim": 99}, "head_dim"),
-        ({"eos_token_id": 2}, "eos_token_id"),
+        ({"eos_token_id": None}, "eos_token_id"),
+        ({"bos_token_id": "<s>"}, "bos_token_id"),
         ({"hidden_size": None}, "hidden_dim"),
         ({"hidden_size": "wide"}, "sizes of a model"),
     ],
@@ -94,6 +98,78 @@ def test_another_model_is_refused_by_what_makes_it_another(exported: Path, chang
     path.write_text(json.dumps(json.loads(path.read_bytes()) | changed), encoding="utf-8")
     with pytest.raises(UsageError, match=said):
         folder_recipe(exported)
+
+
+def test_ends_of_text_are_the_folders(exported: Path) -> None:
+    path = exported / "config.json"
+    told = json.loads(path.read_bytes())
+    for ends, found in (
+        ({"bos_token_id": 1, "eos_token_id": 2}, (1, 2)),
+        ({"bos_token_id": 50, "eos_token_id": [51, 52]}, (50, 51)),
+        ({"bos_token_id": 7, "eos_token_id": 7}, (7, 7)),
+        ({"bos_token_id": 0, "eos_token_id": 0}, (0, 0)),
+    ):
+        path.write_text(json.dumps(told | ends), encoding="utf-8")
+        recipe = folder_recipe(exported)
+        assert (recipe.tokens.begin, recipe.tokens.end) == found
+    assert recipe.tokens == Recipe().tokens, "our own folders give our own recipe"
+
+
+def test_a_generation_ends_with_the_folders_end_of_text(exported: Path, subject: Subject) -> None:
+    path = exported / "config.json"
+    prompt = Prompt((5, 6), 12, lambda new: False, 1.0, "ends")
+    (free,) = Scorer(subject.model, subject.recipe).generate([prompt], 3)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"eos_token_id": free[2]}), encoding="utf-8")
+    read = open_folder(exported, folder_recipe(exported))
+    (cut,) = Scorer(read.model, read.recipe).generate([prompt], 3)
+    assert cut == free[:3] and read.decode(cut) == read.decode(cut[:2])
+
+
+def halved(folder: Path) -> None:
+    """16 bits, in two files with an index."""
+    tensors = {
+        name: value.astype(ml_dtypes.bfloat16) for name, value in load_file(folder / "model.safetensors").items()
+    }
+    names = sorted(tensors)
+    parts = {"model-1.safetensors": names[:3], "model-2.safetensors": names[3:]}
+    for file, part in parts.items():
+        save({name: jnp.asarray(tensors[name]) for name in part}, folder / file)
+    (folder / "model.safetensors").unlink()
+    where = {name: file for file, part in parts.items() for name in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}), "utf-8")
+
+
+def test_sixteen_bits_in_parts_are_the_float32_that_they_are(exported: Path, subject: Subject) -> None:
+    halved(exported)
+    read = open_folder(exported, folder_recipe(exported)).model
+    for before, after in zip(jax.tree.leaves(subject.model), jax.tree.leaves(read), strict=True):
+        expected = np.asarray(before).astype(ml_dtypes.bfloat16).astype(np.float32)
+        assert np.asarray(after).dtype == np.float32 and np.asarray(after).tobytes() == expected.tobytes()
+    (exported / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b.safetensors"}}', "utf-8")
+    with pytest.raises(UsageError, match="cannot be read"):
+        open_folder(exported, folder_recipe(exported))
+
+
+def test_gpt2s_other_names_and_masks_are_read(
+    tmp_path: Path, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
+    size = Model(
+        architecture="gpt2", hidden_dim=16, intermediate_dim=64, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=32
+    )
+    model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
+    write_model(tmp_path, model, Recipe(model=size), 257)
+    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tensors = {f"transformer.{name}": value for name, value in load_file(tmp_path / "model.safetensors").items()}
+    inner = {**tensors, "transformer.h.0.attn.bias": np.ones((1, 1, 32, 32), np.float32)}
+    for head in ({}, {"lm_head.weight": tensors["transformer.wte.weight"]}):
+        save_file({**inner, **head}, tmp_path / "model.safetensors")
+        read = open_folder(tmp_path, folder_recipe(tmp_path)).model
+        for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(read), strict=True):
+            assert np.asarray(before).tobytes() == np.asarray(after).tobytes()
+    save_file({**inner, "lm_head.weight": tensors["transformer.wte.weight"] + 1}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match="though its embeddings are tied"):
+        open_folder(tmp_path, folder_recipe(tmp_path))
 
 
 def renamed(folder: Path) -> None:
@@ -120,5 +196,5 @@ def narrower(folder: Path) -> None:
 def test_a_folder_whose_tensors_are_others_is_an_answer(exported: Path, damage: Callable[[Path], object]) -> None:
     recipe = folder_recipe(exported)
     damage(exported)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises((UsageError, DataError), match="cannot be read"):
         open_folder(exported, recipe)

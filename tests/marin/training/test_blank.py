@@ -18,7 +18,7 @@ from marin.errors import DataError
 from marin.recipe.schema import Recipe
 from marin.training import blank
 from marin.training.initial import initial_state
-from marin.training.model import END_OF_TEXT_ID, attention_mask, optimizer
+from marin.training.model import attention_mask, optimizer
 from marin.training.step.exact import gradient_of
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout
@@ -94,7 +94,7 @@ def test_no_position_before_or_at_a_blank_is_learned() -> None:
 def test_the_mask_is_the_one_written_out(worker: ModuleType, packing: Any) -> None:
     recipe = worker.recipe_of(worker.Case(name="mask"))
     recipe = msgspec.structs.replace(recipe, trainer=msgspec.structs.replace(recipe.trainer, packing=packing))
-    tokens = [3, 4, END_OF_TEXT_ID, -1, -1, -1, 5, 6, END_OF_TEXT_ID, 7, -1, 8]
+    tokens = [3, 4, 0, -1, -1, -1, 5, 6, 0, 7, -1, 8]
     document = [0, 0, 0, -1, -1, -1, 1, 1, 1, 2, -1, 2] if packing else [0 if t >= 0 else -1 for t in tokens]
     Pos = hax.Axis("position", len(tokens))
     Key = Pos.alias("key_position")

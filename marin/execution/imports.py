@@ -1,0 +1,66 @@
+"""A Hugging Face folder as the beginning of a training: its files in the store, and the recipe that names them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from ledger import Store
+from marin.errors import UsageError
+from marin.recipe.schema import Initial, Recipe, check
+
+CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe) -> Recipe:
+    """``recipe`` with the model of ``folder`` as its beginning; ``told`` has the model and the ends of texts
+    that the folder's configuration says. Its files are in the store afterwards.
+
+    Raises:
+        UsageError: a file is not there, or the recipe cannot have such a beginning.
+    """
+    tensors = _tensor_files(folder)
+    lacking = [file for file in (CONFIG, *tensors, TOKENIZER[0]) if not (folder / file).is_file()]
+    if lacking:
+        raise UsageError(
+            "a folder without a model",
+            where=str(folder),
+            expected=f"{CONFIG}, model.safetensors (or its index and parts), {TOKENIZER[0]}",
+            found=f"no {', '.join(lacking)}",
+            cure="files of other formats hold programs, and are not read",
+        )
+    beside = (INDEX,) if (folder / INDEX).is_file() else ()
+    kept = [file for file in TOKENIZER if (folder / file).is_file()]
+    initial = Initial(
+        name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=_put(store, folder, kept)
+    )
+    ends = {"begin_of_text": told.tokens.begin_of_text, "end_of_text": told.tokens.end_of_text}
+    tokens = msgspec.structs.replace(recipe.tokens, **ends)
+    begun = msgspec.structs.replace(recipe, initial=initial, model=told.model, tokens=tokens)
+    check(begun, where="initial")
+    return begun
+
+
+def _tensor_files(folder: Path) -> list[str]:
+    if not (folder / INDEX).is_file():
+        return ["model.safetensors"]
+    try:
+        names = {str(name) for name in json.loads((folder / INDEX).read_bytes())["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        names = set()
+    if not names or any("/" in name or not name.endswith(".safetensors") for name in names):
+        raise UsageError("an index that cannot be read", where=str(folder / INDEX), expected="names of safetensors",
+                         found=", ".join(sorted(names))[:120] or "none")  # fmt: skip
+    return sorted(names)
+
+
+def _put(store: Store, folder: Path, files: tuple[str, ...] | list[str]) -> str:
+    with TemporaryDirectory(prefix="marin-import-") as base:
+        for file in files:
+            shutil.copyfile(folder / file, Path(base) / file)
+        return store.put_tree(Path(base)).digest

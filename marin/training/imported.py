@@ -1,0 +1,117 @@
+"""A model that was made elsewhere: the parameters of a Hugging Face folder, and the state with which a training of it begins.
+
+Read are the safetensors of the folder and nothing else; a number of 16 bits becomes the float32 that it is. Tensors have to be
+those of the recipe's model, by name and shape: one that is missing, of another shape or unknown is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import ml_dtypes
+import numpy as np
+from haliax.state_dict import from_torch_compatible_state_dict, to_torch_compatible_state_dict
+from levanter.models.lm_model import LmHeadModel
+from safetensors import SafetensorError, deserialize
+
+from marin.errors import UsageError
+from marin.recipe.schema import Recipe
+from marin.training.initial import initial_state
+from marin.training.model import model_config
+from marin.training.state import TrainState, vocabulary
+
+DTYPES: Mapping[str, type] = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
+HEAD = "lm_head.weight"
+NO_PARAMETERS = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn\.bias|attn\.masked_bias)")
+"""Constants that older folders store among their tensors: frequencies, and the causal mask of GPT-2."""
+
+
+def imported_state(recipe: Recipe, vocab_size: int, folder: Path) -> TrainState:
+    """The state before the first step, with the parameters of ``folder`` in place of drawn ones.
+
+    Raises:
+        UsageError: the folder's tensors are not those of the recipe's model.
+    """
+    first = initial_state(recipe, vocab_size)
+    return eqx.tree_at(lambda state: state.model, first, read_model(recipe, vocab_size, folder))
+
+
+def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
+    """The model of a folder in float32, on one device.
+
+    Raises:
+        UsageError: its tensors cannot be read, or are not those of the recipe's model.
+    """
+    try:
+        model = model_config(recipe.model).build(vocabulary(vocab_size), key=jax.random.PRNGKey(0))
+        shapes = {
+            name: value.shape for name, value in to_torch_compatible_state_dict(model).items() if value is not None
+        }
+        tied = recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings
+        found = _named(dict(_tensors(folder)), recipe.model.architecture)
+        if tied:
+            shapes.pop(HEAD, None)
+            found = _without_head(found)
+        if shapes != {name: value.shape for name, value in found.items()}:
+            odd = set(shapes.items()) ^ {(name, value.shape) for name, value in found.items()}
+            raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
+        read: LmHeadModel = from_torch_compatible_state_dict(model, found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
+        raise UsageError(
+            "a folder whose model cannot be read",
+            where=str(folder),
+            expected="safetensors of the model that its config.json describes, and a tokenizer with a token for each row",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            cure="folders that `marin export --hf` writes can be read, and those of the same layout",
+        ) from error
+    return jax.device_put(read)
+
+
+def tensor_files(folder: Path) -> list[str]:
+    """The files with the tensors of a folder: one, or those that its index names.
+
+    Raises:
+        ValueError: the index names files elsewhere.
+    """
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return ["model.safetensors"]
+    names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    if odd := [name for name in names if "/" in name or not name.endswith(".safetensors")]:
+        raise ValueError(f"an index that names {odd[0]!r}")
+    return names
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    for name in tensor_files(folder):
+        stored: list[tuple[str, dict[str, Any]]] = deserialize((folder / name).read_bytes())  # type: ignore[no-untyped-call]
+        for key, told in stored:
+            if NO_PARAMETERS.fullmatch(key):
+                continue
+            if told["dtype"] not in DTYPES:
+                raise ValueError(f"{key} is {told['dtype']}, not one of {', '.join(DTYPES)}")
+            flat: np.ndarray = np.frombuffer(told["data"], dtype=DTYPES[told["dtype"]])
+            yield key, flat.reshape(told["shape"]).astype(np.float32)
+
+
+def _named(found: dict[str, np.ndarray], architecture: str) -> dict[str, np.ndarray]:
+    """The tensors by the names of GPT-2's own folder, which other writers put under a prefix."""
+    return (
+        {name.removeprefix("transformer."): value for name, value in found.items()} if architecture == "gpt2" else found
+    )
+
+
+def _without_head(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tied embeddings may be stored a second time as the head; then they have to be equal."""
+    head = found.pop(HEAD, None)
+    if head is not None:
+        (name,) = (name for name in found if name.endswith(("wte.weight", "embed_tokens.weight")))
+        if head.shape != found[name].shape or head.tobytes() != found[name].tobytes():
+            raise ValueError(f"{HEAD} is not {name}, though its embeddings are tied")
+    return found

@@ -1,0 +1,97 @@
+"""A training that begins with a model which was made elsewhere: recorded, and made again by a verifier.
+
+The folder is one of ours with other ends of text and numbers of 16 bits, so that nothing of our own tokenizers holds for it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from ledger import Store
+from marin.record.root import Root
+from tests.e2e.conftest import Project
+
+BEGIN, END = 6, 7
+
+
+@pytest.fixture
+def folder(project: Project) -> Path:
+    """What `marin export --hf` wrote, in half precision, with the ends of text of another tokenizer."""
+    done = project.marin("export", "latest", "--hf", "elsewhere")
+    assert done.returncode == 0, done.stderr
+    place = project.folder / "elsewhere"
+    tensors = {name: value.astype(np.float16) for name, value in load_file(place / "model.safetensors").items()}
+    save_file(tensors, place / "model.safetensors")
+    config = json.loads((place / "config.json").read_bytes())
+    (place / "config.json").write_text(json.dumps(config | {"bos_token_id": BEGIN, "eos_token_id": END}), "utf-8")
+    return place
+
+
+def go(project: Project, *arguments: str) -> dict[str, Any]:
+    done = project.marin("-q", "train", "--config-json", "params.yaml", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def shown(project: Project, run: str) -> Any:
+    done = project.marin("show", run, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(project: Project, folder: Path) -> None:
+    before = go(project)
+    told = go(project, "--from", "elsewhere", "trainer.num_steps=6")
+    assert set(told["steps"].values()) == {"executed", "cached"} or "executed" in told["steps"].values()
+    done = project.marin("log", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    started = next(
+        one["body"] for one in events if one["type"] == "run.started/v1" and one["body"]["run"] == told["run"]
+    )
+    initial = started["recipe"]["initial"]
+    assert initial["name"] == "folder elsewhere" and started["recipe"]["tokens"]["end_of_text"] == END
+    assert started["recipe"]["tokens"]["begin_of_text"] == BEGIN
+    losses = [one["body"]["losses"][0] for one in events
+              if one["type"].startswith("train.segment") and one["body"]["run"] in (before["run"], told["run"])]  # fmt: skip
+    assert float.fromhex(losses[-2]) < float.fromhex(losses[0]), "it begins where the other model ended"
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
+    assert any("taken from folder elsewhere" in str(claim) for claim in report["claimed"]), report["claimed"]
+    status, report = project.verify("--only", "training", "--sample", "1")
+    assert (status, report["verdicts"]["training"]) == (4, "PARTIAL"), report
+    done = project.marin("export", told["run"], "--hf", "again")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((project.folder / "again" / "config.json").read_bytes())
+    assert (config["bos_token_id"], config["eos_token_id"]) == (BEGIN, END)
+    files = ("tokenizer.json", "tokenizer_config.json")
+    assert all((folder / name).read_bytes() == (project.folder / "again" / name).read_bytes() for name in files)
+    done = project.marin("train", "--from", "elsewhere", "--config-json", "params.yaml", "model.num_layers=3")
+    assert (done.returncode, "leave model.num_layers out" in done.stderr) == (2, True), done.stderr
+
+
+def test_another_model_in_the_store_is_found(project: Project, folder: Path) -> None:
+    """Who holds the store exchanges the model; who holds the key lets the recipe name another one."""
+    told = go(project, "--from", "elsewhere", "trainer.num_steps=3")
+    store: Store = Root(str(project.root)).store()
+    done = project.marin("log", "--json")
+    started = next(one for one in map(json.loads, done.stdout.splitlines())
+                   if one["type"] == "run.started/v1" and one["body"]["run"] == told["run"])  # fmt: skip
+    manifest = store.manifest(started["body"]["recipe"]["initial"]["model"])
+    (digest,) = (entry.digest for entry in manifest.entries if entry.path == "model.safetensors")
+    blob = next(
+        path for path in (project.root / "store").rglob(digest.removeprefix("sha256:")[4:] + "*") if path.is_file()
+    )
+    content = bytearray(blob.read_bytes())
+    content[-1] ^= 1
+    blob.chmod(0o600)
+    blob.write_bytes(content)
+    status, report = project.verify("--only", "artifacts,training", "--fresh")
+    assert report["verdicts"]["artifacts"] == "FAIL", report
+    assert status == 1 and report["verdicts"]["training"] in ("FAIL", "UNAVAILABLE"), report

@@ -1,9 +1,10 @@
 """Log-likelihoods and continuations whose bits depend on the tokens and the state alone.
 
 Sequences that are scored side by side cannot meet: a program takes a few of them, each in a slot, padded to the next of a few
-fixed lengths; no product, sum or attention is over two slots. In which slot a sequence lies follows from its own tokens, so
-also where a compiler treats slots differently its bits are its own. How many programs are on their way at once (``ahead``)
-and how many devices execute copies of them is execution.
+fixed lengths; no product, sum or attention is over two slots. That its slots are alike is asked of every program before its
+first use: one sequence in all of them has to have the same bits. Of a program whose compiler treated slots differently, a
+sequence gets the slot that its own tokens say, so that its bits are its own there too. How many programs are on their way at
+once (``ahead``) and how many devices execute copies of them is execution.
 
 A token of a continuation is computed by a program of its own, of one sequence. There is no cache of keys and values: each
 further token computes the whole sequence again, in the program for its length. That costs time, and there is no second way of
@@ -126,7 +127,7 @@ def slots(length: int) -> int:
 
 
 def slot_of(tokens: Sequence[int], count: int) -> int:
-    """Where a sequence lies among ``count`` slots: what its tokens say, and nothing beside them."""
+    """Where a sequence lies among ``count`` slots that are not alike: what its tokens say, and nothing beside them."""
     return hashlib.sha256(np.asarray(tokens, "<u4").tobytes()).digest()[0] % count
 
 
@@ -155,6 +156,7 @@ class Scorer:
         self._score = self._shared(self.scored_rows, 2)
         self._rank = self._shared(self.ranked_rows, 2)
         self._next = self._shared(self.next_token, 4)
+        self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
         """The same programs, nothing compiled anew, on another state of the same model."""
@@ -266,7 +268,7 @@ class Scorer:
                 end = len(rows[place].tokens) - 1
                 read(place, slice(end - rows[place].scored, end), *(array[line] for array in arrays))
 
-        for length, placed in self._together(rows):
+        for length, placed in self._together(program, rows):
             ids, targets = (np.zeros((self.devices * slots(length), length), np.int32) for _ in range(2))
             for line, place in placed:
                 tokens = rows[place].tokens
@@ -277,10 +279,16 @@ class Scorer:
         while waiting:
             answered()
 
-    def _together(self, rows: Sequence[Row]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    def _together(
+        self, program: Callable[..., Any], rows: Sequence[Row]
+    ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Fixed lengths with what one program of all devices takes: lines of its arrays, each with the place of a row."""
         for length, places in self._by_length([len(row.tokens) - 1 for row in rows]):
             count = slots(length)
+            if self.alike(program, length):
+                for start in range(0, len(places), self.devices * count):
+                    yield length, list(enumerate(places[start : start + self.devices * count]))
+                continue
             queues: list[list[int]] = [[] for _ in range(count)]
             for place in places:
                 queues[slot_of(rows[place].tokens, count)].append(place)
@@ -293,6 +301,20 @@ class Scorer:
                         for device, place in enumerate(queue[start : start + self.devices])
                     ],
                 )
+
+    def alike(self, program: Callable[..., Any], length: int) -> bool:
+        """Whether every slot of the program for ``length`` gives one sequence the same bits."""
+        count, key = self.devices * slots(length), (id(program), length)
+        if key not in self._known and count > 1:
+            draw = np.random.default_rng(length)
+            one = draw.integers(0, self._vocabulary(), (2, 1, length)).astype(np.int32)
+            ids, targets = (self._put(np.repeat(part, count, axis=0)) for part in one)
+            answers = [np.asarray(answer) for answer in program(self.arrays, ids, targets)]
+            self._known[key] = all(line.tobytes() == answer[0].tobytes() for answer in answers for line in answer)
+        return count == 1 or self._known[key]
+
+    def _vocabulary(self) -> int:
+        return int(eqx.combine(self.arrays, self._static).Vocab.size)
 
     def _alone(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Fixed lengths with the places of as many sequences as there are devices."""

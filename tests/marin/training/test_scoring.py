@@ -143,6 +143,25 @@ def test_sequences_that_share_a_program_cannot_meet(model: LmHeadModel) -> None:
         assert np.isnan(np.delete(np.asarray(found), slot, 0)).all()
 
 
+def test_slots_that_are_not_alike_are_given_by_tokens(model: LmHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that rounds every slot in its own way: who lies beside a sequence still changes nothing."""
+    scorer = Scorer(model, RECIPE)
+    assert all(scorer.alike(scorer._score, length) for length in lengths(RECIPE.model.seq_len))
+    honest = scorer._score
+
+    def odd(arrays: object, ids: jax.Array, targets: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        logprobs, greedy = (np.asarray(part) for part in honest(arrays, ids, targets))
+        return logprobs + np.arange(len(logprobs), dtype=np.float32)[:, None], greedy
+
+    monkeypatch.setattr(scorer, "_score", odd)
+    assert not any(scorer.alike(odd, length) for length in lengths(RECIPE.model.seq_len))
+    rows = rows_of(20)
+    alone = [scorer.score([row])[0] for row in rows]
+    assert scorer.score(rows) == alone and scorer.score(rows[::-1]) == alone[::-1]
+    assert len({round(one.logprobs[0] - other.logprobs[0]) for one, other in zip(alone, Scorer(model, RECIPE).score(rows),
+                                                                                 strict=True)}) > 3  # fmt: skip
+
+
 def test_where_a_sequence_lies_follows_from_its_tokens() -> None:
     assert [slots(length) for length in (16, 64, 96, 128, 512, 4096)] == [8, 8, 5, 4, 1, 1]
     places = [slot_of((1, token), 8) for token in range(200)]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from marin.cli.output import say
+
+if TYPE_CHECKING:
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import Subject
 
 PORT = 8000
 
@@ -60,8 +65,30 @@ PORT = 8000
     is_flag=True,
     help="Of a FOLDER: print the command and the configuration with which vLLM serves it, and serve nothing.",
 )
+@click.option(
+    "--check",
+    metavar="URL",
+    help="Compare log-likelihoods with a server that runs elsewhere (http://HOST:PORT/v1), and serve nothing.",
+)
+@click.option(
+    "--within",
+    type=click.FloatRange(min=0.0),
+    default=1e-3,
+    show_default=True,
+    metavar="NATS",
+    help="For --check: how far apart they may be; exit status 1 beyond.",
+)
 def serve(
-    run: str, port: int, host: str, step: int | None, devices: int, queue: int, template_file: Path | None, vllm: bool
+    run: str,
+    port: int,
+    host: str,
+    step: int | None,
+    devices: int,
+    queue: int,
+    template_file: Path | None,
+    vllm: bool,
+    check: str | None,
+    within: float,
 ) -> None:
     """Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.
 
@@ -75,6 +102,7 @@ def serve(
       marin serve latest
       marin serve model/ --port 8080
       marin serve model/ --vllm
+      marin serve model/ --check http://127.0.0.1:8001/v1
       curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
         -d '{"prompt": "The dog", "max_tokens": 8, "seed": 7}'
     """
@@ -85,6 +113,9 @@ def serve(
 
     given, run = run, local(run)
     subject, scorer = open_model(run, step, devices)
+    if check is not None:
+        _check(subject, scorer, check, Path(run).resolve().name if not subject.run else subject.run, within)
+        return
     # jax, after the contract is in force; the server's own libraries.
     import time
 
@@ -116,6 +147,22 @@ def serve(
         serve_on(listener, served, announce=announce)
     finally:
         listener.close()
+
+
+def _check(subject: Subject, scorer: Scorer, url: str, name: str, within: float) -> None:
+    from marin.errors import MarinError
+    from marin.serving.beside import compare
+
+    found = compare(scorer, subject.tokenizer.get_vocab_size(), url, name)
+    say(f"{found.tokens} tokens in {found.sequences} sequences: furthest apart by {found.furthest:.3g} nats")
+    if not found.furthest <= within:
+        raise MarinError(
+            "the other server's log-likelihoods are others",
+            where=f"sequence {found.sequence}, token {found.token}",
+            expected=f"at most {within:g} nats apart",
+            found=f"{found.furthest:.6g}",
+            cure="see that it serves the same folder in float32, with nothing put in front of a prompt",
+        )
 
 
 def _say_vllm(run: str) -> None:

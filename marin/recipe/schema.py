@@ -26,7 +26,10 @@ from marin.errors import Unsupported, UsageError
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
 from marin.recipe.mixture import block_counts
+from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
+from marin.recipe.section import Initial as Initial
+from marin.recipe.section import Phase as Phase
 
 RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
@@ -77,19 +80,6 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     minimal_pairs: str | None = None
     chat: bool | None = None
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
-
-
-class Artifact(Section, frozen=True):
-    """What stands where the pipeline would make something of its own: an artifact of the store, by its digest.
-
-    ``address`` is the readable name of the step that has it as its output, in an experiment file. ``maker`` is the
-    name of that step's function, which a verifier may execute again; None: the artifact was made elsewhere and adopted.
-    ``digest`` is None where the artifact is an input of the step instead, and not made yet.
-    """
-
-    address: Annotated[str, Meta(min_length=1, max_length=160)]
-    digest: Digest | None = None
-    maker: str | None = None
 
 
 class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw_only=True):
@@ -191,25 +181,6 @@ class Mixture(Section, frozen=True):
     block_size: Annotated[int, Meta(ge=1, le=65_536)] = 1024
 
 
-class Phase(Section, frozen=True):
-    """Where a run continues from another run's state (:mod:`marin.execution.phases` fills it in; None: a run from the
-    beginning).
-
-    Train steps are numbered through all phases: this one begins with ``first_step``, when ``first_sequence`` sequences
-    were consumed, ``consumed`` of each part of this phase's data. ``state`` is the digest of that state and
-    ``tokenizer`` the content of the tokenizer that is kept; both are None where they are inputs of the step instead.
-    ``schedule``: the learning rate's warm-up and decay begin anew, or go on as if the run had been planned up to the
-    end of this phase.
-    """
-
-    first_step: Count = 0
-    first_sequence: Count = 0
-    consumed: dict[Name, Count] = msgspec.field(default_factory=dict)
-    schedule: Literal["restart", "continue"] = "restart"
-    state: Digest | None = None
-    tokenizer: Digest | None = None
-
-
 class Model(Section, frozen=True):
     """A decoder-only language model of Levanter, by architecture and sizes. ``rope``: rotary embeddings of base 10,000, or
     those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192)."""
@@ -226,18 +197,6 @@ class Model(Section, frozen=True):
     tie_word_embeddings: bool = False
     gradient_checkpointing: bool = False
     rope: Literal["llama3"] | None = None
-
-
-class Initial(Section, frozen=True, kw_only=True):
-    """A model that was made elsewhere, with whose parameters a training begins: a Hugging Face folder in the store.
-
-    ``model`` is the tree of its configuration and tensors, ``tokenizer`` that of its tokenizer's files as they are; ``name``
-    says where they were taken from. Optimizer, key and the order of the data are those of a run from the beginning.
-    """
-
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    model: Digest
-    tokenizer: Digest
 
 
 class Optimizer(Section, frozen=True):
@@ -619,13 +578,9 @@ def check(recipe: Recipe, *, where: str) -> None:
         )
     _check_scale(recipe, where)
     if recipe.initial is not None and (recipe.phase is not None or recipe.exclude is not None):
-        raise UsageError(
-            "settings that do not go together",
-            where=f"{where}: initial",
-            expected="no phase, which goes on from a state, and no exclude, which makes a tokenizer anew",
-            found="phase" if recipe.phase is not None else "exclude",
-            cure="drop initial",
-        )
+        found = "phase" if recipe.phase is not None else "exclude"
+        raise UsageError("settings that do not go together", where=f"{where}: initial", found=found,
+                         expected="no phase, and no exclude, which makes a tokenizer", cure="drop one")  # fmt: skip
     if recipe.exclude is not None and recipe.tokens.artifact is not None:
         raise UsageError(
             "settings that do not go together",

@@ -1,9 +1,10 @@
-"""What every part of a recipe is made of: its base, and the ranges of its values."""
+"""What every part of a recipe is made of: its base, and the ranges of its values; and where a training begins."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -21,3 +22,47 @@ Documents = Annotated[tuple[DocumentId, ...], Meta(min_length=1, max_length=500)
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every part of a recipe: immutable, keyword-only, no unknown keys."""
+
+
+class Artifact(Section, frozen=True):
+    """What stands where the pipeline would make something of its own: an artifact of the store, by its digest.
+
+    ``address`` is the readable name of the step that has it as its output, in an experiment file. ``maker`` is the
+    name of that step's function, which a verifier may execute again; None: the artifact was made elsewhere and adopted.
+    ``digest`` is None where the artifact is an input of the step instead, and not made yet.
+    """
+
+    address: Annotated[str, Meta(min_length=1, max_length=160)]
+    digest: Digest | None = None
+    maker: str | None = None
+
+
+class Phase(Section, frozen=True):
+    """Where a run continues from another run's state (:mod:`marin.execution.phases` fills it in; None: a run from the
+    beginning).
+
+    Train steps are numbered through all phases: this one begins with ``first_step``, when ``first_sequence`` sequences
+    were consumed, ``consumed`` of each part of this phase's data. ``state`` is the digest of that state and
+    ``tokenizer`` the content of the tokenizer that is kept; both are None where they are inputs of the step instead.
+    ``schedule``: the learning rate's warm-up and decay begin anew, or go on as if the run had been planned up to the
+    end of this phase.
+    """
+
+    first_step: Count = 0
+    first_sequence: Count = 0
+    consumed: dict[Name, Count] = msgspec.field(default_factory=dict)
+    schedule: Literal["restart", "continue"] = "restart"
+    state: Digest | None = None
+    tokenizer: Digest | None = None
+
+
+class Initial(Section, frozen=True, kw_only=True):
+    """A model that was made elsewhere, with whose parameters a training begins: a Hugging Face folder in the store.
+
+    ``model`` is the tree of its configuration and tensors, ``tokenizer`` that of its tokenizer's files as they are; ``name``
+    says where they were taken from. Optimizer, key and the order of the data are those of a run from the beginning.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    model: Digest
+    tokenizer: Digest

@@ -14,7 +14,7 @@ from marin.cli.running.stage import STAGES
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
-from marin.recipe.schema import Mixture, Phase, Recipe
+from marin.recipe.schema import Initial, Mixture, Phase, Recipe
 
 PROJECT = Path(__file__).resolve().parents[2]
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -33,7 +33,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "export": {},
 }
 # Sections that are null by default.
-GIVEN: dict[str, Any] = {"mixture": Mixture(weights={"a": 1.0}), "phase": Phase(first_step=3), "exclude": ("a",)}
+GIVEN: dict[str, Any] = {
+    "mixture": Mixture(weights={"a": 1.0}),
+    "phase": Phase(first_step=3),
+    "initial": Initial(name="a", model=f"sha256:{'1' * 64}", tokenizer=f"sha256:{'2' * 64}"),
+    "exclude": ("a",),
+}
 
 
 def resolved(text: str) -> str:

@@ -219,7 +219,7 @@ def _begun(root: Root, named: str, composed: Composed) -> Composed:
     from marin.cli.models.generate import local
     from marin.errors import UsageError
     from marin.evaluation.folder import folder_recipe
-    from marin.execution.imports import imported
+    from marin.evaluation.importing import imported
 
     if composed.recipe.phase is not None:
         raise UsageError("a training has one beginning", where="--from", expected="no --continue", found=named)

@@ -113,6 +113,15 @@ def test_other_shapes_of_models_are_those_of_the_reference_too(
 
 
 @pytest.mark.determinism
+def test_documents_that_do_not_see_each_other_are_those_of_the_reference_too(
+    recipe: Recipe, worker: ModuleType
+) -> None:
+    trainer = msgspec.structs.replace(recipe.trainer, packing="isolated")
+    isolated = msgspec.structs.replace(recipe, trainer=trainer)
+    assert one_step(isolated, 4) != one_step(recipe, 4), "of four tokens one is the end of a document"
+
+
+@pytest.mark.determinism
 def test_lion_is_that_of_the_reference_and_computing_again_changes_no_bit(recipe: Recipe, worker: ModuleType) -> None:
     lion = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, name="lion"))
     model = msgspec.structs.replace(lion.model, gradient_checkpointing=True)

@@ -1,14 +1,17 @@
 """The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
     python -m bench.training.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
-                                [--pairs 9] [--seconds S] [--keep FILE]
+                                [--own exact] [--pairs 9] [--seconds S] [--keep FILE]
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over
 the devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding
-axis of parameters and moments over the devices. `exact` is no Levanter but our own step under that profile. Ours always
-has its state sharded. Model sizes, batch, optimizer and precision are the same. A pair is one step of each, one after
-the other, in processes that both stay, and in turn the one or the other first: so what else the machine does falls on
-both. `noise` is half the distance of the quartiles of the pairs' ratios.
+axis of parameters and moments over the devices. `exact` is no Levanter but our own step under that profile; with
+`--own exact` it is that step which is set beside the peers. Ours always has its state sharded. Model sizes, batch,
+optimizer and precision are the same. A pair is one step of each, one after the other, in processes that both stay, and in
+turn the one or the other first: so what else the machine does falls on both. `noise` is half the distance of the
+quartiles of the pairs' ratios; `processor` is the ratio of the processor time of both processes, the median of pairs,
+which says more where others keep the machine busy. What it took to the first step, on the clock and of a processor, goes
+to the messages.
 
 A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep`
 adds them to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
@@ -53,7 +56,8 @@ BATCH = 32  # sequences of 128: 4,096 tokens a step
 WARM = 2
 UPDATES = 15
 ROW = (
-    "{size:>4} {parameters:>10} {devices:>7} {peer:>7} {pages:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
+    "{size:>4} {parameters:>10} {devices:>7} {peer:>11} {pages:>7} {pairs:>5} {theirs:>8} {ours:>8} {ratio:>6} {noise:>6} "
+    "{processor:>9} "
     "{peak:>12} {faults:>15} {recording:>9}"
 )
 Pages = Literal["product", "both", "neither"]
@@ -79,7 +83,10 @@ def serve(what: str, size: str, devices: int) -> None:
             step, record, parameters = exact(size, devices)
         case _:
             step, record, parameters = levanters(size, devices, sharded=what == "sharded")
-    sys.stderr.write(f"{what}: {time.perf_counter() - began:.1f} s to the first step: imports, state, compilation\n")
+    sys.stderr.write(
+        f"{what}: {time.perf_counter() - began:.1f} s to the first step, {time.process_time():.1f} s of a processor: imports, "
+        "state, compilation\n"
+    )
     for _ in range(WARM):  # the first of these may fall beside the other's compilation
         step()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory counts from here
@@ -87,10 +94,11 @@ def serve(what: str, size: str, devices: int) -> None:
     for line in sys.stdin:
         match line.strip():
             case "step":
-                began, faults = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                began, worked = time.perf_counter(), time.process_time()
+                faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
                 step()
-                seconds = time.perf_counter() - began
-                say({"seconds": seconds, "faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults})
+                took = {"seconds": time.perf_counter() - began, "processor": time.process_time() - worked}
+                say({**took, "faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults})
             case "record":
                 say({"seconds": record()})
             case "peak":
@@ -344,7 +352,7 @@ class Peer:
     """One of the processes."""
 
     def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
-        large = pages_of == "both" or (pages_of == "product" and what == "ours")
+        large = pages_of == "both" or (pages_of == "product" and what in ("ours", "exact"))
         pages = hugepages.wanted(["train"], os.environ) if large else None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.training.train_step", "--serve", f"{what}:{size}:{devices}"],
@@ -380,9 +388,9 @@ class Peer:
 
 
 @contextmanager
-def both(peer: str, size: str, devices: int, pages: Pages) -> Iterator[tuple[Peer, Peer]]:
+def both(own: str, peer: str, size: str, devices: int, pages: Pages) -> Iterator[tuple[Peer, Peer]]:
     """Ours and the other, compiled."""
-    mine = Peer("ours", size, devices, pages)
+    mine = Peer(own, size, devices, pages)
     theirs = Peer(peer, size, devices, pages)
     mine.ready()
     theirs.ready()
@@ -393,20 +401,22 @@ def both(peer: str, size: str, devices: int, pages: Pages) -> Iterator[tuple[Pee
         theirs.end()
 
 
-def compare(peer: str, size: str, devices: int, pages: Pages, pairs: int, seconds: float) -> dict[str, Any]:
-    """Pairs of one row (seconds of ours and of the other), page faults of a step, peaks of memory in MiB, what
-    recording takes, parameters."""
-    with both(peer, size, devices, pages) as (mine, theirs):
-        began, times = time.monotonic(), list[tuple[float, float]]()
+def compare(own: str, peer: str, size: str, devices: int, pages: Pages, pairs: int, seconds: float) -> dict[str, Any]:
+    """Pairs of one row (seconds of ours and of the other, on the clock and of a processor), page faults of a step, peaks
+    of memory in MiB, what recording takes, parameters."""
+    with both(own, peer, size, devices, pages) as (mine, theirs):
+        began, times, worked = time.monotonic(), list[tuple[float, float]](), list[tuple[float, float]]()
         faults = list[tuple[int, int]]()
         while len(times) < pairs and (time.monotonic() - began < seconds or not times):
             took = {side: side.ask("step") for side in ((mine, theirs), (theirs, mine))[len(times) % 2]}
             times.append((took[mine]["seconds"], took[theirs]["seconds"]))
+            worked.append((took[mine]["processor"], took[theirs]["processor"]))
             faults.append((took[mine]["faults"], took[theirs]["faults"]))
         peaks = [mine.ask("peak")["mib"], theirs.ask("peak")["mib"]]
         return {
-            "row": f"{size} {devices} {peer} {pages}",
+            "row": f"{size} {devices} {peer if own == 'ours' else f'{own}/{peer}'} {pages}",
             "pairs": times,
+            "worked": worked,
             "faults": faults,
             "peaks": peaks,
             "recording": mine.ask("record")["seconds"],
@@ -419,7 +429,9 @@ def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
     if file is None:
         return [found]
     found = {
-        "code": files_digest(Path(__file__).resolve().parents[2], ("marin/training", "bench/training/train_step.py")),
+        "code": files_digest(
+            Path(__file__).resolve().parents[2], ("marin/exact", "marin/training", "bench/training/train_step.py")
+        ),
         **found,
     }
     with file.open("a+", encoding="utf-8") as lines:
@@ -435,6 +447,7 @@ def row_of(slices: list[dict[str, Any]]) -> str:
     times = [pair for item in slices for pair in item["pairs"]]
     ratios = [ours / other for ours, other in times]
     low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (0.0, 0.0, 0.0)
+    worked = statistics.median(ours / other for item in slices for ours, other in item["worked"])
     ours_median = statistics.median(ours for ours, _ in times)
     recording = statistics.median(item["recording"] for item in slices)
     peaks = [max(item["peaks"][i] for item in slices) for i in (0, 1)]
@@ -451,6 +464,7 @@ def row_of(slices: list[dict[str, Any]]) -> str:
         ours=f"{ours_median * 1e3:.0f}",
         ratio=f"{statistics.median(ratios):.3f}",
         noise=f"{(high - low) / 2:.3f}",
+        processor=f"{worked:.3f}",
         peak=f"{peaks[0]}/{peaks[1]}",
         recording=f"{recording / ours_median:.2%}",
     )
@@ -461,6 +475,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1M,25M")
     parser.add_argument("--devices", default="1,2")
+    parser.add_argument("--own", choices=["ours", "exact"], default="ours", help="which of our steps")
     parser.add_argument("--peers", default="stock,sharded")
     parser.add_argument(
         "--pages", choices=["product", "both", "neither"], default="product", help="who gets huge pages"
@@ -491,6 +506,7 @@ def main(arguments: list[str] | None = None) -> int:
             ours="ours ms",
             ratio="ratio",
             noise="noise",
+            processor="processor",
             peak="peak MiB o/p",
             faults="page faults o/p",
             recording="recording",
@@ -502,7 +518,7 @@ def main(arguments: list[str] | None = None) -> int:
             for peer in options.peers.split(","):
                 if peer == "sharded" and devices == 1:
                     continue
-                found = compare(peer, size, devices, options.pages, options.pairs, options.seconds)
+                found = compare(options.own, peer, size, devices, options.pages, options.pairs, options.seconds)
                 sys.stdout.write(row_of(kept(options.keep, found)) + "\n")
                 sys.stdout.flush()
     return 0

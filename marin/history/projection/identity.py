@@ -31,6 +31,10 @@ class Ids:
         """Of the run that shows the report of an experiment."""
         return mlflow_id(self.origin, "report", experiment)
 
+    def executions(self, experiment: str) -> str:
+        """Of the run below which the executions of an experiment's graph are nested."""
+        return mlflow_id(self.origin, "executions", experiment)
+
     def model(self, body: ModelExported) -> str:
         """Of a model that a run exported, without its ``m-``."""
         return mlflow_id(self.origin, "model", body.run, body.output.digest)

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.experiments import Experiments
-from marin.history.projection.intents import Intent, OpenRun, Params, Status, Tags
+from marin.history.projection.intents import Intent, OpenRun, Params, Shelve, Status, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import flatten, text
 from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunStarted
+
+EXECUTIONS = "executions of the graph"
+"""The run below which MLflow shows how an experiment's file was executed."""
+GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
@@ -49,8 +53,21 @@ def graph_started(
 ) -> Iterator[Intent]:
     """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
     yield from experiments.opened(body.name, told.time)
-    run = projected.id()
-    yield OpenRun(run, body.name, f"graph · {body.graph}", told.time, told.event.actor)
+    run, above = projected.id(), projected.ids.executions(body.name)
+    # One row of a list for all executions, however many: the rows that matter are the runs of the arms.
+    yield OpenRun(above, body.name, EXECUTIONS, told.time, told.event.actor)
+    yield Tags(
+        above,
+        {
+            "marin.root": projected.ids.origin,
+            "mlflow.source.name": body.file or body.name,
+            "mlflow.source.type": "PROJECT",
+            "mlflow.note.content": f"Every `marin run` of this experiment's file is nested here; the last is {body.graph}.",
+        },
+    )
+    yield Status(above, "RUNNING", None)
+    yield Shelve(above, "", told.index, {})
+    yield OpenRun(run, body.name, f"graph · {body.graph}", told.time, told.event.actor, parent=above)
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,
@@ -77,5 +94,6 @@ def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -
             **{f"marin.steps.{name}": str(count) for name, count in body.counts.items()},
         },
     )
-    ended = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(body.outcome, "FAILED")
+    ended = GRAPH_ENDED.get(body.outcome, "FAILED")
     yield Status(run, ended, told.time)
+    yield Status(projected.ids.executions(projected.experiment), ended, told.time)

@@ -425,7 +425,8 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
     opened = {item.name: item.parent for item in intents if isinstance(item, OpenRun)}
     parent = fold.ids.run("gggg2345")
     assert opened == {
-        "graph · gggg2345": None,
+        "executions of the graph": None,
+        "graph · gggg2345": fold.ids.executions("exp9"),
         "counts/a": parent,
         "counts/b": parent,
         "report": None,

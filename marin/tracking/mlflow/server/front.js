@@ -12,6 +12,29 @@
   };
   for (const [key, value] of Object.entries(always)) localStorage.setItem(key, JSON.stringify(value));
 
+  // Charts in groups that say what they show. MLflow makes a group of what stands before a slash in a name; the rest is
+  // one heap. The names of a run's metrics are asked for once, when its charts are first looked at.
+  const groups = [
+    ["train loss", (name) => name === "train/loss"],
+    ["validation", (name) => /^evaluate\.(loss|perplexity|bits_per_byte)$|^evaluation\/validation/.test(name)],
+    ["evaluation", (name) => /^(evaluate\.|evaluation\/)/.test(name)],
+    ["training", (name) => name.startsWith("train")],
+    ["Model metrics", () => true], // MLflow's own name for what has no group: what is told later joins it
+  ];
+  const inGroups = (names) => {
+    const sections = groups.map(([name], at) => ({
+      uuid: `marin-${at}`, name, display: name !== "Model metrics", isReordered: false, deleted: false, isGenerated: true,
+    }));
+    const charts = names.map((name, at) => ({
+      type: "BAR", uuid: `marin-chart-${at}`, metricKey: name, runsCountToCompare: 10, deleted: false, isGenerated: true,
+      metricSectionId: `marin-${groups.findIndex(([, holds]) => holds(name))}`,
+    })); // MLflow makes a line of a bar that has a history
+    const used = new Set(charts.map((chart) => chart.metricSectionId));
+    return { compareRunCharts: charts, compareRunSections: sections.filter((one) => used.has(one.uuid)) };
+  };
+  // What the runs of an experiment are compared by; a chart that nothing is drawn in is not shown.
+  const compared = ["train/loss", "evaluate.loss", "evaluate.perplexity", "evaluate.bits_per_byte", "train/grad_norm"];
+
   // The columns of an experiment whose list nobody has arranged yet. MLflow's other defaults are told too, because it
   // takes what it finds as the whole.
   const narrow = innerWidth < 700; // name and time stay in sight when the rest is scrolled
@@ -24,11 +47,30 @@
     viewMaximized: false, runListHidden: false, isAccordionReordered: false, useGroupedValuesInCharts: true,
     hideEmptyCharts: true, groupBy: null, groupsExpanded: {}, autoRefreshEnabled: true,
     globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
+    ...inGroups(compared),
   });
+
+  const metricsOf = (run) => {
+    const asked = new XMLHttpRequest();
+    asked.open("GET", `ajax-api/2.0/mlflow/runs/get?run_id=${run}`, false);
+    asked.send();
+    const metrics = asked.status === 200 ? JSON.parse(asked.responseText).run.data.metrics ?? [] : [];
+    return metrics.map((one) => one.key).filter((name) => !name.startsWith("system/")).sort();
+  };
+  const chartsOf = (run) => {
+    const names = metricsOf(run);
+    return names.length === 0 ? null : JSON.stringify({
+      ...inGroups(names), isAccordionReordered: false, autoRefreshEnabled: true,
+      globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
+    });
+  };
   const read = Storage.prototype.getItem;
   Storage.prototype.getItem = function (key) {
     const found = read.call(this, key);
-    return found === null && /^MLflowLocalStorage-[\d.]+-ExperimentPage-/.test(key) ? untouched : found;
+    if (found !== null) return found;
+    const ofRun = /^MLflowLocalStorage-[\d.]+-RunPage-([0-9a-f]{32})-model-chartUIState$/.exec(key);
+    if (ofRun) return chartsOf(ofRun[1]);
+    return /^MLflowLocalStorage-[\d.]+-ExperimentPage-/.test(key) ? untouched : found;
   };
 
   const atStart = () => ["", "#", "#/"].includes(location.hash);

@@ -33,6 +33,8 @@ EXIT_MISSING = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+COMPLETING = "_MARIN_COMPLETE"
+"""Is in the environment where a shell asks what could come next."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ COMMANDS: dict[str, Lazy] = {
         "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.",
     ),
     "run": Lazy(
-        "marin.cli.running.run", "Execute the steps of an experiment file whose results the ledger does not have."
+        "marin.cli.running.run",
+        "Execute the steps of an experiment file whose results the ledger does not have, or label a run.",
     ),
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
@@ -130,7 +133,10 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.sharing.site", "Write experiments, runs, data sets and models as one static folder with an index."
     ),
     "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
-    "completion": Lazy("marin.cli.completion", "Print the script that completes commands and options in a shell."),
+    "completion": Lazy(
+        "marin.cli.completion",
+        "Print the script that completes commands and options in a shell, and runs, recipes, metrics and devices by name.",
+    ),
 }
 
 
@@ -147,6 +153,10 @@ class LazyGroup(click.Group):
         command = getattr(import_module(entry.module), cmd_name)
         assert isinstance(command, click.Command)
         accept_root(command)
+        if COMPLETING in os.environ:
+            from marin.cli.completion import offer  # here: a shell asks for words, and nobody else
+
+            offer(command)
         return command
 
     def resolve_command(
@@ -288,7 +298,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 def call(arguments: Sequence[str]) -> int:
     """Parse and call. Not `click.Command.main`, which has its own ideas of interruptions and closed pipes."""
-    if "_MARIN_COMPLETE" in os.environ:
+    if COMPLETING in os.environ:
         marin.main(prog_name="marin")  # shell completion, which is click's alone
     try:
         with marin.make_context("marin", list(arguments)) as context:

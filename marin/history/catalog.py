@@ -9,6 +9,7 @@ needs evidence follows the index to the event and verifies that.
     results(run, step, idx, ...)      one row for every output that a run has, taken over or made
     metrics(name, value, run, idx)    one row for every number, as step.name
     checkpoints(run, step, ...)       training checkpoints
+    labels(run, ...)                  whether lists show a run, its description and tags
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ from types import TracebackType
 from typing import Any
 
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
-from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, readable
+from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, labels_in, readable
+from marin.history.labels import Labels
 from marin.history.run import ArtifactView, CheckpointView, status
-from marin.history.runs import stream_of
+from marin.history.runs import LATEST, pick, stream_of
+from marin.history.twins import bytes_of, twins
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import counting, of_this_log
+from marin.record.verdicts import counting, of_this_log, overall
 
 _WAIT = 60.0
-_RUN = "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, experiment, completed, failed, replayed"
+_RUN = (
+    "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, seed, experiment, "
+    "completed, failed, replayed"
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,12 @@ class RunSummary:
     dataset: str
     model: str
     num_steps: str
+    seed: str
     experiment: str
     status: str
     verdicts: Mapping[str, str] | None
     claimed: Mapping[str, str] | None
+    labels: Labels
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,23 @@ class Catalog:
         rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_given(run))  # noqa: S608
         return [self._run(row) for row in rows]
 
+    def twins(self, listed: Sequence[RunSummary]) -> dict[str, str]:
+        """Of these runs the complete ones without a verdict, each with one of equal bytes that was verified."""
+        complete = [run for run in listed if run.status == "completed"]
+        if all(run.verdicts for run in complete):
+            return {}
+        outputs: dict[str, dict[str, str]] = {}
+        for run, step, digest in self._all("SELECT run, step, digest FROM results"):
+            outputs.setdefault(run, {})[step] = digest
+        return twins(
+            (
+                (run.run, bytes_of(run.recipe_digest, outputs.get(run.run, {})))
+                for run in complete
+                if not run.verdicts or overall(run.verdicts) == "PASS"
+            ),
+            (run.run for run in complete if run.verdicts),
+        )
+
     def _run(self, row: Sequence[Any]) -> RunSummary:
         *shown, completed, failed, replayed = row
         run = shown[0]
@@ -107,6 +132,7 @@ class Catalog:
             status(completed is not None, failed, last[0] if last is not None else -1),
             verdicts if self._own else None,
             None if self._own else verdicts,
+            labels_in(self._file.connection, run),
         ]
         return RunSummary(*values)
 
@@ -130,6 +156,15 @@ class Catalog:
                 "SELECT run FROM runs WHERE run >= ? AND run < ? ORDER BY idx", beginning, f"{beginning}\U0010ffff"
             )
         ]
+
+    def resolve(self, name: str) -> str:
+        """As :func:`marin.history.runs.resolve`."""
+        if name == LATEST:
+            rows = self._all(
+                "SELECT run FROM runs LEFT JOIN labels USING (run) ORDER BY coalesce(archived, 0), idx DESC LIMIT 1"
+            )
+            return pick([row[0] for row in rows], name)
+        return pick(self.run_ids(), name)
 
     def results(self, run: str | None = None) -> list[ArtifactView]:
         """Every output, or those of one run, in the order of the log."""

@@ -4,6 +4,7 @@ whole (:mod:`marin.history.run`); an event whose body does not fit its type adds
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
+from marin.history.labels import Labels
 from marin.history.names import model_of
 from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed
 from marin.record import events as kinds
@@ -19,18 +21,19 @@ from marin.record.events import (
     CheckpointSaved,
     ReplayCompleted,
     RunCompleted,
+    RunLabelled,
     RunStarted,
     StepCached,
     StepCompleted,
     StepFailed,
 )
 
-VERSION = 6
+VERSION = 7
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
-    recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, experiment TEXT NOT NULL,
-    completed INTEGER, failed INTEGER, replayed INTEGER
+    recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, seed TEXT NOT NULL,
+    experiment TEXT NOT NULL, completed INTEGER, failed INTEGER, replayed INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_idx ON runs (idx);
 CREATE TABLE IF NOT EXISTS results (
@@ -56,6 +59,9 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 CREATE INDEX IF NOT EXISTS checkpoints_idx ON checkpoints (idx);
 CREATE INDEX IF NOT EXISTS checkpoints_artifact ON checkpoints (artifact);
 CREATE INDEX IF NOT EXISTS checkpoints_state ON checkpoints (state);
+CREATE TABLE IF NOT EXISTS labels (
+    run TEXT PRIMARY KEY, archived INTEGER NOT NULL, description TEXT NOT NULL, tags TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
 """
 
@@ -66,7 +72,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
         body = fact.body
         model = _section(body.recipe, "model")
         db.execute(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
             (
                 body.run,
                 fact.index,
@@ -79,6 +85,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
                 if body.pipeline == kinds.LOOP
                 else f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
                 _text(_section(body.recipe, "trainer").get("num_steps")),
+                _text(body.recipe.get("seed")),
                 body.experiment,
             ),
         )
@@ -142,6 +149,20 @@ def replayed(db: sqlite3.Connection, facts: Iterable[Fact[ReplayCompleted]]) -> 
     db.executemany("UPDATE runs SET replayed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
 
 
+def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[RunLabelled]]) -> None:
+    """What somebody says of a run, on top of what was said before."""
+    for fact in facts:
+        now = labels_in(db, fact.body.run).after(fact.body)
+        row = (fact.body.run, now.archived, now.description, json.dumps(dict(now.tags)))
+        db.execute("INSERT OR REPLACE INTO labels VALUES (?, ?, ?, ?)", row)
+
+
+def labels_in(db: sqlite3.Connection, run: str) -> Labels:
+    """What is said of a run by now."""
+    row = db.execute("SELECT archived, description, tags FROM labels WHERE run = ?", (run,)).fetchone()
+    return Labels() if row is None else Labels(bool(row[0]), row[1], json.loads(row[2]))
+
+
 Fold = Callable[[sqlite3.Connection, Iterable[Any]], None]
 FOLDS: Mapping[str, Fold] = {
     kinds.RUN_STARTED: started,
@@ -151,6 +172,7 @@ FOLDS: Mapping[str, Fold] = {
     kinds.RUN_COMPLETED: run_completed,
     kinds.CHECKPOINT_SAVED: checkpoint_saved,
     kinds.REPLAY_COMPLETED: replayed,
+    kinds.RUN_LABELLED: run_labelled,
 }
 """In this order, which is one in which every row finds what it refers to."""
 

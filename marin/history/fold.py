@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ledger import Event
 from marin.errors import MissingEvidence
+from marin.history.labels import Labels
 from marin.history.run import Fact, Run, StepState, StepView
 from marin.record import events as kinds
 from marin.record.events import Body
@@ -90,6 +91,7 @@ class RunFold:
         self._taken: dict[str, Recorded] = {}
         self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
         self._claimed: list[Fact[kinds.ReplayCompleted]] = []
+        self.labels = Labels()
 
     def apply(self, index: int, event: Event, body: Body | None) -> None:
         """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
@@ -141,6 +143,10 @@ class RunFold:
         log."""
         (self._verdicts if counts else self._claimed).append(fact)
 
+    def label(self, body: kinds.RunLabelled) -> None:
+        """Take in what somebody says of the run, in the order of the log."""
+        self.labels = self.labels.after(body)
+
     def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
         """The verdicts that count, as they count for the run as it is by now."""
         return tuple(map(self._counting, self._verdicts))
@@ -183,6 +189,7 @@ class RunFold:
             states=dict(self.states),
             outcome=self.outcome,
             loop=tuple(self.loop),
+            labels=self.labels,
         )
 
     def _begun(self, index: int, event: Event, body: kinds.StepStarted) -> None:

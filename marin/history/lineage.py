@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from ledger import Event, Projection
 from marin.errors import UsageError
-from marin.history import runs
 from marin.history.catalog import Catalog
 from marin.history.run import ArtifactView
 from marin.record import events as kinds
@@ -60,11 +59,11 @@ def find(catalog: Catalog, name: str) -> list[ArtifactView]:
         if named:
             return named
         run, _, step = name.partition("/")
-        found = [made for made in catalog.results(runs.pick(catalog.run_ids(), run)) if made.step == step]
+        found = [made for made in catalog.results(catalog.resolve(run)) if made.step == step]
         if not found:
             raise UsageError("the run has no such step", where=name, found=step, cure=f"see `marin show {run}`")
         return found
-    return catalog.results(runs.pick(catalog.run_ids(), name))
+    return catalog.results(catalog.resolve(name))
 
 
 class Lineage:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from ledger import Event
 from marin.errors import MissingEvidence
+from marin.history.labels import Labels
 from marin.recipe.schema import Recipe, from_plain
 from marin.record.events import (
     LOOP,
@@ -171,6 +172,7 @@ class Run:
     """What a loop of the user's own recorded, in the order of the log."""
     told: int = -1
     """The newest event that tells of the run itself; verdicts on it and views of it aside."""
+    labels: Labels = field(default_factory=Labels)
 
     @property
     def plan(self) -> str:

@@ -14,6 +14,7 @@ from typing import Protocol
 from ledger import Event
 from marin.errors import MissingEvidence, UsageError
 from marin.history.fold import Recorded, RunFold, body_of, step_view, taken
+from marin.history.labels import label_stream, labelled
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted, RunStarted, StepCached, StepCompleted
@@ -75,12 +76,17 @@ def run_ids(history: History) -> list[str]:
 
 
 def resolve(history: History, name: str) -> str:
-    """The id that ``name`` means: a whole id, a unique beginning of one, or ``latest`` (the run started last).
+    """The id that ``name`` means: a whole id, a unique beginning of one, or ``latest`` (of the runs that lists show, the one
+    started last).
 
     Raises:
         UsageError: no run or several runs answer to it; the message lists those that come near.
     """
-    return pick(run_ids(history), name)
+    known = run_ids(history)
+    if name == LATEST:
+        hidden = archived(history)
+        return pick([run for run in known if run not in hidden] or known, name)
+    return pick(known, name)
 
 
 def pick(known: Sequence[str], name: str) -> str:
@@ -129,6 +135,14 @@ def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexe
     return [item for item in history.events(stream=stream, type=kind) if item[0] > since]
 
 
+def archived(history: History) -> set[str]:
+    """The runs that lists leave out."""
+    found: dict[str, bool] = {}
+    for body in labelled(history.events(type=kinds.RUN_LABELLED)):
+        found[body.run] = found.get(body.run, False) if body.archived is None else body.archived
+    return {run for run, hidden in found.items() if hidden}
+
+
 def load(history: History, run: str) -> Run:
     """The run with exactly this id; :class:`MissingEvidence` when the ledger has no ``run.started`` for it."""
     return _folded(history, run, stream_of(run))
@@ -173,6 +187,8 @@ def _folded(history: History, run: str, stream: str) -> Run:
     for item in history.events(type=kinds.REPLAY_COMPLETED, run=run):
         fact = read_fact(ReplayCompleted, item)
         fold.judge(fact, counts=history.counts(fact.body))
+    for body in labelled(history.events(stream=label_stream(run), type=kinds.RUN_LABELLED)):
+        fold.label(body)
     return fold.view()
 
 

@@ -58,13 +58,15 @@ class Root:
         history = self._root.history()
         return Run(self._root, reading.load(history, reading.resolve(history, name)))
 
-    def runs(self, limit: int | None = None) -> pandas.DataFrame:
+    def runs(self, limit: int | None = None, *, archived: bool = False) -> pandas.DataFrame:
         """One row a run, by its id, in the order in which they began (the newest ``limit`` of them): status, verdict,
-        loss and perplexity (NaN where it has none), model, data, seed, and the recipe's fields as ``recipe.…``."""
+        loss and perplexity (NaN where it has none), model, data, seed, tags as ``tag.…``, and the recipe's fields as
+        ``recipe.…``. Runs that were archived are there only if asked for."""
         import pandas
 
         history = self._root.history()
-        names = reading.run_ids(history)
+        hidden = set() if archived else reading.archived(history)
+        names = [name for name in reading.run_ids(history) if name not in hidden]
         rows = []
         for name in names if limit is None else names[max(0, len(names) - limit) :]:
             view = reading.load(history, name)
@@ -80,6 +82,7 @@ class Root:
                     "seed": str(recipe.get("seed", "")),
                     "seconds": sum(step.seconds for step in view.steps.values()),
                     "started": view.started.time,
+                    **{f"tag.{name}": value for name, value in view.labels.tags.items()},
                     **{f"recipe.{key}": value for key, value in flatten(recipe).items()},
                 }
             )

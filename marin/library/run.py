@@ -59,6 +59,16 @@ class Run:
         return self._view.verified
 
     @property
+    def description(self) -> str:
+        """What somebody said of it (`marin run RUN describe TEXT`)."""
+        return self._view.labels.description
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags by name (`marin run RUN tag NAME=VALUE`)."""
+        return dict(self._view.labels.tags)
+
+    @property
     def recipe(self) -> Recipe:
         """Everything that decides its bits. Raises UsageError where this version cannot read it."""
         return self._view.recipe

@@ -59,6 +59,7 @@ UNLEARNING_REQUESTED = "unlearning.requested/v1"
 UNLEARNING_FORKED = "unlearning.forked/v1"
 CARD_STATED = "card.stated/v1"
 ATTRIBUTION_MEASURED = "attribution.measured/v1"
+RUN_LABELLED = "run.labelled/v1"
 
 
 class Output(Body, frozen=True):
@@ -103,6 +104,17 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     environment: Json
     continues: Continues | None = None
     experiment: str = ""
+
+
+class RunLabelled(Body, frozen=True, omit_defaults=True):
+    """How people find a run, in a stream beside its own: nothing of it says what the run is. What is None or empty stays as
+    it was. ``archived``: lists leave the run out; ``untagged``: tags that are taken off."""
+
+    run: str
+    archived: bool | None = None
+    description: str | None = None
+    tags: dict[str, str] = {}
+    untagged: list[str] = []
 
 
 class StepPaused(Body, frozen=True):
@@ -662,6 +674,7 @@ BODIES: dict[str, type[Body]] = {
     UNLEARNING_FORKED: UnlearningForked,
     CARD_STATED: CardStated,
     ATTRIBUTION_MEASURED: AttributionMeasured,
+    RUN_LABELLED: RunLabelled,
 }
 
 

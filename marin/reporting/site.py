@@ -24,7 +24,7 @@ from marin.errors import UsageError
 from marin.history.names import data_of, name_of
 from marin.history.projection.fold import pages_of
 from marin.history.run import Run
-from marin.history.runs import run_ids
+from marin.history.runs import archived, run_ids
 from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import tracks
@@ -129,7 +129,7 @@ def pages(root: Root) -> Iterator[Page]:
     """Every page of the site, ``index.html`` last."""
     history, software = root.history(), _software()
     runs = recorded_runs(history)
-    named = set(run_ids(history))
+    named = set(run_ids(history)) - archived(history)
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
     rows = []
     for run in own:

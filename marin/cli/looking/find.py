@@ -10,7 +10,6 @@ from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
-from marin.history import runs
 from marin.history.catalog import Catalog, open_catalog
 from marin.history.metric_query import MetricAnswer, answer, parse
 from marin.history.nondeterminism import MARK, nondeterministic
@@ -98,7 +97,7 @@ def _at_address(root: Root, catalog: Catalog, address: str) -> list[ArtifactView
 
 def _step_of_run(catalog: Catalog, name: str) -> list[ArtifactView]:
     run, _, step = name.partition("/")
-    results = catalog.results(runs.pick(catalog.run_ids(), run))
+    results = catalog.results(catalog.resolve(run))
     found = [item for item in results if item.step == step]
     if not found:
         raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import click
 
@@ -16,10 +17,11 @@ from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described
 
-COLUMNS = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
-EXPENDABLE = ("state", "steps", "started", "dataset", "loss", "model")
-"""What a narrow terminal goes without, the first first: the state of a run that is not complete stands under
-``verified`` too."""
+COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
+"""What is shown without being asked for. How far a run has come stands under ``verified`` while it is not complete."""
+ALL = (*COLUMNS, "state", "seed", "tags", "description")
+EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
+"""What a narrow terminal goes without, the first first."""
 
 
 @click.command()
@@ -32,13 +34,16 @@ EXPENDABLE = ("state", "steps", "started", "dataset", "loss", "model")
     show_default=True,
     help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
 )
-@click.option("--columns", metavar="A,B,…", help=f"Of runs, only these, in this order: some of {', '.join(COLUMNS)}.")
+@click.option("--columns", metavar="A,B,…", help=f"Of runs, only these, in this order: some of {', '.join(ALL)}.")
+@click.option("--archived", is_flag=True, help="Runs that were archived, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def ls(what: str, limit: int, columns: str | None, as_json: bool) -> None:
+def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
-    Runs come with their state, their headline numbers and your newest verdict on them; artifacts are those that
-    events name, with the step and the runs that they belong to; experiments are those that are registered.
+    Runs come with their headline numbers and your newest verdict on them; `PASS as X` says that run X, which has the same
+    recipe and made the same bytes, was verified. Artifacts are those that events name, with the step and the runs that
+    they belong to; experiments are those that are registered. Runs that were archived (`marin run RUN archive`) are left
+    out.
 
     A terminal too narrow for all columns leaves out those that matter least; a pipe gets all.
 
@@ -58,7 +63,7 @@ def ls(what: str, limit: int, columns: str | None, as_json: bool) -> None:
         return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(catalog, limit, _chosen(columns), as_json=as_json)
+            _runs(catalog, limit, _chosen(columns), archived=archived, as_json=as_json)
         else:
             _artifacts(root, catalog, limit, as_json=as_json)
 
@@ -68,20 +73,23 @@ def _chosen(columns: str | None) -> tuple[str, ...]:
         return COLUMNS
     chosen = tuple(name.strip() for name in columns.split(","))
     for name in chosen:
-        if name not in COLUMNS:
-            near = difflib.get_close_matches(name, COLUMNS, n=1)
+        if name not in ALL:
+            near = difflib.get_close_matches(name, ALL, n=1)
             raise UsageError(
                 "no such column",
                 where="--columns",
-                expected=", ".join(COLUMNS),
+                expected=", ".join(ALL),
                 found=name,
                 cure=f"did you mean {near[0]}?" if near else "name some of them, joined by commas",
             )
     return chosen
 
 
-def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, as_json: bool) -> None:
+def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, archived: bool, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
+    twins = catalog.twins(listed)
+    if not archived:
+        listed = [run for run in listed if not run.labels.archived]
     if as_json:
         outputs: dict[str, dict[str, str]] = {}
         for made in catalog.results():
@@ -98,16 +106,19 @@ def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, as_json: boo
                     "metrics": metrics.get(run.run, {}),
                     "verdicts": run.verdicts,
                     "claimed": run.claimed,
+                    "same_as": twins.get(run.run),
+                    "archived": run.labels.archived,
+                    "description": run.labels.description,
+                    "tags": run.labels.tags,
                 }
                 for run in listed
             ]
         )
         return
-    places = [COLUMNS.index(name) for name in chosen]
-    rows = [_row(run, metrics.get(run.run, {})) for run in listed[-limit:]]
+    rows = [_row(run, metrics.get(run.run, {}), twins.get(run.run, "")) for run in listed[-limit:]]
     print_table(
         chosen,
-        [[row[i] for i in places] for row in rows],
+        [[row[name] for name in chosen] for row in rows],
         empty="no runs yet: `dvc repro` makes one",
         expendable=EXPENDABLE if chosen == COLUMNS else (),
     )
@@ -119,20 +130,29 @@ def _say_of_the_rest(limit: int, count: int) -> None:
         say(f"the newest {limit} of {count}; -n 0 for all", err=True)
 
 
-def _row(run: RunSummary, metrics: dict[str, float]) -> tuple[str, ...]:
-    return (
-        run.run,
-        run.started[:16].replace("T", " ") + "Z",
-        run.status,
-        run.dataset,
-        run.model,
-        run.num_steps,
-        _number(metrics.get("train.loss_last")),
-        _number(metrics.get("evaluate.perplexity")),
-        described(run.verdicts, run.claimed)
-        if run.status == "completed" or run.verdicts or run.claimed
-        else run.status,
-    )
+def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
+    verdict = f"PASS as {twin}" if twin else described(run.verdicts, run.claimed)
+    judged = run.status == "completed" or run.verdicts or run.claimed
+    return {
+        "run": run.run,
+        "started": _short(run.started),
+        "dataset": run.dataset,
+        "model": run.model,
+        "steps": run.num_steps,
+        "loss": _number(metrics.get("train.loss_last")),
+        "perplexity": _number(metrics.get("evaluate.perplexity")),
+        "verified": verdict if judged else run.status,
+        "state": run.status,
+        "seed": run.seed,
+        "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
+        "description": run.labels.description,
+    }
+
+
+def _short(time: str) -> str:
+    """A moment as a list has it: day and time, and the year where it is another than the present one."""
+    year, rest = time[:4], time[5:16].replace("T", " ")
+    return rest if year == f"{datetime.now(UTC):%Y}" else f"{year}-{rest}"
 
 
 def summarize(view: Run) -> dict[str, object]:

@@ -58,7 +58,7 @@ def show(
       marin show latest --recipe
       marin show latest --step 17 --data
       marin show latest/train
-      marin show metric eval/perplexity=12.3
+      marin show metric evaluate.perplexity=12.3
       marin show 41 --json
       marin show artifacts/export.json
       marin show artifacts/export.json --summary
@@ -96,9 +96,8 @@ def show(
         show_step(root, name, as_json=as_json)
     else:
         with open_catalog(root) as catalog:
-            known = catalog.run_ids()
-            graph = [] if name in known else catalog.results(name)
-            run = "" if graph else runs.pick(known, name)
+            graph = [] if name in catalog.run_ids() else catalog.results(name)
+            run = "" if graph else catalog.resolve(name)
         if graph:
             print_results_of_graph(root, name, graph, as_json=as_json)
             return
@@ -125,6 +124,9 @@ def whole(view: Run) -> dict[str, object]:
         "code": started.code,
         "environment": started.environment,
         "continues": msgspec.to_builtins(started.continues),
+        "archived": view.labels.archived,
+        "description": view.labels.description,
+        "tags": dict(view.labels.tags),
         "events": {"first": view.started.index, "last": view.last_index},
         "steps": {
             name: msgspec.to_builtins(step) | {"attempts": view.attempts.get(name, 0)}
@@ -161,6 +163,13 @@ def _show_run(root: Root, view: Run) -> None:
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
             ("verified", verdict(view)),
+            *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
+            *([("description", view.labels.description)] if view.labels.description else []),
+            *(
+                [("tags", ", ".join(f"{n}={v}" if v else n for n, v in view.labels.tags.items()))]
+                if view.labels.tags
+                else []
+            ),
             *([("registered", started.experiment)] if started.experiment else []),
         ]
     )

@@ -1,4 +1,4 @@
-"""`marin run FILE`: an experiment file, brought to its results."""
+"""`marin run FILE`: an experiment file, brought to its results. `marin run RUN archive`: what is said of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE|RUN", type=click.Path(path_type=Path))
+@click.argument("said", metavar="[archive|restore|describe TEXT|tag NAME=VALUE…|untag NAME…]", nargs=-1)
 @click.option("--only", metavar="RE", help="Only the steps whose address matches, and what they depend on.")
 @click.option("--force", is_flag=True, help="Execute every step, even if an equal result is recorded.")
 @click.option("--force-failed", is_flag=True, help="Execute again the steps whose own code failed.")
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run(
     file: Path,
+    said: tuple[str, ...],
     only: str | None,
     force: bool,
     force_failed: bool,
@@ -59,19 +61,30 @@ def run(
     as_json: bool,
     execution: Execution,
 ) -> None:
-    """Execute the steps of an experiment file whose results the ledger does not have.
+    """Execute the steps of an experiment file whose results the ledger does not have, or label a run.
 
     A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. A
     recorded result is reused once its bytes were hashed again; the other steps are executed, in parallel as far as this
     machine allows. When a step fails, only the steps that depend on it are left out. After an interruption, call it
     again: it continues.
 
+    With the name of a run and an action it is about that run: `archive` takes it out of lists and pages, `restore` brings
+    it back, `describe` and `tag` say what it is about. Each is an event of the log, from which nothing is ever taken.
+
     \b
     Examples:
       marin run experiments/exp001_grammar_scaling.py --dry-run
       marin run experiments/exp001_grammar_scaling.py --sanity
       marin run experiments/exp001_grammar_scaling.py --only 'train/nano-.*'
+      marin run juzu7wlh describe "warm-up was too short"
+      marin run juzu7wlh tag team=data baseline
+      marin run juzu7wlh archive
     """
+    if said:
+        from marin.cli.running.label import label
+
+        label(str(file), said[0], said[1:], as_json=as_json)
+        return
     from marin.cli.running.tracker import choose
     from marin.graph.execution.loop import Options
     from marin.graph.experiment.sanity import sanity as shrunk

@@ -44,19 +44,22 @@ class Experiments:
             },
         )
 
-    def note(self, experiment: str, run: RunStarted, verified: str = NEVER) -> str:
-        """The note on a run: the verdict, what it is, what decides its bits, and where to read on."""
+    def note(self, experiment: str, run: RunStarted, verified: str = NEVER, said: str = "") -> str:
+        """The note on a run: the verdict, what somebody ``said``, what it is, what decides its bits, and where to read on."""
         hypothesis = self._hypotheses.get(experiment)
         about = f"Hypothesis of the experiment: {plain(hypothesis)}\n\n" if hypothesis else ""
+        about = f"{plain(said)}\n\n{about}" if said else about
         what = plain(model_of(run.recipe) or "a model")
         if data := data_of(run.recipe):
             what += f" on {plain(data)}"
         decided = f"Recipe `{plain(run.recipe_digest[:19])}`"
         if isinstance(commit := run.code.get("commit"), str) and commit:
             decided += f", code `{plain(commit[:12])}`"
-        verdict = (
-            "Not replayed by anybody yet." if verified == NEVER else f"Replayed and compared: **{plain(verified)}**."
-        )
+        verdict = f"Replayed and compared: **{plain(verified)}**."
+        if verified == NEVER:
+            verdict = "Not replayed by anybody yet."
+        elif twin := verified.partition(" as ")[2]:
+            verdict = f"The same recipe and the same bytes as run {plain(twin)}, which was replayed: **PASS**."
         return (
             f"{verdict}\n\n{about}{what}, seed {plain(str(run.recipe.get('seed', '?')))}. {decided}.\n\n"
             "Artifacts: `report.html` says what was run, with which result and which verdicts, `verification.html` what "

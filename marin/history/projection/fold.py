@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ledger import Event
 from marin.errors import MarinError
 from marin.history.fold import RunFold, by_address, taken
+from marin.history.labels import label_stream
 from marin.history.projection import lifecycle, steps, training, verdicts
 from marin.history.projection.aliases import VerifiedModels
 from marin.history.projection.experiments import Experiments
@@ -50,7 +51,7 @@ SHOWN = {
     if body in CHANGES
     or body in (types.EvaluationMeasured, types.EvaluationRecorded)
     or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
-    or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged)
+    or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
 }
 """What MLflow is told of; nothing else changes what it shows."""
 
@@ -69,6 +70,7 @@ class Fold:
         self.logged = LoggedFold()
         self._experiments = Experiments(self.ids)
         self._verified_models = VerifiedModels(self.runs)
+        self._twins = verdicts.Twins(self.runs)
         self._made_in: dict[int, str] = {}
 
     def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
@@ -151,6 +153,8 @@ class Fold:
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
             intents += self._went_on(projected, before)
+        if isinstance(body, types.RunCompleted | types.ReplayCompleted):
+            intents += self._equals(projected)
         self.touched.add(run)
         return intents
 
@@ -164,6 +168,10 @@ class Fold:
                 yield from verdicts.replayed(told, projected, body)
                 yield self._note(projected)
                 yield from self._verified_models.after(projected)
+        elif isinstance(body, types.RunLabelled):
+            if told.event.stream == label_stream(projected.name):
+                yield from lifecycle.labelled(told, projected, body)
+                yield self._note(projected)
         elif isinstance(body, types.EvaluationMeasured | types.EvaluationRecorded):
             if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
                 yield from training.measured(told, projected, body)
@@ -177,12 +185,18 @@ class Fold:
             yield self._note(projected)
             yield from self._verified_models.after(projected)
 
-    def _note(self, projected: ProjectedRun) -> Intent:
+    def _equals(self, projected: ProjectedRun) -> Iterator[Intent]:
+        for other, word in self._twins.after(projected):
+            yield Tags(other.id(), {"marin.verified": word})
+            yield self._note(other, word)
+
+    def _note(self, projected: ProjectedRun, word: str = "") -> Intent:
         started = projected.fold.started
         assert started is not None, "a run is projected from its beginning on"
-        word = verified(projected.fold.last_verdict())
+        word = word or verified(projected.fold.last_verdict())
         return Tags(
-            projected.id(), {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word)}
+            projected.id(),
+            {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word, projected.about)},
         )
 
     def _changed(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:

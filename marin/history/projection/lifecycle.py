@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.experiments import Experiments
-from marin.history.projection.intents import Intent, OpenRun, Params, Shelve, Status, Tags
+from marin.history.projection.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import flatten, text
-from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunStarted
+from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"
 """The run below which MLflow shows how an experiment's file was executed."""
@@ -46,6 +46,20 @@ def run_completed(told: Told, projected: ProjectedRun, body: RunCompleted) -> It
     run = projected.id()
     yield Tags(run, {"marin.completed": str(told.index)})
     yield Status(run, "FINISHED", told.time)
+
+
+def labelled(told: Told, projected: ProjectedRun, body: RunLabelled) -> Iterator[Intent]:
+    """Somebody archives, describes or tags the run. With an archived one its steps leave the lists too."""
+    before = projected.fold.labels
+    projected.fold.label(body)
+    run, now = projected.id(), projected.fold.labels
+    if gone := [name for name in before.tags if name not in now.tags]:
+        yield TagsGone(run, gone)
+    if now.tags != before.tags:
+        yield Tags(run, now.tags)
+    if now.archived != before.archived:
+        for each in (run, *map(projected.id, projected.fold.states)):
+            yield Lifecycle(each, "deleted" if now.archived else "active", told.time)
 
 
 def graph_started(

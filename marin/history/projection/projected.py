@@ -45,6 +45,11 @@ class ProjectedRun:
     """The first train step that was recorded twice, with other losses."""
 
     @property
+    def about(self) -> str:
+        """What somebody says of it."""
+        return self.fold.labels.description
+
+    @property
     def name(self) -> str:
         """The ledger's id of the run."""
         return self.fold.run

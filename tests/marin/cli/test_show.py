@@ -32,7 +32,7 @@ def test_ls_runs(marin: Marin, run: str) -> None:
     assert only["metrics"]["evaluate.perplexity"] == 54.598
     assert only["verdicts"] is None
     head, line = marin("ls").out.splitlines()
-    assert head.split() == ["run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified"]
+    assert head.split() == ["run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified"]
     assert line.split()[0] == run
     assert "grammar" in line and "54.5980" in line
     assert line.endswith("open"), "what nobody verified says how far it is"

@@ -291,7 +291,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("e3b805dce53192ac", "e94f1079c2e327ad")
-AT_RANDOM = ("9054927d11501207", "b3dc0783a3271a26", "418de29ce7b553ec")
+AT_RANDOM = ("6efa42c043749023", "085ecf9cb772a489", "556810d40f54e071")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

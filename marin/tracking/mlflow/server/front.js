@@ -44,7 +44,7 @@
     datasetsFilter: [], modelVersionFilter: "All Runs", selectedColumns: Object.keys(columns),
     columnOrder: Object.keys(widths), columnWidths: widths,
     runsExpanded: {}, runsPinned: [], runsHidden: [], runsVisibilityMap: {}, runsHiddenMode: "FIRST_10_RUNS",
-    viewMaximized: false, runListHidden: false, isAccordionReordered: false, useGroupedValuesInCharts: true,
+    viewMaximized: false, runListHidden: false, isAccordionReordered: true, useGroupedValuesInCharts: true,
     hideEmptyCharts: true, groupBy: null, groupsExpanded: {}, autoRefreshEnabled: true,
     globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
     ...inGroups(compared),
@@ -60,7 +60,7 @@
   const chartsOf = (run) => {
     const names = metricsOf(run);
     return names.length === 0 ? null : JSON.stringify({
-      ...inGroups(names), isAccordionReordered: false, autoRefreshEnabled: true,
+      ...inGroups(names), isAccordionReordered: true, autoRefreshEnabled: true,
       globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
     });
   };

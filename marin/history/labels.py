@@ -1,0 +1,92 @@
+"""How people find a run: whether lists show it, what it is about in a sentence, tags of their own.
+
+Labels are events (``run.labelled/v1``) in a stream beside the run's. They say nothing of what the run is, decide no
+verdict, and never take anything out of the log: an archived run is left out by lists, and found by its name as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ledger import Event
+from marin.errors import MarinError, UsageError
+from marin.record.events import RunLabelled, read
+
+_TAG = re.compile(r"[A-Za-z][\w./-]{0,63}", re.ASCII)
+_RESERVED = ("marin.", "mlflow.")
+LONGEST = 4000
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What was said of a run so far."""
+
+    archived: bool = False
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def after(self, body: RunLabelled) -> Labels:
+        """As the next event leaves them."""
+        kept = {name: value for name, value in self.tags.items() if name not in body.untagged}
+        return Labels(
+            self.archived if body.archived is None else body.archived,
+            self.description if body.description is None else body.description,
+            kept | body.tags,
+        )
+
+
+def label_stream(run: str) -> str:
+    """The stream that holds the labels of ``run``, which are no part of its execution."""
+    return f"labels/{run}"
+
+
+def labelled(events: Iterable[tuple[int, Event]]) -> Iterator[RunLabelled]:
+    """What these events say, in their order; one whose body does not fit, or that stands in another run's stream, says
+    nothing."""
+    for index, event in events:
+        try:
+            body = read(RunLabelled, event.body, where=f"event {index}")
+        except MarinError:
+            continue
+        if event.stream == label_stream(body.run):
+            yield body
+
+
+def checked_tags(given: Iterable[str]) -> dict[str, str]:
+    """Tags as somebody types them, ``name=value`` or ``name`` alone.
+
+    Raises:
+        UsageError: a name is not one, or is taken by what the ledger itself says.
+    """
+    tags = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        if not _TAG.fullmatch(name) or name.startswith(_RESERVED):
+            raise UsageError(
+                "not the name of a tag",
+                where=one[:80],
+                expected="a letter, then letters, digits or _ . / -, 64 at most, not beginning with marin. or mlflow.",
+                found=name[:80],
+                cure="write NAME=VALUE",
+            )
+        tags[name] = checked_text(value)
+    return tags
+
+
+def checked_text(text: str) -> str:
+    """A description or the value of a tag.
+
+    Raises:
+        UsageError: it is too long to be one.
+    """
+    if len(text) > LONGEST:
+        raise UsageError(
+            "too long for a label",
+            where=f"{text[:40]}…",
+            expected=f"at most {LONGEST} letters",
+            found=str(len(text)),
+            cure="put the text into a file and name that",
+        )
+    return text

@@ -1,0 +1,154 @@
+"""`marin run RUN archive|describe|tag`: events beside the run, which lists follow and no verdict looks at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marin as library
+from ledger import Draft
+from marin.history.labels import label_stream
+from marin.history.projection.fold import Fold
+from marin.history.projection.intents import Lifecycle, Tags, TagsGone
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import open_root
+
+Marin = Any
+
+
+def second(run: str) -> str:
+    """Another run of the same beginning, begun later."""
+    root = open_root()
+    ((_, first),) = list(root.history().events(type=events.RUN_STARTED))
+    root.append([Draft(events.RUN_STARTED, stream_of("zzzz2345"), {**first.body, "run": "zzzz2345"})])
+    return "zzzz2345"
+
+
+def test_an_archived_run_leaves_lists_and_never_the_log(marin: Marin, run: str) -> None:
+    other, before = second(run), list(open_root().history().events(stream=stream_of(run)))
+    assert marin("show", "latest", "--json").json["run"] == other
+    assert (
+        marin("run", other, "archive").out
+        == f"{other}: archived: lists leave it out, the log and `marin show` have it\n"
+    )
+    assert [line["run"] for line in marin("ls", "--json").json] == [run]
+    assert [(line["run"], line["archived"]) for line in marin("ls", "--archived", "--json").json] == [
+        (run, False),
+        (other, True),
+    ]
+    assert list(library.open().runs().index) == [run]
+    assert list(library.open().runs(archived=True).index) == [run, other]
+    assert marin("show", "latest", "--json").json["run"] == run
+    assert "archived  yes: lists leave it out" in marin("show", other).out
+    assert marin("run", other, "restore").out == f"{other}: no labels\n"
+    assert marin("show", "latest", "--json").json["run"] == other
+    assert list(open_root().history().events(stream=stream_of(run))) == before
+
+
+def test_what_is_said_of_a_run_is_shown_and_the_last_word_holds(marin: Marin, run: str) -> None:
+    assert marin("run", run, "describe", "warm-up was too short").status == 0
+    assert marin("run", run, "tag", "team=data", "baseline").status == 0
+    told = marin("run", run[:3], "tag", "team=models", "--json").json
+    assert told == {
+        "run": run,
+        "archived": False,
+        "description": "warm-up was too short",
+        "tags": {"team": "models", "baseline": ""},
+    }
+    assert marin("run", run, "untag", "baseline", "--json").json["tags"] == {"team": "models"}
+    shown = marin("ls", "--columns", "run,tags,description").out.splitlines()
+    assert shown[1].split(None, 2) == [run, "team=models", "warm-up was too short"]
+    assert marin("show", run, "--json").json["tags"] == {"team": "models"}
+    seen = library.open().run(run)
+    assert (seen.description, seen.tags) == ("warm-up was too short", {"team": "models"})
+    assert library.open().runs()["tag.team"].to_list() == ["models"]
+
+
+def test_saying_again_what_holds_is_no_event(marin: Marin, run: str) -> None:
+    marin("run", run, "tag", "team=data")
+    size = open_root().reader().checkpoint().size
+    assert marin("run", run, "tag", "team=data").status == 0
+    assert marin("run", run, "restore").status == 0
+    assert open_root().reader().checkpoint().size == size
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("tag", "marin.verified=PASS"), "not beginning with marin. or mlflow."),
+        (("tag", "mlflow.user=x"), "not beginning with marin. or mlflow."),
+        (("tag", "a b=1"), "write NAME=VALUE"),
+        (("tag",), "expected NAME=VALUE"),
+        (("describe", "two", "words"), "stands in quotes"),
+        (("describe", "x" * 5000), "at most 4000 letters"),
+        (("archive", "now"), "expected nothing after it"),
+        (("archiv",), "did you mean archive?"),
+    ],
+)
+def test_what_is_no_label_is_refused(marin: Marin, run: str, given: tuple[str, ...], told: str) -> None:
+    size = open_root().reader().checkpoint().size
+    refused = marin("run", run, *given)
+    assert refused.status == 2 and told in refused.err
+    assert open_root().reader().checkpoint().size == size
+
+
+def test_mlflow_is_told_and_labels_in_another_stream_say_nothing(marin: Marin, run: str) -> None:
+    root = open_root()
+    fold = Fold(root.verifier.name, own=root.reader())
+    list(fold.apply_all(root.history().events()))
+    marin("run", run, "tag", "team=data")
+    marin("run", run, "archive")
+    marin("run", run, "untag", "team")
+    forged = events.RunLabelled(run=run, archived=False, tags={"team": "forged"})
+    root.append([Draft(events.RUN_LABELLED, label_stream("elsewhere"), events.write(forged))])
+    size = fold.runs[run].at
+    intents = [
+        intent for index, event in root.history().events() if index > size for intent in fold.apply(index, event)
+    ]
+    mine = fold.ids.run(run)
+    assert Tags(mine, {"team": "data"}) in intents and TagsGone(mine, ["team"]) in intents
+    stages = {(intent.run, intent.stage) for intent in intents if isinstance(intent, Lifecycle)}
+    assert stages == {(fold.ids.run(run, step), "deleted") for step in ("", "train", "evaluate", "export")}
+    assert marin("show", run, "--json").json["archived"] is True
+
+
+def test_a_run_of_equal_bytes_points_at_the_one_that_was_verified(marin: Marin, run: str, root: Path) -> None:
+    opened = open_root()
+    found = dict(enumerate(event for _, event in opened.history().events(stream=stream_of(run))))
+    other = "zzzz2345"
+    copies = [
+        Draft(event.type, stream_of(other), {**event.body, "run": other})
+        for event in found.values()
+        if event.type in (events.RUN_STARTED, events.STEP_COMPLETED)
+    ]
+    opened.append(copies)
+    for name in (run, other):
+        done = events.RunCompleted(run=name, outputs={}, metrics={})
+        opened.append([Draft(events.RUN_COMPLETED, stream_of(name), events.write(done))])
+    checkpoint = opened.reader().checkpoint()
+    replayed = events.ReplayCompleted(
+        run=run,
+        verdicts=dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"),
+        details={},
+        training={"mode": "full"},
+        first_divergence=None,
+        log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
+        environment={},
+    )
+    opened.append([Draft(events.REPLAY_COMPLETED, f"replay/{run}", events.write(replayed))])
+    words = {line["run"]: line["same_as"] for line in marin("ls", "--json").json}
+    assert words == {run: None, other: run}
+    assert [line.split()[-3:] for line in marin("ls", "--columns", "run,verified").out.splitlines()[2:]] == [
+        ["PASS", "as", run]
+    ]
+    fold = Fold(opened.verifier.name, own=opened.reader())
+    told = [intent for intent in fold.apply_all(opened.history().events()) if isinstance(intent, Tags)]
+    ends = {intent.run: intent.values["marin.verified"] for intent in told if "marin.verified" in intent.values}
+    assert ends[fold.ids.run(other)] == f"PASS as {run}"
+    assert ends[fold.ids.run(run)].startswith("PASS 20")
+    more = events.StepFailed(run=run, step="train", identity="sha256:" + "1" * 64, error="later")
+    opened.append([Draft(events.STEP_FAILED, stream_of(run), events.write(more))])
+    assert {line["same_as"] for line in marin("ls", "--json").json} == {None}, "what went on passes no more"

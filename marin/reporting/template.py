@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from marin.process.text import visible
 
+SEEN_DIGITS = 12
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{64})")
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -49,8 +52,36 @@ def templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"moment": _moment, "duration": duration, "size": size}
+    environment.filters |= {
+        "moment": _moment,
+        "duration": duration,
+        "size": size,
+        "digest": _digest,
+        "digests": _digests,
+    }
     return environment
+
+
+@cache
+def copying() -> str:
+    """The script that puts a button behind each digest."""
+    return (TEMPLATES / "copy.js").read_text(encoding="utf-8")
+
+
+def _digest(value: object) -> Markup:
+    """A digest of which twelve digits are seen and all are there, to be selected, found and copied."""
+    text = visible(str(value))
+    begin = len("sha256:") if text.startswith("sha256:") else 0
+    end = begin + SEEN_DIGITS
+    parts = f"<span>{escape(text[:begin])}</span>{escape(text[begin:end])}<span>{escape(text[end:])}</span>"
+    return Markup(f'<code class="digest" title="{escape(text)}">{parts}</code>')  # noqa: S704 (each part is escaped)
+
+
+def _digests(value: object) -> Markup:
+    """A sentence, with its digests as :func:`_digest` shows them."""
+    text = visible(str(value), keep="\n\t")
+    parts = _DIGEST.split(text)
+    return Markup("").join(_digest(part) if n % 2 else escape(part) for n, part in enumerate(parts))
 
 
 def _seen(value: object) -> object:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 
 from marin.history.run import Run
-from marin.reporting.template import render
+from marin.reporting.template import copying, render
 
 
 def order_digest(run: Run) -> str:
@@ -30,6 +30,7 @@ def order_page(run: Run, origin: str) -> bytes:
     known = dict(batches(run))
     return render(
         "runs/order.html.j2",
+        scripts=[copying()],
         run=run,
         origin=origin,
         facts=list(_facts(run, len(known), int(tokens.metrics.get("train_tokens", 0)) if tokens else 0)),

@@ -17,7 +17,7 @@ from marin.history.projection.text import flatten
 from marin.history.run import Run
 from marin.recipe.cost import parameters
 from marin.reporting.plot import LossPlot, loss_plot
-from marin.reporting.template import duration, render
+from marin.reporting.template import copying, duration, render
 
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
@@ -29,6 +29,7 @@ def run_page(run: Run, origin: str) -> bytes:
     word, _, date = run.verified.partition(" ")
     return render(
         "runs/run.html.j2",
+        scripts=[copying()],
         run=run,
         origin=origin,
         name=name_of(run.run, started.recipe),

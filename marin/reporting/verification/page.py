@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
-from ledger import parse_time
 from marin.history.run import Run
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
-from marin.reporting.template import duration, render
+from marin.reporting.template import copying, duration, render
+from marin.reporting.verification.segments import Reproducer, machine_of, rows_of, timeline
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
 
@@ -36,11 +35,12 @@ OTHERWISE = (
 )
 
 
-def page(report: Report, run: Run | None) -> str:
+def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()) -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
-    read, and the page says why."""
+    read, and the page says why. ``reproducers``: who else executed segments of the run, where that is recorded."""
     return render(
         "verification/verification.html.j2",
+        scripts=[copying()],
         report=report,
         width=WIDTH,
         says=SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE),
@@ -52,8 +52,8 @@ def page(report: Report, run: Run | None) -> str:
         chain=_chain(report, run) if run else None,
         steps=list(run.steps.items()) if run else [],
         curves=_curves(report, run) if run else None,
-        timeline=_timeline(report, run) if run else None,
-        segments=_segments(report, run) if run else [],
+        timeline=timeline(report, run, reproducers) if run else None,
+        segments=rows_of(report, run) if run else [],
     ).decode()
 
 
@@ -67,13 +67,7 @@ def _given(report: Report, run: Run) -> dict[str, str] | None:
     fact = next((fact for fact in run.verdicts if fact.index == report.event), None)
     if fact is None:
         return None
-    machine = fact.body.environment
-    processor, cores = machine.get("processor"), machine.get("cores")
-    kind = processor.get("model") or processor.get("architecture") if isinstance(processor, Mapping) else None
-    count = cores.get("available") if isinstance(cores, Mapping) else None
-    told = [str(kind)] if kind else []
-    told += [f"{count} cores"] if isinstance(count, int) else []
-    return {"by": fact.actor, "time": fact.time, "on": ", ".join(told)}
+    return {"by": fact.actor, "time": fact.time, "on": machine_of(fact.body)}
 
 
 def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
@@ -151,50 +145,3 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
         seams=[fact.body.end for fact in run.segments],
         parted=report.divergence.step if report.divergence is not None else None,
     )
-
-
-def _states(report: Report, run: Run) -> list[tuple[str, str]]:
-    """(class, word) of each segment: what this verification can say of it."""
-    divergence, found = report.divergence, []
-    for fact in run.segments:
-        inside = (
-            divergence is not None
-            and divergence.step is not None
-            and fact.body.start <= divergence.step < fact.body.end
-        )
-        replayed = fact.body.start in report.losses
-        found.append(
-            ("bad", "differs") if inside else ("good", "same bits") if replayed else ("mid", "not replayed here")
-        )
-    return found
-
-
-def _timeline(report: Report, run: Run) -> dict[str, object] | None:
-    """When each segment was recorded: from the event before it to its own, in the colour of what was found."""
-    if not run.segments:
-        return None
-    times = [parse_time(fact.time).timestamp() for fact in run.segments]
-    began = parse_time(run.training[0].time).timestamp() if run.training else times[0]
-    whole = max(times[-1] - began, 1e-6)
-    scale = WIDTH / whole
-    bars = [
-        (kind, f"{(a - began) * scale:.1f}", f"{max(1.0, (b - a) * scale - 1):.1f}")
-        for (a, b), (kind, _) in zip(pairwise([began, *times]), _states(report, run), strict=True)
-    ]
-    marks = [
-        x
-        for fact in run.training[1:]
-        if 0 <= (x := round((parse_time(fact.time).timestamp() - began) * scale, 1)) <= WIDTH
-    ]
-    label = f"{len(run.segments)} segments recorded in {whole:.1f} s, in {max(1, len(run.training))} attempt(s)"
-    return {"bars": bars, "marks": marks, "label": label}
-
-
-def _segments(report: Report, run: Run) -> list[dict[str, object]]:
-    findings: dict[int, list[str]] = {}
-    for finding in report.screening.findings if report.screening is not None else ():
-        findings.setdefault(finding.position, []).append(finding.describe())
-    return [
-        {"body": fact.body, "word": word, "findings": findings.get(i, [])}
-        for i, (fact, (_, word)) in enumerate(zip(run.segments, _states(report, run), strict=True))
-    ]

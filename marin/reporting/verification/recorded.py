@@ -13,6 +13,7 @@ from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.verdicts import SHOWN
 from marin.reporting.verification.page import page
+from marin.reporting.verification.segments import reproducers
 from marin.verify.derivation.claims import Claim, derive, settled
 from marin.verify.derivation.record import read_record
 from marin.verify.segments.compare import Divergence
@@ -28,7 +29,10 @@ def verification_page(root: Root, run: str) -> bytes:
     report = report_of(fact.body, fact.index)
     whole = fact.body.verdicts.get("training") == "PASS" and report.training.mode == "full"
     # That all of training passes is to say that every loss was found to be the recorded one.
-    return page(replace(report, losses=view.losses if whole else {}, claims=_claims(root, report)), view).encode()
+    known = reproducers(root.history(), view)
+    return page(
+        replace(report, losses=view.losses if whole else {}, claims=_claims(root, report)), view, known
+    ).encode()
 
 
 def _claims(root: Root, report: Report) -> tuple[Claim, ...]:

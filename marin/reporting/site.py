@@ -85,8 +85,9 @@ class Written:
     kept: int
 
 
-def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None) -> Written:
+def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None, *, address: str = "") -> Written:
     """The whole root as pages below ``folder``; each is replaced whole. ``told`` hears the path of a page that is drawn.
+    ``address``: where it will be served; link previews want the whole address of their picture.
 
     Raises:
         UsageError: ``folder`` has files and is no site.
@@ -94,7 +95,7 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
     before = _before(folder)
     known: dict[str, str] = {}
     drawn = 0
-    for page in pages(root):
+    for page in pages(root, address.rstrip("/")):
         known[page.path] = page.source
         path = folder / page.path
         if before.get(page.path) == page.source and path.is_file():
@@ -125,8 +126,8 @@ def _before(folder: Path) -> Mapping[str, str]:
         return {}  # it only saves work
 
 
-def pages(root: Root) -> Iterator[Page]:
-    """Every page of the site, ``index.html`` last."""
+def pages(root: Root, address: str = "") -> Iterator[Page]:
+    """Every page of the site, ``index.html`` last. ``address``: where it will be served, without a slash at the end."""
     history, software = root.history(), _software()
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
@@ -136,8 +137,10 @@ def pages(root: Root) -> Iterator[Page]:
         names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts))
         rows.append(_row(run, names))
         source = canonical_digest([software, run.last_index, run.verified])
-        for name in names:
-            yield Page(f"runs/{run.run}/{name}", source, partial(draw, root, run.run, name))
+        image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
+        for name in (*names, "verification.png") if run.verdicts else names:
+            drawn = partial(draw, root, run.run, name, image)
+            yield Page(f"runs/{run.run}/{name}", canonical_digest([source, address]), drawn)
     experiments = []
     for name in sorted({fact.body.experiment for fact in registrations(history)}):
         findings = examine(history, name)

@@ -15,8 +15,11 @@ logger = logging.getLogger(__name__)
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--address", default="", metavar="URL", help="Where it will be served: link previews name their pictures by it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def site(folder: Path, as_json: bool) -> None:
+def site(folder: Path, address: str, as_json: bool) -> None:
     """Write experiments, runs, data sets and models as one static folder with an index.
 
     Any web server serves it, and it reads without scripts. What has not changed since the last time is not drawn again. Prints
@@ -25,10 +28,11 @@ def site(folder: Path, as_json: bool) -> None:
     \b
     Examples:
       marin site public/
+      marin site public/ --address https://example.org/runs
     """
     from marin.reporting.site import write_site
 
-    written = write_site(open_root(), folder, lambda path: logger.info("%s", path))
+    written = write_site(open_root(), folder, lambda path: logger.info("%s", path), address=address)
     if as_json:
         print_json({"index": str(folder / "index.html"), "drawn": written.drawn, "kept": written.kept})
         return

@@ -16,6 +16,7 @@ from marin.cli.execution import accelerator_type, topology
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
+from marin.process.confinement import VARIABLE as CONFINED
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
 from marin.record.events import STEPS
@@ -97,7 +98,9 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 @ca_option
 @git_option
 @click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the report as one self-contained page."
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as one self-contained page, and beside it the picture that a link to it shows.",
 )
 @click.option(
     "--record-in",
@@ -447,12 +450,25 @@ def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | 
     if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
         from marin.reporting.verification.page import page
 
-        html.write_text(page(report, run), encoding="utf-8")
+        image = html.with_suffix(".png")
+        drawn = CONFINED not in os.environ and _drawn(image, report, run)
+        html.write_text(page(report, run, preview=image.name if drawn else ""), encoding="utf-8")
     if as_json:
         print_json(report.as_json())
     else:
         print_report(report)
     ctx.exit(report.exit_code())
+
+
+def _drawn(image: Path, report: Report, run: Run | None) -> bool:
+    """Write the picture that a link to the page shows; without the extra that draws there is none."""
+    from marin.reporting.verification.page import preview_of
+
+    try:
+        image.write_bytes(preview_of(report, run))
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 def print_report(report: Report) -> None:

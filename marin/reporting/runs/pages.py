@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from marin.errors import MissingEvidence
+from marin.history.catalog import open_catalog
 from marin.history.run import Run
 from marin.history.runs import load_named
 from marin.record.root import Root
-from marin.reporting.runs.report import run_page, run_record
+from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
 
 
-def draw(root: Root, run: str, name: str) -> bytes:
-    """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id."""
+def draw(root: Root, run: str, name: str, preview: str = "") -> bytes:
+    """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id. ``preview``: the
+    address of ``verification.png``, for ``verification.html``."""
     loaded, origin = load_named(root.history(), run), root.verifier.name
     match name:
         case "loss.png":
             return _curve(loaded)
         case "report.html":
-            return run_page(loaded, origin)
+            return run_page(loaded, origin, _beside(root, loaded))
         case "record.json":
             return run_record(loaded, origin)
         case "lineage.html":
@@ -31,10 +35,22 @@ def draw(root: Root, run: str, name: str) -> bytes:
         case "verification.html":
             from marin.reporting.verification.recorded import verification_page  # here: the replay's own classes
 
-            return verification_page(root, run)
+            return verification_page(root, run, preview)
+        case "verification.png":
+            from marin.reporting.verification.recorded import verification_picture
+
+            return verification_picture(root, run)
     raise MissingEvidence(
         "the run has no such page", where=f"run {run}: {name}", expected="a page that its shelf lists"
     )
+
+
+def _beside(root: Root, run: Run) -> Beside:
+    found = read_sample(run, root.store())
+    if run.completed is None or run.verdicts:
+        return found
+    with open_catalog(root) as catalog:
+        return replace(found, twin=catalog.twins(catalog.runs()).get(run.run, ""))
 
 
 def _curve(run: Run) -> bytes:

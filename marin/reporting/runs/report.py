@@ -1,30 +1,45 @@
 """The page of one run: what was run, on what, with which result, and whether anybody replayed it.
 
-One self-contained HTML file without scripts (`templates/run.html.j2`), because MLflow shows artifacts in a frame that
-can load nothing else.
+One self-contained HTML file (`templates/runs/run.html.j2`), because MLflow shows artifacts in a frame that can load nothing
+else; its one script copies digests.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from msgspec import to_builtins
 
+from ledger import LedgerError, NotFound, Store
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
 from marin.history.run import Run
 from marin.recipe.cost import parameters
+from marin.record.outputs import bytes_of
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 
+SAMPLE, LONGEST_SAMPLE = "sample.txt", 4000
+"""The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and how much of it a page shows, in bytes."""
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
 
 
-def run_page(run: Run, origin: str) -> bytes:
-    """The page of a run, as bytes that are the same for the same events."""
+@dataclass(frozen=True)
+class Beside:
+    """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
+    there is none; ``twin`` the verified run of equal bytes (:mod:`marin.history.twins`)."""
+
+    sample: str = ""
+    sample_missing: str = ""
+    twin: str = ""
+
+
+def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
+    """The page of a run, as bytes that are the same for the same events and artifacts."""
     started = run.started.body
     word, _, date = run.verified.partition(" ")
     return render(
@@ -36,6 +51,7 @@ def run_page(run: Run, origin: str) -> bytes:
         cards=list(_cards(run)),
         curve=_curve(run),
         verified=(word, date) if date else None,
+        beside=beside,
         steps=run.ordered_states(),
         replays=list(_replays(run)),
         decides=[
@@ -44,7 +60,7 @@ def run_page(run: Run, origin: str) -> bytes:
             *(
                 (f"code {key}", value)
                 for key, value in sorted(flatten(started.code).items())
-                if len(value) <= LONGEST_FACT
+                if 0 < len(value) <= LONGEST_FACT
             ),
         ],
         folded=[
@@ -57,6 +73,7 @@ def run_page(run: Run, origin: str) -> bytes:
 def _cards(run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
     recipe, losses = run.started.body.recipe, run.losses
+    yield "verified", run.verified.partition(" ")[0]
     for shown, name in (("evaluation loss", "loss"), ("perplexity", "perplexity"), ("bits per byte", "bits_per_byte")):
         if name in run.measured:
             yield shown, f"{run.measured[name]:.4g}"
@@ -74,6 +91,9 @@ def _cards(run: Run) -> Iterator[tuple[str, str]]:
         yield "seed", str(recipe["seed"])
     if seconds := sum(step.seconds for step in run.steps.values()):
         yield "time of all steps", duration(seconds)
+        cores = run.started.body.environment.get("cores")
+        if isinstance(cores, Mapping) and isinstance(count := cores.get("available"), int):
+            yield "cost", f"{seconds * count / 3600:.3g} core-h"
 
 
 def _parameters(run: Run) -> int | None:
@@ -97,6 +117,20 @@ def _curve(run: Run) -> LossPlot | None:
         seams=[fact.body.end for fact in run.segments],
         validation=run.measured.get("loss", run.measured.get("validation_loss")),
     )
+
+
+def read_sample(run: Run, store: Store) -> Beside:
+    """The text that the run's evaluation drew from its model, from verified bytes."""
+    evaluated = run.steps.get("evaluate")
+    if evaluated is None:
+        return Beside()
+    try:
+        with store.open_file(bytes_of(evaluated.output), SAMPLE) as stream:
+            return Beside(sample=stream.read(LONGEST_SAMPLE).decode("utf-8", "replace").strip())
+    except NotFound:
+        return Beside()
+    except LedgerError as error:
+        return Beside(sample_missing=str(error))
 
 
 def run_record(run: Run, origin: str) -> bytes:

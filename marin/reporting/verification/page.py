@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from marin.history.names import name_of
 from marin.history.run import Run
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
@@ -35,15 +36,17 @@ OTHERWISE = (
 )
 
 
-def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()) -> str:
+def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "") -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
-    read, and the page says why. ``reproducers``: who else executed segments of the run, where that is recorded."""
+    read, and the page says why. ``reproducers``: who else executed segments of the run, where that is recorded.
+    ``preview``: the address of its :func:`preview_of`, absolute or beside the page."""
     return render(
         "verification/verification.html.j2",
         scripts=[copying()],
         report=report,
         width=WIDTH,
-        says=SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE),
+        says=says_of(report),
+        preview=_preview(report, run, preview),
         given=_given(report, run) if run else None,
         cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdict(name)) for name in SHOWN],
@@ -55,6 +58,31 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         timeline=timeline(report, run, reproducers) if run else None,
         segments=rows_of(report, run) if run else [],
     ).decode()
+
+
+def says_of(report: Report) -> tuple[str, str, str]:
+    """What the report amounts to, as :data:`SAYS` has it."""
+    return SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE)
+
+
+def preview_of(report: Report, run: Run | None) -> bytes:
+    """The picture that a link to the page shows."""
+    from marin.reporting.verification.picture import picture  # here: matplotlib takes half a second
+
+    kind, says, _ = says_of(report)
+    verdicts = [(name, report.verdict(name).outcome) for name in NAMES]
+    lines = [", ".join(f"{name} {value}" for name, value in list(_cards(report, run))[:3])] if run else []
+    if run and (given := _given(report, run)):
+        where = f", on {given['on']}" if given["on"] else ""
+        lines.insert(0, f"by {given['by']} on {given['time'][:10]}{where}")
+    name = name_of(run.run, run.started.body.recipe) if run else report.run
+    return picture(kind, says, name, lines, verdicts, run.losses if run else {})
+
+
+def _preview(report: Report, run: Run | None, image: str) -> dict[str, str]:
+    _, says, means = says_of(report)
+    name = name_of(run.run, run.started.body.recipe) if run else report.run
+    return {"title": f"{says}: {name}", "description": means, "image": image}
 
 
 def _deciding(report: Report) -> tuple[str, ...]:

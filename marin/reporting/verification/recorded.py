@@ -8,11 +8,12 @@ from typing import Any, get_args
 from ledger import LedgerError
 from marin.errors import MissingEvidence
 from marin.history import runs
+from marin.history.run import Run
 from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.verdicts import SHOWN
-from marin.reporting.verification.page import page
+from marin.reporting.verification.page import page, preview_of
 from marin.reporting.verification.segments import reproducers
 from marin.verify.derivation.claims import Claim, derive, settled
 from marin.verify.derivation.record import read_record
@@ -20,8 +21,20 @@ from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verdict
 
 
-def verification_page(root: Root, run: str) -> bytes:
-    """The page of the last ``replay.completed`` of a run; MissingEvidence when nobody has replayed it."""
+def verification_page(root: Root, run: str, preview: str = "") -> bytes:
+    """The page of the last ``replay.completed`` of a run, with the address of its picture; MissingEvidence when nobody has
+    replayed it."""
+    view, report = _recorded(root, run)
+    return page(report, view, reproducers(root.history(), view), preview).encode()
+
+
+def verification_picture(root: Root, run: str) -> bytes:
+    """The picture that a link to this page shows."""
+    view, report = _recorded(root, run)
+    return preview_of(report, view)
+
+
+def _recorded(root: Root, run: str) -> tuple[Run, Report]:
     view = runs.load(root.history(), run)
     if not view.verdicts:
         raise MissingEvidence("nobody has replayed the run", where=f"run {run}", cure=f"marin verify {run}")
@@ -29,10 +42,7 @@ def verification_page(root: Root, run: str) -> bytes:
     report = report_of(fact.body, fact.index)
     whole = fact.body.verdicts.get("training") == "PASS" and report.training.mode == "full"
     # That all of training passes is to say that every loss was found to be the recorded one.
-    known = reproducers(root.history(), view)
-    return page(
-        replace(report, losses=view.losses if whole else {}, claims=_claims(root, report)), view, known
-    ).encode()
+    return view, replace(report, losses=view.losses if whole else {}, claims=_claims(root, report))
 
 
 def _claims(root: Root, report: Report) -> tuple[Claim, ...]:

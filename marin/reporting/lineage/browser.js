@@ -1,5 +1,6 @@
-// Filter, zoom, drag and arrow keys for the lineage graph, on d3 (which stands before this in the page). Without scripts the
-// page is the same, with links and scrolling: the graph is drawn already, and nothing here makes markup out of data.
+// What was asked for is chosen and in sight, and only its panel is open; filter, zoom, drag and arrow keys, on d3 (which stands
+// before this in the page). Without scripts the page has the same links and all panels, one below the other: the graph is
+// drawn already, and nothing here makes markup out of data.
 "use strict";
 (() => {
   const frame = d3.select(".graph"), svg = frame.select("svg"), view = svg.select("g.view");
@@ -33,11 +34,11 @@
   frame.classed("alive", true).style("height", `${Math.min(whole.height + 2, Math.max(240, Math.round(innerHeight * 0.7)))}px`);
   svg.attr("width", null).attr("height", null).attr("viewBox", null).call(zoom).on("dblclick.zoom", null);
 
-  function begin() {  // as large as it fits, at least readable, at the raw data
+  function begin(box) {  // all of it where it can be read, else readable around what was chosen
     const {width, height} = size(), fit = Math.min(width / whole.width, height / whole.height);
-    const scale = Math.min(1, Math.max(fit, 0.75)), first = nodes.datum();
-    const y = fit >= scale ? (height - whole.height * scale) / 2 : height / 2 - (first.y + first.height / 2) * scale;
-    svg.call(zoom.transform, d3.zoomIdentity.translate(0, y).scale(scale));
+    if (fit >= 0.55) return everything();
+    svg.call(zoom.scaleTo, 0.85);
+    svg.call(zoom.translateTo, box.x + box.width / 2, box.y + box.height / 2);
   }
   function everything() {
     const {width, height} = size(), scale = Math.min(1, width / whole.width, height / whole.height);
@@ -62,6 +63,15 @@
     edges.classed("far", edge => lit && !(lit.has(edge.from) && lit.has(edge.to)));
     edges.classed("near", edge => lit && lit.has(edge.from) && lit.has(edge.to));
   }
+  const panels = d3.selectAll("section[data-search]").datum(function () { return {id: this.id, text: this.dataset.search}; });
+  let chosen = null;
+  function choose(id) {
+    if (!byId.has(id)) return;
+    chosen = id;
+    nodes.classed("chosen", node => node.id === id);
+    panels.property("hidden", panel => panel.id !== id);
+    light(id);
+  }
   function go(id) {
     const node = byId.get(id);
     if (node) node.focus({preventScroll: true});
@@ -75,7 +85,7 @@
     const {key} = d3.event, next = after.get(node.id), last = before.get(node.id);
     const target = {ArrowRight: next && next[0].to, ArrowLeft: last && last[0].from, ArrowDown: beside(node, 1),
                     ArrowUp: beside(node, -1)}[key];
-    if (key === "Escape") { light(null); this.blur(); }
+    if (key === "Escape") { light(chosen); this.blur(); }
     if (target) { d3.event.preventDefault(); go(target); }
   });
   frame.on("keydown", () => {  // on the frame itself: move the window
@@ -94,19 +104,24 @@
     if (this.value === "all") everything();
     else svg.call(zoom.scaleBy, Number(this.value));
   });
-  const find = tools.select("input"), count = tools.select("output");
-  const panels = d3.selectAll("section[data-search]").datum(function () { return {id: this.id, text: this.dataset.search}; });
+  const find = tools.select("input"), count = tools.select("output"), found = d3.select(".found");
   find.on("input", () => {
     const wanted = find.property("value").trim().toLowerCase();
-    const hits = new Set(panels.data().filter(panel => wanted && panel.text.includes(wanted)).map(panel => panel.id));
-    nodes.classed("hit", node => hits.has(node.id)).classed("far", node => wanted && !hits.has(node.id));
+    const hits = panels.data().filter(panel => wanted && panel.text.includes(wanted)).map(panel => panel.id);
+    const those = new Set(hits);
+    nodes.classed("hit", node => those.has(node.id)).classed("far", node => wanted && !those.has(node.id));
     edges.classed("far", wanted !== "").classed("near", false);
-    panels.property("hidden", panel => wanted && !hits.has(panel.id));
-    count.text(wanted ? `${hits.size} found` : "");
+    count.text(wanted ? `${hits.length} found` : "");
+    const names = found.selectAll("li").data(hits.slice(0, 30), id => id);
+    names.exit().remove();
+    names.enter().append("li").append("a").attr("href", id => `#${id}`).text(id => byId.get(id).getAttribute("aria-label"));
+    if (!wanted) light(chosen);
   }).on("keydown", () => {
     const first = nodes.filter(".hit");
     if (d3.event.key === "Enter" && !first.empty()) go(first.datum().id);
   });
-  begin();
-  d3.select(window).on("resize", () => reveal(nodes.datum()));
+  const asked = () => byId.has(location.hash.slice(1)) ? location.hash.slice(1) : "";
+  d3.select(window).on("hashchange", () => choose(asked())).on("resize", () => chosen && reveal(d3.select(byId.get(chosen)).datum()));
+  choose(asked() || frame.attr("data-asked") || nodes.datum().id);
+  begin(d3.select(byId.get(chosen)).datum());
 })();

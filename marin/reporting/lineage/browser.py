@@ -51,20 +51,20 @@ def browser_page(root: Root, name: str, train_steps: Sequence[int] | None = None
 
 def artifact_page(origin: str, runs: Sequence[Run], whole: LineageGraph, digest: str, sampled: Sampled) -> bytes | None:
     """What led to an output and what follows from it, in the graph ``whole`` of ``runs``; None where none has it."""
-    ends = [
-        key
-        for key, node in whole.nodes.items()
-        if node.kind == "artifact" and digest in (value for _, value in node.facts)
-    ]
+    ends = [key for key, node in whole.nodes.items() if digest in (value for _, value in node.facts)]
     if not ends:
         return None
-    return _part(origin, f"Lineage of {digest[:19]}…", whole.before_and_after(ends), runs, sampled)
+    return _part(origin, f"Lineage of {digest[:19]}…", whole.before_and_after(ends), runs, sampled, ends[0])
 
 
-def _part(origin: str, title: str, graph: LineageGraph, runs: Sequence[Run], sampled: Sampled) -> bytes:
-    by_run = {run.run: run for run in runs if any(node.run == run.run for node in graph.nodes.values())}
+def _part(
+    origin: str, title: str, graph: LineageGraph, runs: Sequence[Run], sampled: Sampled, asked: str = ""
+) -> bytes:
+    shown = {node.run for node in graph.nodes.values()}
+    by_run = {run.run: run for run in runs if run.run in shown}
     samples = {run.run: sampled(run) for run in list(by_run.values())[-RUNS_SAMPLED:]}
-    return graph_page(title, graph, by_run, samples, about=f"{len(by_run)} runs of the ", origin=origin)
+    count = len({run for node in graph.nodes.values() for run in node.runs})
+    return graph_page(title, graph, by_run, samples, about=f"{count} runs of the ", origin=origin, asked=asked)
 
 
 def _of_experiment(history: History, name: str) -> list[Run]:

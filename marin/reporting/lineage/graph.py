@@ -1,14 +1,15 @@
-"""The graph of steps and artifacts of one or many runs, and where each node stands when it is drawn.
+"""The graph of what was made of what in one or many runs, and where each node stands when it is drawn.
 
-Nodes are executions of steps, and artifacts by content: what two runs share is one node, so that an experiment of many
-runs is one graph from raw data to models. Layers are networkx's topological generations; within a layer nodes are
-ordered by the middle of their neighbours (Sugiyama's barycentre method), a few sweeps up and down.
+A node is what a step made, by content, with the executions that made it: what two runs share is one node, so that an
+experiment of many runs is one graph from raw data to models. What nobody here made, and a step that made nothing (yet),
+are nodes too. Layers are networkx's topological generations; within a layer nodes are ordered by the middle of their
+neighbours (Sugiyama's barycentre method), a few sweeps up and down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from marin.history.run import Run, StepState
@@ -19,22 +20,25 @@ SWEEPS = 6
 
 @dataclass(frozen=True)
 class Node:
-    """One node. ``key`` is unique in its graph; ``colour`` is good, mid, bad or none; ``facts`` are what its panel
-    shows."""
+    """One node. ``key`` is unique in its graph. ``kind``: what a step made, a step without an output, or data that no run
+    here made. ``colour`` is good, mid, bad or none; ``facts`` are what its panel shows; ``run`` and ``step`` say whose
+    samples fit it."""
 
     key: str
-    kind: Literal["step", "artifact"]
+    kind: Literal["output", "step", "source"]
     name: str
     detail: str
     colour: str
     facts: Sequence[tuple[str, str]] = ()
     run: str = ""
     step: str = ""
+    runs: Sequence[str] = ()
+    """Every run that made it or took it over."""
 
 
 @dataclass
 class LineageGraph:
-    """Nodes by key, and edges from what is read to what reads it, from a step to what it made."""
+    """Nodes by key, and edges from what was read to what was made of it."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     edges: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -68,29 +72,25 @@ class LineageGraph:
 
 
 def graph_of(runs: Iterable[Run]) -> LineageGraph:
-    """The graph of these runs. A step that was taken over is the execution that made it."""
+    """The graph of these runs."""
     graph = LineageGraph()
     for run in runs:
         verified = verdict_of(run)
         for step in run.ordered_states():
-            key = f"made:{step.identity}" if step.identity and step.output is not None else f"{run.run}/{step.step}"
-            graph.nodes.setdefault(key, _step(key, run, step, verified))
+            key = key_of(step.output.digest) if step.output is not None else f"{run.run}/{step.step}"
+            graph.nodes[key] = _joined(graph.nodes.get(key), _node(key, run, step, verified))
             for name, digest in step.inputs.items():
-                source = f"artifact:{digest}"
-                graph.nodes.setdefault(
-                    source, Node(source, "artifact", name, digest[7:19], "none", (("content", digest),))
-                )
+                source = key_of(digest)
+                if source == key:  # a step may give back what it was given
+                    continue
+                graph.nodes.setdefault(source, _source(source, name, digest))
                 graph.edges[source, key] = None
-            if step.output is not None:
-                made = f"artifact:{step.output.digest}"
-                known = graph.nodes.get(made)
-                if (
-                    known is None or not known.run or known.colour == "none"
-                ):  # one run that was verified speaks for the bytes
-                    graph.nodes[made] = _artifact(made, run, step, verified)
-                if (made, key) not in graph.edges:  # a step may give back what it was given
-                    graph.edges[key, made] = None
     return graph
+
+
+def key_of(digest: str) -> str:
+    """The key of what has this content."""
+    return f"content:{digest}"
 
 
 def verdict_of(run: Run) -> str:
@@ -98,54 +98,46 @@ def verdict_of(run: Run) -> str:
     return overall(run.verdicts[-1].body.verdicts) if run.verdicts else "never"
 
 
-def _step(key: str, run: Run, step: StepState, verified: str) -> Node:
-    colour = {"completed": "good", "cached": "good", "failed": "bad"}.get(step.state, "mid")
-    facts = [
-        ("step", step.step),
-        ("run", run.run),
-        ("state", step.state),
+def _joined(known: Node | None, new: Node) -> Node:
+    """One node of two executions that made the same content: one run that was verified speaks for the bytes."""
+    if known is None or known.kind == "source":
+        return new
+    runs = tuple(dict.fromkeys((*known.runs, *new.runs)))
+    better = {"good": 3, "bad": 2, "mid": 1, "none": 0}
+    shown = new if better[new.colour] > better[known.colour] else known
+    facts = tuple(fact for fact in shown.facts if fact[0] != "runs")
+    return replace(shown, runs=runs, facts=(*facts, ("runs", ", ".join(runs))) if len(runs) > 1 else facts)
+
+
+def _source(key: str, name: str, digest: str) -> Node:
+    return Node(key, "source", name, digest[7:19], "none", (("content", digest), ("made by", "no run of this root")))
+
+
+def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
+    output, result = step.output, step.result
+    colour = (
+        "bad" if step.state == "failed" else {"PASS": "good", "FAIL": "bad", "PARTIAL": "mid"}.get(verified, "none")
+    )
+    took = f"{result.seconds:.1f} s" if result is not None and not result.cached else ""
+    facts = [("run", run.run), ("state", step.state), ("run verified", verified)]
+    if output is not None:
+        facts += [("kind", output.kind), ("content", output.digest)]
+        facts += [("stored as", output.artifact)] if output.artifact != output.digest else []
+        facts += [("size", f"{size_text(output.size)} ({output.size:,} bytes)")]
+    facts += [
         ("by", run.started.actor),
         ("begun", step.started[:19].replace("T", " ") + " UTC"),
+        ("took", took),
         ("event", str(step.index)),
         ("identity", step.identity),
-        ("run verified", verified),
+        ("taken over from", f"event {result.completed_at}" if result is not None and result.cached else ""),
+        ("error", step.error),
+        *((name, f"{value:.6g}") for name, value in sorted(step.metrics.items())),
     ]
-    result = step.result
-    took = f"{result.seconds:.1f} s" if result is not None and not result.cached else ""
-    if took:
-        facts.insert(5, ("took", took))
-    if result is not None and result.cached:
-        facts.append(("taken over from", f"event {result.completed_at}"))
-    if step.error:
-        facts.append(("error", step.error))
-    facts += [(name, f"{value:.6g}") for name, value in sorted(step.metrics.items())]
-    detail = f"{run.run} · {took}" if took else run.run
-    return Node(key, "step", step.step, detail, colour, tuple(facts), run.run, step.step)
-
-
-def _artifact(key: str, run: Run, step: StepState, verified: str) -> Node:
-    assert step.output is not None
-    output = step.output
-    colour = {"PASS": "good", "FAIL": "bad", "PARTIAL": "mid"}.get(verified, "none")
-    facts = (
-        ("kind", output.kind),
-        ("content", output.digest),
-        ("stored as", output.artifact),
-        ("bytes", f"{output.size:,}"),
-        ("made by", f"{step.step} of run {run.run}, {run.started.actor}"),
-        ("when", (step.ended or step.started)[:19].replace("T", " ") + " UTC"),
-        ("run verified", verified),
-    )
-    return Node(
-        key,
-        "artifact",
-        output.kind,
-        f"{output.digest[7:19]} · {size_text(output.size)}",
-        colour,
-        facts,
-        run.run,
-        step.step,
-    )
+    detail = f"{output.digest[7:19]} · {size_text(output.size)}" if output is not None else f"{run.run} · {step.state}"
+    kind: Literal["output", "step"] = "step" if output is None else "output"
+    told = tuple((name, value) for name, value in facts if value)
+    return Node(key, kind, step.step, detail, colour, told, run.run, step.step, (run.run,))
 
 
 def size_text(count: int) -> str:

@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ledger import NotFound
+from marin.history.names import name_of
 from marin.history.run import Run
-from marin.reporting.lineage.graph import LineageGraph, Node, graph_of, layers, verdict_of
+from marin.reporting.lineage.graph import LineageGraph, Node, graph_of, key_of, layers, verdict_of
 from marin.reporting.lineage.samples import Samples, read_samples
 from marin.reporting.template import render
 
@@ -38,9 +39,10 @@ def lineage_page(run: Run, origin: str, samples: Samples) -> bytes:
         graph_of([run]),
         {run.run: run},
         {run.run: samples},
-        about=f"{started.body.pipeline}, begun {started.time[:19].replace('T', ' ')} UTC by {started.actor}, ",
+        about=f"{name_of(run.run, started.body.recipe)}, begun {started.time[:19].replace('T', ' ')} UTC by {started.actor}, ",
         origin=origin,
         verified=verdict_of(run),
+        asked=key_of(run.output("export").digest) if "export" in run.steps else "",
     )
 
 
@@ -53,9 +55,11 @@ def graph_page(
     about: str = "",
     origin: str = "",
     verified: str = "",
+    asked: str = "",
 ) -> bytes:
     """A page for any part of the graph. ``samples`` are shown at the data of the runs that they are of. ``about`` ends
-    with the ledger ``origin``, and ``verified`` is a verdict or never; what is empty is left out."""
+    with the ledger ``origin``, and ``verified`` is a verdict or never; what is empty is left out. ``asked``: the key of the
+    node that somebody asked for, which the page opens on."""
     rows = layers(graph)
     numbers = {key: f"n{number}" for number, key in enumerate(key for row in rows for key in row)}
     beside: dict[str, tuple[list[str], list[str]]] = {key: ([], []) for key in numbers}
@@ -70,8 +74,8 @@ def graph_page(
         about=about,
         origin=origin,
         verified=verified,
-        steps=sum(node.kind == "step" for node in graph.nodes.values()),
-        artifacts=sum(node.kind == "artifact" for node in graph.nodes.values()),
+        asked=numbers.get(asked, ""),
+        count=len(graph.nodes),
         width=width,
         height=height,
         edges=edges,
@@ -190,7 +194,7 @@ def _panel(
     return Panel(
         id=numbers[key],
         node=node,
-        facts=[(name, value) for name, value in node.facts if value],
+        facts=node.facts,
         made_of=made_of,
         used_by=used_by,
         search=" ".join([node.name, node.detail, *(value for _, value in node.facts)]).lower()[:600],

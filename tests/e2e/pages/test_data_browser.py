@@ -45,10 +45,10 @@ def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path
         page = browser.new_page(viewport={"width": 390, "height": 800})
         page.on("request", lambda request: asked.append(request.url))
         page.goto(target.as_uri())
-        step = page.locator("a.node[aria-label^='step train']")
+        step = page.locator("a.node[aria-label^='train']")
         step.focus()
         page.keyboard.press("Enter")
-        panel = page.locator("section:target")
+        panel = page.locator("section:visible")
         for number in (0, 4):
             shown = panel.locator(
                 "details", has=page.locator("summary", has_text=f"What train step {number} saw")

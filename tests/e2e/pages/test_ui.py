@@ -555,17 +555,18 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(pages_in(served)["lineage"])
     page.screenshot(path=shots / "lineage.png")
-    page.get_by_label("find", exact=True).fill("export of run")
+    assert page.locator("section:visible h2").all_inner_texts() == ["export"], "what was asked for is open"
+    page.get_by_label("find", exact=True).fill("model")
     page.get_by_label("find", exact=True).press("Enter")
     walked = [page.evaluate("document.activeElement.getAttribute('aria-label')")]
-    while not walked[-1].startswith("artifact corpus") and len(walked) < 20:
+    while not walked[-1].startswith("corpus") and len(walked) < 20:
         page.keyboard.press("ArrowLeft")
         walked.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
-    assert walked[0].startswith("artifact export")
-    assert walked[-1].startswith("artifact corpus"), walked
+    assert walked[0].startswith("export")
+    assert walked[-1].startswith("corpus"), walked
     page.keyboard.press("Enter")
     page.get_by_label("find", exact=True).fill("")
-    page.locator("section:target").get_by_text("The cat number 0 sleeps.").first.wait_for()
+    page.locator("section:visible").get_by_text("The cat number 0 sleeps.").first.wait_for()
     assert page.title() == "Lineage of run abcd2345"
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert wrong == []
@@ -574,16 +575,16 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
 @pytest.mark.browser
 def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(served: Served, page: Any):
     page.goto(pages_in(served)["lineage"])
-    model = page.locator("a.node[aria-label^='artifact export']")
+    model = page.locator("a.node[aria-label^='export']")
     model.focus()  # comes into sight, wherever it stands
     model.click()
-    way = [page.locator("section:target h2").text_content()]
+    way = [page.locator("section:visible h2").text_content()]
     while "corpus" not in way[-1] and len(way) < 20:
-        made_of = page.locator("section:target tr", has=page.locator("th", has_text="made of")).locator("a")
+        made_of = page.locator("section:visible tr", has=page.locator("th", has_text="made of")).locator("a")
         made_of.last.click()
-        way.append(page.locator("section:target h2").text_content())
-    assert way[0] == "artifact export" and "step train" in way and way[-1] == "artifact corpus", way
-    page.locator("section:target").get_by_text("The cat number 0 sleeps.").first.wait_for()
+        way.append(page.locator("section:visible h2").text_content())
+    assert way[0] == "export" and "train" in way and way[-1] == "corpus", way
+    page.locator("section:visible").get_by_text("The cat number 0 sleeps.").first.wait_for()
 
 
 @pytest.mark.browser
@@ -624,7 +625,7 @@ def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: S
     frame.focus()
     page.keyboard.press("0")
     assert seen()[2] == pytest.approx(whole[2])
-    page.locator("a.node[aria-label^='artifact export']").focus()
+    page.locator("a.node[aria-label^='export']").focus()
     page.set_viewport_size({"width": 1400, "height": 900})
 
 
@@ -660,7 +661,7 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
         frame = document.querySelector('.graph').getBoundingClientRect();
         return [document.activeElement.ariaLabel, box.left < frame.right && box.right > frame.left && box.top < frame.bottom
                 && box.bottom > frame.top]; }""")
-    assert focused[0].startswith("artifact export") and focused[1], "what has the focus is in sight"
+    assert focused[0].startswith("export") and focused[1], "what has the focus is in sight"
     assert wrong == []
 
 

@@ -70,6 +70,8 @@ class Tampered(LedgerError):
 class NotFound(LedgerError):
     """There is nothing of that name, digest or index."""
 
+    exit_code: ClassVar[int] = 3
+
 
 class AlreadyExists(LedgerError):
     """An exclusive write found its name taken."""

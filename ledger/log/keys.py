@@ -92,8 +92,7 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
     """
     data = _read_private(path)
     origin = _ORIGIN.match(data)
-    if origin is None:
-        raise Malformed("not a key file", where=str(path), expected="a first line 'origin: <name>'")
+    assert origin is not None, "looked at when it was read"
     secret = _passphrase(passphrase)
     encrypted = b"ENCRYPTED" in data
     if encrypted and not secret:
@@ -137,8 +136,16 @@ def _read_private(path: Path) -> bytes:
             found=str(error.strerror),
             cure="check its owner and mode",
         ) from error
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
+        stream = os.fdopen(descriptor, "rb")
+    except OSError:  # a folder, which may be opened and not read
+        os.close(descriptor)
+        raise _no_key(path, "a folder") from None
+    with stream:
         mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+        data = stream.read(1 << 20)
+        if _ORIGIN.match(data) is None:  # said first: nobody should change the mode of a file that is something else
+            raise _no_key(path, "something else")
         if mode & 0o077:
             raise Refused(
                 "others can read the signing key",
@@ -147,7 +154,17 @@ def _read_private(path: Path) -> bytes:
                 found=f"{mode:04o}",
                 cure=f"run `chmod 600 {path}`, and make a new key if somebody may have copied it",
             )
-        return stream.read(1 << 20)
+        return data
+
+
+def _no_key(path: Path, found: str) -> Malformed:
+    return Malformed(
+        "not a key file",
+        where=str(path),
+        expected="a first line 'origin: <name>'",
+        found=found,
+        cure="name the file that `marin init` wrote, by MARIN_KEY",
+    )
 
 
 def _passphrase(given: str | None) -> bytes | None:

@@ -5,7 +5,8 @@ needs, and the root stays fast. The one-line helps therefore stand in the table 
 the commands.
 
 Exit status: 0 done, 1 something is wrong (a check failed, a conflict, damage), 2 wrong usage, 3 something needed
-is missing or this machine cannot do it, 70 a defect in Marin, 130 interrupted, 141 the reader of our output left.
+is missing or this machine cannot do it, 4 a verification of a part found nothing wrong, 70 a defect in Marin, 130
+interrupted, 141 the reader of our output left.
 """
 
 from __future__ import annotations

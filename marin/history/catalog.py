@@ -192,6 +192,16 @@ class Catalog:
             "WHERE identity >= ? AND identity < ? ORDER BY idx LIMIT 50", beginning, f"{beginning}\U0010ffff"
         )
 
+    def digests(self, beginning: str) -> set[str]:
+        """What begins so of all that outputs, states and steps are called by."""
+        end = f"{beginning}\U0010ffff"
+        found: set[str] = set()
+        for table, columns in (("results", ("digest", "artifact", "identity")), ("checkpoints", ("artifact", "state"))):
+            for column in columns:
+                asked = f"SELECT {column} FROM {table} WHERE {column} >= ? AND {column} < ? LIMIT 50"  # noqa: S608
+                found.update(row[0] for row in self._all(asked, beginning, end))
+        return found
+
     def checkpoints(self, digest: str | None = None) -> list[CheckpointView]:
         """All training checkpoints, or those whose state or stored tree has this digest."""
         where = "" if digest is None else "WHERE artifact = ? OR state = ? "

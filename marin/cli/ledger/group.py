@@ -14,7 +14,8 @@ from ledger import Draft, LogCheckpoint, LogProof, Receipt, Refused, Spool, dige
 from marin.cli.ledger.anchor import anchor
 from marin.cli.ledger.key import key
 from marin.cli.ledger.service import publish, serve
-from marin.cli.ledger.witness import parse_vkey, witness
+from marin.cli.ledger.witness import witness
+from marin.cli.naming import parse_vkey
 from marin.cli.output import describe_finding, print_bytes, print_json, say
 from marin.cli.verifying.trust import CLAIMED, git_option, policy_option
 from marin.errors import UsageError

@@ -12,7 +12,6 @@ import click
 
 from ledger import (
     Cosigner,
-    Malformed,
     PolicyWitness,
     PosixStorage,
     Signer,
@@ -23,6 +22,7 @@ from ledger import (
     load_signer,
 )
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
+from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
@@ -218,17 +218,3 @@ def _until(stop: threading.Event) -> None:
 
 def _cosigners(signer: Signer) -> list[Cosigner]:
     return [Cosigner(signer.name, signer.key), *(c for c in signer.companions if isinstance(c, Cosigner))]
-
-
-def parse_vkey(text: str) -> VerifierKey:
-    """A verifier key that was given on the command line; wrong usage where it is none."""
-    try:
-        return VerifierKey.parse(text)
-    except Malformed as error:
-        raise UsageError(
-            error.what,
-            where=error.where or repr(text[:80]),
-            expected=error.expected,
-            found=error.found,
-            cure=error.cure or "copy the whole line that `marin init` printed",
-        ) from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from ledger import LedgerError, NotFound, parse_digest
+from ledger import LedgerError, NotFound
+from marin.cli.naming import whole_digest
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.execution.pointer import read_pointer
@@ -23,7 +24,7 @@ SHOWN = 20
 def show_digest(root: Root, digest: str, *, as_json: bool) -> None:
     """Stored bytes, the content of an output, a state, or the identity of a step: whatever the ledger calls by this
     digest."""
-    parse_digest(digest)
+    digest = whole_digest(root, digest)
     with open_catalog(root) as catalog:
         made, saved, executed = catalog.made(digest), catalog.checkpoints(digest), catalog.by_identity(digest)
     if executed and not made:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import Projection
+from marin.cli.naming import known_digest
 from marin.cli.output import Branch, print_json, print_tree, say
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
@@ -47,6 +48,7 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
       marin lineage latest --html lineage.html --train-steps 0,100
     """
     root = open_root()
+    name = known_digest(root, name) or name
     if target is not None:
         from marin.reporting.lineage.browser import browser_page  # here: the terminal's tree needs none of it
 

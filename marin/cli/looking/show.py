@@ -19,6 +19,7 @@ from marin.cli.looking.find import (
 from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
+from marin.cli.naming import known_digest
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
@@ -82,7 +83,7 @@ def show(
         )
     if number is not None:
         show_number(root, number, as_json=as_json)
-    elif name.startswith("sha256:"):
+    elif name.startswith("sha256:") or (name not in _runs(root) and known_digest(root, name) is not None):
         show_digest(root, name, as_json=as_json)
     elif name.endswith(".json") and Path(name).is_file() and summary:
         print_summary(
@@ -112,6 +113,11 @@ def show(
             print_json(whole(view))
         else:
             _show_run(root, view)
+
+
+def _runs(root: Root) -> list[str]:
+    with open_catalog(root) as catalog:
+        return catalog.run_ids()
 
 
 def whole(view: Run) -> dict[str, object]:

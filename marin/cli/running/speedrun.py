@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledger import VerifierKey
+from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.record.root import open_root
@@ -74,7 +74,7 @@ def submit(
     own = open_root()
     of = own if location is None else open_root(location)
     rules = track(own.history(), own.store(), name)
-    keys = [VerifierKey.parse(key) for key in vkey]
+    keys = [parse_vkey(key) for key in vkey]
     entry, index = admit(
         own, rules, of, run, trusted=keys, reproducers=[_reproducer(text) for text in named], quorum=quorum or 0
     )
@@ -111,7 +111,7 @@ def _reproducer(text: str) -> Reproducer:
             found=repr(text[:120]),
             cure="as in --reproducer 'their/root=name+hash+base64'",
         )
-    return Reproducer(open_root(location), (VerifierKey.parse(key),))
+    return Reproducer(open_root(location), (parse_vkey(key),))
 
 
 @speedrun.command("list")

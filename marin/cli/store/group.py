@@ -11,19 +11,8 @@ from pathlib import Path
 
 import click
 
-from ledger import (
-    Artifact,
-    Draft,
-    Finding,
-    Store,
-    collect_garbage,
-    list_pins,
-    named_digests,
-    parse_digest,
-    pin,
-    scrub_store,
-    unpin,
-)
+from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, named_digests, pin, scrub_store, unpin
+from marin.cli.naming import whole_digest
 from marin.cli.output import describe_finding, print_bytes, print_json, print_table, say
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
@@ -100,8 +89,8 @@ def get(digest: str, dest: Path | None, replace: bool) -> None:
       marin store get sha256:DIGEST corpus/
       marin store get sha256:DIGEST | head
     """
-    artifacts = open_root().store()
-    parse_digest(digest)
+    root = open_root()
+    artifacts, digest = root.store(), whole_digest(root, digest)
     if dest is not None:
         artifacts.checkout(digest, dest, how="copy", replace=replace)
     elif artifacts.kind(digest) == "tree":
@@ -132,7 +121,7 @@ def list_(digest: str | None, remote: str | None, as_json: bool) -> None:
     """
     artifacts = open_root().store() if remote is None else remote_store(remote, readonly=True)
     if digest is not None:
-        parse_digest(digest)
+        digest = whole_digest(open_root(), digest)
         entries = artifacts.manifest(digest).entries
         if as_json:
             for entry in entries:
@@ -183,8 +172,7 @@ def verify(digests: tuple[str, ...], everything: bool, as_json: bool) -> None:
         )
     root = open_root()
     artifacts = root.store()
-    for digest in digests:
-        parse_digest(digest)
+    digests = tuple(whole_digest(root, digest) for digest in digests)
     findings: list[Finding] = []
     for finding in _findings(artifacts, digests) if digests else chain(artifacts.verify_all(), absent_files(artifacts)):
         findings.append(finding)
@@ -234,7 +222,8 @@ def pin_(digest: str, why: str) -> None:
     Examples:
       marin store pin sha256:DIGEST --why "baseline of the paper"
     """
-    artifacts = open_root().store()
+    root = open_root()
+    artifacts, digest = root.store(), whole_digest(root, digest)
     artifacts.artifact(digest)
     pin(artifacts.storage, digest, why)
 
@@ -248,7 +237,8 @@ def unpin_(digest: str) -> None:
     Examples:
       marin store unpin sha256:DIGEST
     """
-    unpin(open_root().store().storage, digest)
+    root = open_root()
+    unpin(root.store().storage, whole_digest(root, digest))
 
 
 @store.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ledger import VerifierKey
+from marin.cli.naming import parse_vkey
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 
@@ -69,7 +69,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
     if not (vkeys or policy or ca or git):
         raise UsageError("nothing to trust", expected="--vkey, --policy, --ca or --git", found="none of them",
                          cure="see `marin trust add --help`")  # fmt: skip
-    mine, keys = default_trust(), [VerifierKey.parse(text) for text in vkeys]
+    mine, keys = default_trust(), [parse_vkey(text) for text in vkeys]
     if keys:
         mine.add_keys(keys)
     if policy is not None:

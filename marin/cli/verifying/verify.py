@@ -13,6 +13,7 @@ import click
 
 from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
 from marin.cli.execution import accelerator_type, topology
+from marin.cli.naming import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
@@ -213,7 +214,7 @@ def verify(
       marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
     if dossier is not None:
-        judge_folder(ctx, dossier, [VerifierKey.parse(key) for key in vkey], run, as_json=as_json)
+        judge_folder(ctx, dossier, [parse_vkey(key) for key in vkey], run, as_json=as_json)
     if not run:
         raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
                          cure="name a run, or latest; or a dossier with --dossier")  # fmt: skip
@@ -221,7 +222,7 @@ def verify(
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
 
-        keys = [VerifierKey.parse(key) for key in vkey]
+        keys = [parse_vkey(key) for key in vkey]
         finish(
             ctx,
             verify_bundle(bundle, Path(run), keys, Execution(devices=devices), sample),
@@ -268,7 +269,7 @@ def verify(
             cure="for example --explain --setting devices=1 --setting devices=8",
         )
     chosen = [Setting.parse(text, devices) for text in settings]
-    trusted, allowed = [VerifierKey.parse(key) for key in vkey], sealed.Allowed.parse(allow)
+    trusted, allowed = [parse_vkey(key) for key in vkey], sealed.Allowed.parse(allow)
     told = sealed.seal()
     mine = None if told is not None else sealed.opened_own(trusted)
     foreign = mine is None

@@ -132,7 +132,7 @@ def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: M
     assert lines[-3].strip().startswith(f"marin verify {run} ")
     write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
     missing = marin("show", "other.json", "--summary")
-    assert (missing.status, missing.out) == (1, "")
+    assert (missing.status, missing.out) == (3, "")
 
 
 def test_show_an_event(marin: Marin, run: str) -> None:
@@ -152,11 +152,11 @@ def test_show_an_artifact_and_a_pointer(marin: Marin, run: str, tmp_path: Path) 
     write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
     assert marin("show", "export.json", "--json").json["size"] == 5
     write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
-    assert marin("show", "other.json").status == 1
+    assert marin("show", "other.json").status == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "status"), [("zzz", 2), ("6", 2), ("event:nothing", 1), ("sha256:12", 1), ("sha256:" + "0" * 64, 1)]
+    ("name", "status"), [("zzz", 2), ("6", 2), ("event:nothing", 3), ("sha256:12", 2), ("sha256:" + "0" * 64, 3)]
 )
 def test_what_is_not_there_is_one_line(marin: Marin, run: str, name: str, status: int) -> None:
     refused = marin("show", name)

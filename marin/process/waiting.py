@@ -1,0 +1,94 @@
+"""What a program is busy with, said before somebody wonders: within two seconds, with how long it took the last time here.
+
+    with waiting("compiling the train step"):
+        ...
+
+Nothing is said of what is over sooner. Of waits inside of each other the innermost speaks. How long a wait took is kept in
+the user's cache folder, by its words; a wait that was never seen here has no estimate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ledger import LedgerError
+from marin.process.cache import own_folder
+from marin.process.files import write_whole
+
+logger = logging.getLogger(__name__)
+
+SOON = 1.5
+"""Seconds after which a wait is announced."""
+AGAIN = 20.0
+"""Seconds after which one that goes on says so again."""
+KEPT = 200
+"""So many waits are remembered, the newest."""
+_speaking = threading.Lock()
+_innermost: list[_Wait] = []
+
+
+class _Wait:
+    def __init__(self, what: str) -> None:
+        self.what, self.began = what, time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._speak, name="marin-waiting", daemon=True)
+
+    def __enter__(self) -> _Wait:
+        _innermost.append(self)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._over.set()
+        _innermost.remove(self)
+        took = time.monotonic() - self.began
+        if kind is None and took > SOON:
+            _remember(self.what, took)
+
+    def _speak(self) -> None:
+        pause = SOON
+        while not self._over.wait(pause):
+            with _speaking:
+                if _innermost[-1:] == [self]:
+                    logger.info("%s", self._sentence(time.monotonic() - self.began))
+            pause = AGAIN
+
+    def _sentence(self, so_far: float) -> str:
+        last = remembered().get(self.what)
+        told = [] if so_far < AGAIN else [f"{so_far:.0f} s so far"]
+        told += [f"about {last:.0f} s the last time here"] if last is not None else ["a first time here"] if not told else []
+        return f"{self.what} ({', '.join(told)})" if told else self.what
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """While entered, ``what`` is announced once it takes longer than a moment."""
+    with _Wait(what):
+        yield
+
+
+def remembered() -> dict[str, float]:
+    """How long waits took the last time on this machine, in seconds, by their words."""
+    with contextlib.suppress(OSError, ValueError, LedgerError):
+        found = json.loads(_file().read_bytes())
+        if isinstance(found, dict):
+            return {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return {}
+
+
+def _remember(what: str, seconds: float) -> None:
+    known = {name: value for name, value in remembered().items() if name != what}
+    known[what] = round(seconds, 2)
+    with contextlib.suppress(OSError, LedgerError):  # it only makes an estimate
+        write_whole(_file(), json.dumps(dict(list(known.items())[-KEPT:])).encode())
+
+
+def _file() -> Path:
+    return own_folder("waits") / "seconds.json"

@@ -190,6 +190,7 @@ ON_DEMAND = {
     "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
     "marin/reporting/runs/pages.py": "each page's own libraries",
+    "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
     "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
     "marin/tracking/mlflow/server/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
@@ -289,16 +290,7 @@ def test_every_room_has_its_floor_and_nothing_lies_loose() -> None:
 
 
 MOST_FILES = 14
-CROWDED = {
-    "marin/collection",
-    "marin/dossier",
-    "marin/evaluation",
-    "marin/reporting",
-    "marin/reporting/templates",
-    "marin/tracking/mlflow",
-    "marin/training",
-    "tests/marin/training",
-}
+CROWDED = {"marin/collection", "marin/dossier", "marin/evaluation", "marin/training", "tests/marin/training"}
 """Folders that have more files than a reader can hold. The list only gets shorter."""
 
 
@@ -496,6 +488,7 @@ def test_a_raw_print_would_be_found() -> None:
 STATE = {
     "marin/graph/execution/loop.py Execution": "the plan of a graph, made once by plan()",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
+    "marin/process/waiting.py _innermost": "which wait of this process speaks",
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",
     "marin/runners/ray/cluster.py _kept": "the Ray of a block, gone with it",

@@ -37,11 +37,9 @@ def completion(shell: str) -> None:
       marin completion zsh >> ~/.zshrc
       marin completion fish > ~/.config/fish/completions/marin.fish
     """
-    from marin.cli.main import marin  # here: the root command loads this file
-
-    found = get_completion_class(shell)
+    found, whole = get_completion_class(shell), click.get_current_context().find_root().command
     assert found is not None
-    say(*found(marin, {}, "marin", "_MARIN_COMPLETE").source().split("\n"))
+    say(*found(whole, {}, "marin", "_MARIN_COMPLETE").source().split("\n"))
 
 
 def runs(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,7 @@ from tokenizers import Tokenizer
 from marin.errors import DataError
 from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
+from marin.process.waiting import waiting
 from marin.recipe.schema import Recipe
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
 from marin.training.checkpoints.whole import restore
@@ -196,13 +197,16 @@ def evaluate(task: Task) -> StepResult:
     """Measure the trained model; writes ``metrics.json``, ``pairs.csv`` and ``sample.txt``."""
     use_compilation_cache(compilation_cache())
     recipe = task.recipe
-    model, digest = restore(task)
+    with waiting("restoring the trained state"):
+        model, digest = restore(task)
     score = scorer(model, task.recipe)
-    loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
+    with waiting("scoring held-out text"):
+        loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
     metrics = {"loss": loss, "perplexity": exponential(min(loss, 700.0)), "tokens": float(tokens)}
     tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))
     pairs = read_pairs(task.inputs["corpus"] / "minimal_pairs.jsonl", recipe.evaluation.minimal_pairs)
-    scores = list(score_pairs(pairs, tokenizer, recipe, score))
+    with waiting("scoring minimal pairs"):
+        scores = list(score_pairs(pairs, tokenizer, recipe, score))
     metrics |= pair_metrics(scores)
     (task.out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     pairs_table = _csv(
@@ -210,7 +214,9 @@ def evaluate(task: Task) -> StepResult:
         ((s.phenomenon, s.pair, repr(s.good), repr(s.bad), int(s.good > s.bad)) for s in scores),
     )
     (task.out / "pairs.csv").write_text(pairs_table, encoding="utf-8")
-    (task.out / "sample.txt").write_text(sample(model, tokenizer, recipe) + "\n", encoding="utf-8")
+    with waiting("drawing a sample of text"):
+        text = sample(model, tokenizer, recipe)
+    (task.out / "sample.txt").write_text(text + "\n", encoding="utf-8")
     task.journal.record(
         EVAL_COMPLETED,
         EvalCompleted(run=task.run, model=digest, metrics={name: value.hex() for name, value in metrics.items()}),

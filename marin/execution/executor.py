@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
@@ -39,6 +39,7 @@ from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Made, Workplace, execute
+from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, evaluation_stream, facts_of, load, started_runs, stream_of
@@ -47,7 +48,7 @@ from marin.process.files import write_whole
 from marin.process.interruption import Interruption
 from marin.process.running import running
 from marin.provenance import environment
-from marin.provenance.code import code_folder, provenance
+from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.events import Body
@@ -268,6 +269,24 @@ class _Stage:
 
     # Taking over
 
+    def _reason(self, situation: _Situation, config: Mapping[str, Any]) -> str:
+        """Why the step is executed, in a sentence; the list of its code files is kept for the next time."""
+        listing = files_listing(code_folder(), self.step.code)
+        store = self.root.store()
+        keep_listing(store, listing)
+        if self.force:
+            return "forced"
+        return reason(
+            self.root.history(),
+            store,
+            self.step.name,
+            config=config,
+            inputs=situation.digests(self.step),
+            code=self.code.steps[self.step.name],
+            lock=self.code.lock,
+            listing=listing,
+        )
+
     def _take(self, situation: _Situation, hit: StepView) -> StageOutcome:
         run = situation.run_id
         held = situation.results.is_held(hit)
@@ -284,6 +303,7 @@ class _Stage:
         name, run = self.step.name, situation.run_id
         attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
+        why = self._reason(situation, config)
         before = [*self._begin(situation), *self._abandoned(situation)]
         self.root.append(
             [
@@ -305,7 +325,7 @@ class _Stage:
                 ),
             ]
         )
-        log.info("%s: run %s, attempt %d", name, run, attempt)
+        log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
         with Interruption() as interruption:
             try:
                 begun = time.monotonic()

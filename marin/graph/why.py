@@ -7,7 +7,6 @@ file of the code, the locked packages. Nothing is executed and nothing is writte
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from marin.graph.graph import Node
 from marin.graph.identity import kind_of, step_name
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
+from marin.history.changes import SHOWN, changes, leaves, listed, read_listing
 from marin.history.run import Fact
 from marin.history.runs import History, facts
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
@@ -31,8 +31,6 @@ NEWEST = 50
 """How many earlier beginnings a step is compared with: those of its own address, or of its function."""
 MEASURED = 5
 """How many earlier executions of a function say how long it takes."""
-SHOWN = 4
-"""How many changes of one kind are named before the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -178,11 +176,11 @@ class _Earlier:
         nearest = self._nearest(node)
         if nearest is None:
             return ("never made here", *after), {}
-        changes = self._changes(node, nearest.body)
-        words = [f"{kind} {_listed(items)}" for kind, items in changes.items()]
+        differs = self._changes(node, nearest.body)
+        words = [f"{kind} {listed(items)}" for kind, items in differs.items()]
         if not words and not waiting:
             words = [f"began before (event {nearest.index}), and was not completed"]
-        return (*words, *after), changes
+        return (*words, *after), differs
 
     def _nearest(self, node: Node) -> Fact[StepStarted] | None:
         name = step_name(node.step)
@@ -190,10 +188,10 @@ class _Earlier:
         if not candidates:
             return None
         config, code, inputs = self._now(node)
-        mine = _leaves(config)
+        mine = leaves(config)
 
         def shared(fact: Fact[StepStarted]) -> tuple[int, int]:
-            theirs = _leaves(fact.body.config)
+            theirs = leaves(fact.body.config)
             equal = sum(theirs.get(path) == value for path, value in mine.items()) - len(theirs.keys() - mine.keys())
             same = sum(fact.body.inputs.get(name) == digest for name, digest in inputs.items())
             return (
@@ -214,35 +212,18 @@ class _Earlier:
 
     def _changes(self, node: Node, before: StepStarted) -> dict[str, tuple[str, ...]]:
         config, code, inputs = self._now(node)
-        found: dict[str, list[str]] = {}
-        old, new = _leaves(before.config), _leaves(config)
-        for path in sorted({*old, *new}):
-            if old.get(path) != new.get(path):
-                kind = "seed" if path.rpartition(".")[2] == "seed" else "config"
-                found.setdefault(kind, []).append(f"{path} {_shown(old.get(path))} -> {_shown(new.get(path))}")
-        for name, digest in inputs.items():
-            if before.inputs.get(name) != digest and before.inputs.get(name) is not None:
-                found.setdefault("input", []).append(f"{name} {_short(before.inputs[name])} -> {_short(digest)}")
-            elif name not in before.inputs:
-                found.setdefault("input", []).append(f"{name} is new")
-        found.setdefault("input", []).extend(f"{name} is gone" for name in before.inputs if name not in node.inputs)
-        if before.code != code:
-            found["code"] = self._code_changes(node, before.code) or ["changed"]
-        if before.lock and before.lock != self.planner.code.lock:
-            found["lock"] = [f"{_short(before.lock)} -> {_short(self.planner.code.lock)}"]
-        return {kind: tuple(items) for kind, items in found.items() if items}
-
-    def _code_changes(self, node: Node, before: str) -> list[str]:
-        if before not in self.listings:
-            try:
-                self.listings[before] = dict(json.loads(self.planner.store.read(before)))
-            except LedgerError:
-                self.listings[before] = {}  # recorded by an older version, which did not keep the list
-        old = self.listings[before]
-        if not old:
-            return []
-        new = dict(kind_of(node.step).listing)
-        return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+        if before.code != code and before.code not in self.listings:
+            self.listings[before.code] = read_listing(self.planner.store, before.code)
+        return changes(
+            before,
+            config=config,
+            inputs=inputs,
+            code=code,
+            lock=self.planner.code.lock,
+            was=self.listings.get(before.code, {}),
+            listing=kind_of(node.step).listing,
+            named=list(node.inputs),
+        )
 
 
 @dataclass
@@ -266,35 +247,3 @@ class _Timings:
         for fact in facts(self.history, StepCompleted):
             found.setdefault(fact.body.step, deque(maxlen=MEASURED)).append(fact.body.seconds)
         return found
-
-
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every value of a configuration by its path."""
-    found: dict[str, Any] = {}
-    for key, item in config.items():
-        path = f"{prefix}{key}"
-        if isinstance(item, Mapping) and item and set(item) not in ({"float"}, {"int"}):
-            found.update(_leaves(item, f"{path}."))
-        else:
-            found[path] = item
-    return found
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Mapping) and set(value) == {"float"}:
-        return repr(float.fromhex(value["float"]))
-    if isinstance(value, Mapping) and set(value) == {"int"}:
-        return str(value["int"])
-    if isinstance(value, str) and value.startswith(("0x", "-0x")) and "p" in value:
-        return repr(float.fromhex(value))
-    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _short(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:12]
-
-
-def _listed(items: tuple[str, ...]) -> str:
-    rest = len(items) - SHOWN
-    return ", ".join(items[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -27,11 +27,10 @@ from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, labels_in, readab
 from marin.history.labels import Labels
 from marin.history.run import ArtifactView, CheckpointView, status
 from marin.history.runs import LATEST, pick, stream_of
-from marin.history.twins import bytes_of, twins
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import counting, of_this_log, overall
+from marin.record.verdicts import bytes_of, counting, of_this_log, overall, twins
 
 _WAIT = 60.0
 _RUN = (

@@ -13,6 +13,7 @@ from marin.errors import UsageError
 from marin.history.run import Run
 from marin.process.arithmetic import apply
 from marin.process.cache import compilation_cache
+from marin.process.waiting import waiting
 from marin.recipe.schema import Execution
 
 
@@ -25,9 +26,11 @@ def trained(view: Run, store: Store) -> tuple[Any, Any]:
         Unsupported: this machine does not compute the bits of the contract.
     """
     apply(view.recipe.arithmetic, Execution())
-    from marin.evaluation.subject import open_subject  # jax, after the contract is in force
+    with waiting("importing jax and Levanter"):
+        from marin.evaluation.subject import open_subject  # jax, after the contract is in force
 
-    subject = open_subject(view, store)
+    with waiting("restoring the trained state"):
+        subject = open_subject(view, store)
     return subject.model, subject.tokenizer
 
 
@@ -67,6 +70,7 @@ def continued(
         return bool(new) and new[-1] == recipe.tokens.end
 
     asked = Prompt(tokens, min(max_tokens, room), ended, temperature, request_name(tokens))
-    (new,) = programs.generate([asked], seed)
+    with waiting("compiling and drawing text"):
+        (new,) = programs.generate([asked], seed)
     said: str = tokenizer.decode([*tokens[1:], *new], skip_special_tokens=True)
     return said

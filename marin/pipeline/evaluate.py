@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
+from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Execution, Recipe
 
@@ -24,7 +25,8 @@ def config(recipe: Recipe) -> object:
 def run(task: Task) -> StepResult:
     """Evaluate in this process, on one device whatever the training used."""
     apply(task.recipe.arithmetic, Execution(devices=1))
-    from marin.evaluation.evaluate import evaluate
+    with waiting("importing jax and Levanter"):
+        from marin.evaluation.evaluate import evaluate
 
     return evaluate(task)
 

@@ -6,6 +6,7 @@ Light to import; the work is in :mod:`marin.training.tokens.cache`, which loads 
 from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
+from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
 
@@ -19,7 +20,8 @@ def config(recipe: Recipe) -> object:
 def run(task: Task) -> StepResult:
     """Tokenize both splits. Raises ``DataError`` if a split has no tokens, ``UsageError`` for an excluded document that is
     not there."""
-    from marin.training.tokens.cache import build_caches
+    with waiting("importing Levanter"):
+        from marin.training.tokens.cache import build_caches
 
     return build_caches(task)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from marin.errors import UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
+from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
 
@@ -44,7 +45,8 @@ def run(task: Task) -> StepResult:
 
         return train_on_ray(task)
     apply(task.recipe.arithmetic, task.execution)
-    from marin.training.run import train
+    with waiting("importing jax and Levanter"):
+        from marin.training.run import train
 
     return train(task)
 

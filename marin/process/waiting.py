@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from pathlib import Path
 
 from ledger import LedgerError
 from marin.process.cache import own_folder
-from marin.process.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ AGAIN = 20.0
 """Seconds after which one that goes on says so again."""
 KEPT = 200
 """So many waits are remembered, the newest."""
-_speaking = threading.Lock()
 _innermost: list[_Wait] = []
 
 
@@ -55,15 +54,20 @@ class _Wait:
     def _speak(self) -> None:
         pause = SOON
         while not self._over.wait(pause):
-            with _speaking:
-                if _innermost[-1:] == [self]:
-                    logger.info("%s", self._sentence(time.monotonic() - self.began))
+            if _innermost[-1:] == [self]:
+                logger.info("%s", self._sentence(time.monotonic() - self.began))
             pause = AGAIN
 
     def _sentence(self, so_far: float) -> str:
         last = remembered().get(self.what)
         told = [] if so_far < AGAIN else [f"{so_far:.0f} s so far"]
-        told += [f"about {last:.0f} s the last time here"] if last is not None else ["a first time here"] if not told else []
+        told += (
+            [f"about {last:.0f} s the last time here"]
+            if last is not None
+            else ["a first time here"]
+            if not told
+            else []
+        )
         return f"{self.what} ({', '.join(told)})" if told else self.what
 
 
@@ -87,7 +91,9 @@ def _remember(what: str, seconds: float) -> None:
     known = {name: value for name, value in remembered().items() if name != what}
     known[what] = round(seconds, 2)
     with contextlib.suppress(OSError, LedgerError):  # it only makes an estimate
-        write_whole(_file(), json.dumps(dict(list(known.items())[-KEPT:])).encode())
+        new = _file().with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(dict(list(known.items())[-KEPT:])))
+        new.replace(_file())
 
 
 def _file() -> Path:

@@ -6,7 +6,7 @@ log. Whoever signs a log can write PASS into it, so that in the log of somebody 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 NAMES = ("ledger", "artifacts", "data", "training", "model")
@@ -97,3 +97,24 @@ def described(verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | N
     if word == "PARTIAL":
         return f"PARTIAL, {passed} of {len(NAMES)} PASS"
     return word if word == "PASS" else f"{word} {', '.join(decisive)}".strip()
+
+
+Bytes = tuple[str, tuple[tuple[str, str], ...]]
+"""What makes two complete runs equal: the recipe's digest, and each step with the digest of what it made."""
+
+
+def bytes_of(recipe: str, outputs: Mapping[str, str]) -> Bytes:
+    """What decides whether two complete runs are equal; ``outputs`` by step."""
+    return recipe, tuple(sorted(outputs.items()))
+
+
+def twins(complete: Iterable[tuple[str, Bytes]], passed: Iterable[str]) -> dict[str, str]:
+    """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one. What was
+    established of one holds for the bytes of the other, so lists say `PASS as` it; the twin's own record (when it ran, where, by
+    whom) was judged by nobody."""
+    runs, verified = dict(complete), set(passed)
+    first: dict[Bytes, str] = {}
+    for run, key in runs.items():
+        if run in verified:
+            first.setdefault(key, run)
+    return {run: first[key] for run, key in runs.items() if run not in verified and key in first}

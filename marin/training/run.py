@@ -19,6 +19,7 @@ from marin.errors import Interrupted, Paused
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
+from marin.process.waiting import waiting
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
     CHECKPOINT_SAVED,
@@ -77,21 +78,24 @@ def train(task: Task) -> StepResult:
     tensors, and the result names its tree."""
     recipe = task.recipe
     use_compilation_cache(compilation_cache())
-    training = Training(
-        recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution
-    )
+    with waiting("compiling the train step"):
+        training = Training(
+            recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution
+        )
     first, last = recipe.first_step, recipe.last_step
     at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
     if done is None:
-        state, manifest = training.start(task.inputs.get(PREVIOUS))
+        with waiting("making the initial state"):
+            state, manifest = training.start(task.inputs.get(PREVIOUS))
     else:
         segment = read(TrainSegment, done[0], where="last recorded segment")
         tree, at = read(CheckpointSaved, done[1], where="last training checkpoint").artifact, segment.end
         where = f"checkpoint of train step {at}"
         state, manifest = training.resume((task.store, tree), segment.end_state, where=where)
         logger.info("resuming at train step %d", at)
-    program = program_identity(training)  # in every process: Levanter's loss asks all of them what it chose
+    with waiting("naming the compiled programs"):
+        program = program_identity(training)  # in every process: Levanter's loss asks all of them what it chose
     recorder = Recorder(task, manifest, tree)
     if hosts.leader():
         recorder.started(training, at, program)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import click
 
 from marin.cli.output import say
 from marin.process.listening import bind
+from marin.process.waiting import waiting
 from marin.record.root import open_root
 from marin.tracking.mlflow.server import serve as server
 
@@ -37,6 +40,13 @@ def ui(port: int, host: str) -> None:
     """
     root = open_root()
     listener = bind(host, port)
+    starting = ExitStack()
+    starting.enter_context(waiting("starting MLflow's server"))
+
+    def announce(address: str) -> None:
+        starting.close()
+        say(address)
+
     try:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
@@ -52,10 +62,11 @@ def ui(port: int, host: str) -> None:
         drawing = DrawingAhead(root)
         drawing.start()
         try:
-            server.serve(listener, projection.database, announce=say)
+            server.serve(listener, projection.database, announce=announce)
         finally:
             drawing.stop()
             follower.stop()
             projection.close()
     finally:
+        starting.close()
         listener.close()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger import Draft, LedgerError, canonical_bytes, canonical_digest
+from ledger import Draft, LedgerError, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
 from marin.graph.execution.work import Made
 from marin.graph.given import Given
@@ -22,6 +22,7 @@ from marin.graph.planning import Planner
 from marin.graph.results import NodeResult, Results
 from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted
+from marin.history.changes import keep_listing
 from marin.history.fold import step_view
 from marin.history.run import Fact, StepView
 from marin.provenance import environment
@@ -118,7 +119,9 @@ class Record:
     def started(self, work: Work) -> Draft | None:
         """step.started of a function; a step of the pipeline writes its own, in its run."""
         listing = kind_of(work.node.step).listing
-        self._keep_code(work.identity.code, canonical_bytes([list(item) for item in listing]))
+        if work.identity.code not in self.codes:
+            self.codes.add(work.identity.code)
+            keep_listing(self.planner.store, listing)
         if work.node.step.definition is not None:
             return None
         identity = work.identity
@@ -137,12 +140,6 @@ class Record:
                 lock=identity.lock,
             ),
         )
-
-    def _keep_code(self, digest: str, listing: bytes) -> None:
-        """The list of code files under its digest, so that a later run can say which of them changed."""
-        if digest not in self.codes:
-            self.codes.add(digest)
-            self.planner.store.put_bytes(listing)
 
     def completed(self, work: Work, made: Made) -> Draft:
         """step.completed of a function."""

@@ -8,8 +8,8 @@ from marin.history.projection.intents import Intent, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
 from marin.history.run import verified
-from marin.history.twins import Bytes, bytes_of
 from marin.record.events import ReplayCompleted
+from marin.record.verdicts import Bytes, bytes_of
 
 
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
@@ -27,7 +27,7 @@ def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iter
 
 
 class Twins:
-    """Follows which complete runs are equal: what was established of one is told of the others (:mod:`marin.history.twins`)."""
+    """Follows which complete runs are equal: what was established of one is told of the others."""
 
     def __init__(self, runs: Mapping[str, ProjectedRun]) -> None:
         self._runs = runs

@@ -31,7 +31,7 @@ LONGEST_FACT = 500
 @dataclass(frozen=True)
 class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
-    there is none; ``twin`` the verified run of equal bytes (:mod:`marin.history.twins`)."""
+    there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`)."""
 
     sample: str = ""
     sample_missing: str = ""

@@ -18,6 +18,7 @@ from ledger import LedgerError, StateManifest, Store
 from marin.execution.phases import checkout
 from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
+from marin.process.waiting import waiting
 from marin.recipe.schema import Execution, Recipe, digest
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.training.checkpoints.whole import load
@@ -64,7 +65,7 @@ def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution
         use_compilation_cache(compilation_cache())
         _prepared.clear()
         _programs.clear()
-        with compiling(f"{key[0].removeprefix('sha256:')}-{execution.devices}"):
+        with compiling(f"{key[0].removeprefix('sha256:')}-{execution.devices}"), waiting("compiling the train step"):
             _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
     return _prepared[key].reading(tokens / "train")
 

@@ -15,6 +15,7 @@ from ledger import LedgerError, StateManifest
 from marin.execution import phases
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
+from marin.process.waiting import waiting
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
 from marin.verify.proven import Proofs
@@ -98,7 +99,8 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
 
 
 def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> Trained:
-    from marin.verify.jax.replay import replay  # jax, after the contract is in force
+    with waiting("importing jax and Levanter"):
+        from marin.verify.jax.replay import replay  # jax, after the contract is in force
 
     recipe, run = case.run.recipe, case.run
     with bar("training", recipe.trainer.num_steps) as progress:

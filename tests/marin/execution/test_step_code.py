@@ -25,6 +25,7 @@ NEUTRAL = {
     "marin/process/interruption.py": "when training stops, not what it computes",
     "marin/record/meter.py": "measurements beside the evidence",
     "marin/process/progress.py": "bars",
+    "marin/process/waiting.py": "says what takes long",
     "marin/execution/step.py": "how a step is called",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",
 }

@@ -48,10 +48,8 @@ LEASE_TAKEN = "lease.taken/v1"
 LEASE_RENEWED = "lease.renewed/v1"
 LEASE_RELEASED = "lease.released/v1"
 LOOP_SEGMENT = "loop.segment/v1"
-EVALUATIONS = (EVALUATION_RECORDED, EVALUATION_MEASURED)
-"""What was evaluated of a run's recorded states, in a stream of its own."""
-LEASES = "leases"
-"""The stream of all lease events."""
+EVALUATIONS = (EVALUATION_RECORDED, EVALUATION_MEASURED)  # of recorded states, in a stream of its own
+LEASES = "leases"  # the stream of all lease events
 EXPERIMENT_REGISTERED = "experiment.registered/v1"
 EXPERIMENT_REPORTED = "experiment.reported/v1"
 SPEEDRUN_ENTERED = "speedrun.entered/v1"
@@ -107,8 +105,7 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
 
 
 class RunLabelled(Body, frozen=True, omit_defaults=True):
-    """How people find a run, in a stream beside its own: nothing of it says what the run is. What is None or empty stays as
-    it was. ``archived``: lists leave the run out; ``untagged``: tags that are taken off."""
+    """How people find a run, beside its stream (:mod:`marin.history.labels`). What is None or empty stays as it was."""
 
     run: str
     archived: bool | None = None

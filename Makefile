@@ -8,6 +8,8 @@
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
+#               make site: the documentation as a site in build/site, its links, spelling and notebooks (minutes);
+#               make notebooks: executes docs/notebooks and keeps their outputs;
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
@@ -32,10 +34,10 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench experiments survival faults-bench verify-bench gpu browser tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test lint bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,14p'
+	@sed -n 's/^# //p' Makefile | sed -n '1,16p'
 
 environment:
 	@./.ci/environment
@@ -82,6 +84,18 @@ gpu: # no environment of its own: jax and its plugin are the machine's
 browser: environment
 	$(PYTEST) -m browser tests/e2e
 
+# What makes the site lies beside the lock, as what evaluates does.
+docs-tools: environment
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-docs.lock
+
+site: docs-tools
+	$(BIN)/codespell README.md AGENTS.md CONTRIBUTING.md CHANGELOG.md docs ledger marin experiments conf bench/RESULTS.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(PYTEST) -q -m "site or not site" tests/documents
+
+notebooks: docs-tools
+	$(BIN)/python docs/site/notebooks.py
+
 tpu: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock
 	$(PYTEST) -q -m "tpu or not tpu" tests/tpu --durations 0
@@ -110,6 +124,8 @@ lock:
 	    --group pyproject.toml:dev --extra all pyproject.toml --output-file requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
 	    --constraint requirements.lock --extra eval pyproject.toml --output-file requirements-evaluation.lock
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
+	    --constraint requirements.lock --group pyproject.toml:docs --output-file requirements-docs.lock
 	@# The images' plugins, by the pins above; each index has wheels for other C libraries than the default platform's.
 	for kind in gpu tpu; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	    --python-version 3.12 --python-platform x86_64-manylinux_2_31 --constraint requirements.lock \

@@ -141,3 +141,14 @@ def test_files_that_a_page_names_are_there(page_name: str) -> None:
 
 def test_the_root_command_has_an_example() -> None:
     assert "Examples:" in (marin.help or "")
+
+
+def test_every_page_has_its_place_on_the_site() -> None:
+    """mkdocs.yml has the order tutorial, how-to, reference, explanation; a page that is not there is not found."""
+    text = (PROJECT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    placed = re.findall(r"(?:: |- )\"?([\w./-]+\.(?:md|ipynb))", text)
+    pages = {path.relative_to(PROJECT / "docs").as_posix() for path in (PROJECT / "docs").rglob("*.md")}
+    pages |= {path.relative_to(PROJECT / "docs").as_posix() for path in (PROJECT / "docs").rglob("*.ipynb")}
+    assert pages <= set(placed) and len(placed) == len(set(placed))
+    parts = re.findall(r"^  - ([A-Z][\w ]+):$", text, re.MULTILINE)
+    assert parts == ["Tutorial", "How to", "Reference", "Explanation"]

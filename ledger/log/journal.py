@@ -81,6 +81,12 @@ class JournalWriter:
         self._storage.write_at(self._name, self._end, data + bytes(filler))
         self._end, self._allocated = end, allocated
 
+    def resume(self, records: Sequence[Record]) -> None:
+        """These records stand at the front already, and are not all published: the next one goes behind them."""
+        self._end = self._allocated = 0
+        for record in records:
+            self._end = _after(self._end, record)
+
     def rewind(self) -> None:
         """All records are published: the next one goes to the front."""
         self._end = 0
@@ -102,7 +108,11 @@ def read_records(storage: Storage, name: str) -> Iterator[Record]:
             return
         yield record
         size = record.new_size
-        offset = _aligned(offset + _PREFIX + len(record.note) + _bundle_size(record.entries))
+        offset = _after(offset, record)
+
+
+def _after(offset: int, record: Record) -> int:
+    return _aligned(offset + _PREFIX + len(record.note) + _bundle_size(record.entries))
 
 
 def _parse(data: memoryview) -> Record | None:

@@ -59,6 +59,8 @@ class LogView:
         self.note = note
         self.edge = edge
         self.pending = list(pending)
+        self.records: Sequence[Record] = ()
+        """What stood in the journal when this was loaded, published or not."""
         self.pending_leaves = [leaf_hash(entry) for entry in pending]
         self._tiles: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
 
@@ -80,7 +82,9 @@ class LogView:
                     raise _rolled_back(log, records[0].old_size, published.size)
                 edge = _load_edge(storage, published, log)
                 fresh = [record for record in records if record.old_size >= published.size]
-                return cls._with_records(storage, log, keys, published, data, edge, fresh)
+                view = cls._with_records(storage, log, keys, published, data, edge, fresh)
+                view.records = records
+                return view
             except (NotFound, Tampered):
                 # A writer may publish while this reads: only what also holds for an unchanged checkpoint is final.
                 if attempts == _LOAD_ATTEMPTS or _read_checkpoint(storage, log) == data:

@@ -11,6 +11,10 @@ A process that dies at any point leaves one of: nothing (the journal's last reco
 record that is not yet published, or some tiles of it. Opening the log loads what is committed and publishes
 it again, with the same bytes. There is no repair.
 
+Whoever opens the log for a few events at a time may leave them in the journal (``patient``), where our readers find
+them: each size that is published is one more partial tile and one more partial bundle, which tlog-tiles wants kept until
+the complete ones are there. Sixty-four events are published together, and what completes a tile always.
+
 After an error in the middle of an append its outcome is unknown; the log then loads itself anew before the
 next one, and handing in the same drafts again gives the same places.
 """
@@ -54,6 +58,8 @@ from ledger.storage.port import Storage
 _LOG = logging.getLogger(__name__)
 _CLOCK_TOLERANCE = timedelta(seconds=300)
 _JOURNAL_HARD_LIMIT = 4
+_LEFT = 64
+"""So many events a patient writer leaves in the journal."""
 
 
 def _now() -> datetime:
@@ -81,6 +87,7 @@ class Log:
         journal_bytes: int,
         clock: Callable[[], datetime],
         index: Path | None,
+        patient: bool,
         resources: ExitStack,
     ) -> None:
         """Use `Log.open`, which takes the lock first."""
@@ -93,6 +100,7 @@ class Log:
         self._publish_seconds = publish_seconds
         self._journal_bytes = journal_bytes
         self._clock = clock
+        self._patient = patient
         self._resources = resources
         self._mutex = threading.RLock()
         self._idle = threading.Condition(self._mutex)
@@ -136,12 +144,14 @@ class Log:
         journal_bytes: int = 4 << 20,
         clock: Callable[[], datetime] = _now,
         index: Path | None = None,
+        patient: bool = False,
     ) -> Log:
         """Take the lock, waiting up to `wait` seconds, load what is committed, and be ready to append.
 
         `actor` is written into events whose drafts name none; `verifiers` are keys that may have signed
         before this one. `index` is a local file where the index of ids is kept between two openings; without it, it is
         kept below `projections/`, or for a storage that is no local folder folded again from the log, in memory.
+        A `patient` writer publishes neither when it opens nor by the clock: see `leave`.
         """
         with ExitStack() as resources:
             resources.enter_context(storage.lock(lock_path(), _command(), wait=wait))
@@ -155,6 +165,7 @@ class Log:
                 journal_bytes=journal_bytes,
                 clock=clock,
                 index=index,
+                patient=patient,
                 resources=resources,
             )
             log._resources = resources.pop_all()
@@ -185,6 +196,23 @@ class Log:
                 _LOG.warning("left to another writer: %s", error)
             finally:
                 self._release()
+
+    def leave(self) -> None:
+        """Release the lock; what is committed stays in the journal while it is little, and is published by whoever opens
+        next."""
+        with self._mutex:
+            if self._closed:
+                return
+            if self._stale or not self._patient or not self._is_little():
+                self.close()
+                return
+            self._begin()
+            self._release()
+
+    def _is_little(self) -> bool:
+        """Whether what is pending completes no tile, and is not worth a publication."""
+        published, size = self._view.published.size, self._view.checkpoint.size
+        return size - published <= _LEFT and size // TILE_WIDTH == published // TILE_WIDTH
 
     @property
     def checkpoint(self) -> LogCheckpoint:
@@ -423,7 +451,9 @@ class Log:
             self._load()
 
     def _publish_in_time(self) -> None:
-        due = time.monotonic() - self._published_at >= self._publish_seconds
+        due = time.monotonic() - self._published_at >= self._publish_seconds and not (
+            self._patient and self._is_little()
+        )
         if not self._stale and (due or self._journal.used >= self._journal_bytes):
             try:
                 self._publish()
@@ -477,12 +507,16 @@ class Log:
         self._stale = True
         self._published_at = time.monotonic()
         self._checkpoint = self._view.checkpoint
-        self._publish()
-        while self._view.pending:
-            self._checkpoint = self._view.checkpoint
+        if self._patient and self._view.pending and self._is_little():
+            self._journal.resume(self._view.records)
+        else:
             self._publish()
+            while self._view.pending:
+                self._checkpoint = self._view.checkpoint
+                self._publish()
         self._checkpoint = self._view.checkpoint
         self._frontier = self._view.edge.frontier()
+        self._frontier.extend(self._view.pending_leaves)
         self._index.follow(self._view)
         self._stale = False
 

@@ -29,7 +29,7 @@ MOST = 200
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that completes commands and options in a shell, and runs, recipes, metrics and devices by name.
+    """Print the script that completes commands, options, runs, recipes, metrics and devices in a shell.
 
     \b
     Examples:

@@ -136,7 +136,7 @@ COMMANDS: dict[str, Lazy] = {
     "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
     "completion": Lazy(
         "marin.cli.completion",
-        "Print the script that completes commands and options in a shell, and runs, recipes, metrics and devices by name.",
+        "Print the script that completes commands, options, runs, recipes, metrics and devices in a shell.",
     ),
 }
 

@@ -183,9 +183,12 @@ class Root:
         return RootWriter(self.verifier.name, self.endpoint, self.log)
 
     def log(self, wait: float = 0.0) -> Log:
-        """The open log, whose lock this process then holds. Close it."""
+        """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it."""
         Pins(default_pins()).settle(self.verifier.name, self.absolute)
-        return Log.open(self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path())
+        patient = "://" not in self.location  # in a bucket the journal is one object, which each append replaces
+        return Log.open(
+            self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path(), patient=patient
+        )
 
     def index_path(self) -> Path | None:
         """Where the index of ids is kept."""

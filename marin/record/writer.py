@@ -12,9 +12,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledger import Draft, LedgerError, Locked, Log, LogClient, Receipt, Refused, Unavailable
+from marin.record import events
 
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+UNDERWAY = frozenset(
+    {
+        events.RUN_STARTED, events.STEP_STARTED, events.STEP_COMPLETED, events.STEP_CACHED, events.STEP_PREEMPTED,
+        events.SEED_DRAWN, events.TRAIN_STARTED, events.TRAIN_SEGMENT, events.CHECKPOINT_SAVED, events.METRICS_RECORDED,
+        events.EVAL_COMPLETED, events.EVALUATION_MEASURED, events.MODEL_EXPORTED, events.LOOP_SEGMENT, events.REPLAY_SEGMENT,
+        events.GRAPH_STARTED, events.LEASE_TAKEN, events.LEASE_RENEWED, events.LEASE_RELEASED, events.COLLECTION_STARTED,
+        events.COLLECTION_SHARD, events.TRACKING_LOGGED,
+    }
+)  # fmt: skip
+"""Events of work that goes on: they wait in the journal for its end, and are published with it. Readers see them at once."""
 _TURN_SECONDS = 1.0
 """How long the lock is waited for before the service is looked for again."""
 
@@ -51,7 +62,10 @@ class RootWriter:
                     self.close()  # it ended: what it had committed is found by the ids
             try:
                 with self._open_log(_TURN_SECONDS) as log:
-                    return log.append_each(requests)
+                    outcomes = log.append_each(requests)
+                    if all(draft.type in UNDERWAY for drafts in requests for draft in drafts):
+                        log.leave()
+                    return outcomes
             except Locked:
                 if time.monotonic() > deadline:
                     raise

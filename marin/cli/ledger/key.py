@@ -36,7 +36,7 @@ def key() -> None:
     """The keys of this log: list, rotate, retire.
 
     Changes are events of the log, with a proof of each below keys/ in the root, so that whoever trusts an older key of
-    the log finds the newer ones by himself.
+    the log finds the newer ones without asking.
     """
 
 

@@ -117,7 +117,7 @@ def _print_results(root: Root, found: list[ArtifactView], *, as_json: bool) -> N
         print_json([asdict(item) | {"deterministic": item.identity not in differed} for item in found])
         return
     newest = found[0]
-    taken = "" if newest.index == newest.completed_at else f", taken over from event {newest.completed_at}"
+    taken = "" if newest.index == newest.completed_at else f", reused from event {newest.completed_at}"
     print_fields(
         [
             ("step", newest.step),

@@ -184,7 +184,7 @@ def _show_run(root: Root, view: Run) -> None:
     rows = [
         (
             name,
-            "taken over" if step.cached else f"{step.seconds:.1f} s",
+            "reused" if step.cached else f"{step.seconds:.1f} s",
             step.output.kind,
             human_size(step.output.size),
             step.output.digest,

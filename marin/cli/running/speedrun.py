@@ -34,7 +34,7 @@ def speedrun() -> None:
     "named",
     multiple=True,
     metavar="ROOT=KEY",
-    help="Somebody whose verdicts count: his root and his verifier key.",
+    help="Somebody whose verdicts count: their root and their verifier key.",
 )
 @click.option("--quorum", type=click.IntRange(min=1), metavar="K", help="So many reproducers must have passed it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

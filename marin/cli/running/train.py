@@ -247,7 +247,7 @@ def _begun(root: Root, named: str, composed: Composed) -> Composed:
 def _train(
     root: Root, composed: Sequence[Composed], *, execution: Execution, force: bool, max_concurrent: int
 ) -> list[Trained]:
-    """Everything through the graph executor: in parallel as far as the machine allows, what is known taken over."""
+    """Everything through the graph executor: in parallel as far as the machine allows, what is known reused."""
     from marin.graph.execution.loop import Options, execute_graph
     from marin.graph.recipes import pipeline_graph
     from marin.history import runs

@@ -130,7 +130,7 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
         ("took", took),
         ("event", str(step.index)),
         ("identity", step.identity),
-        ("taken over from", f"event {result.completed_at}" if result is not None and result.cached else ""),
+        ("reused from", f"event {result.completed_at}" if result is not None and result.cached else ""),
         ("error", step.error),
         *((name, f"{value:.6g}") for name, value in sorted(step.metrics.items())),
     ]

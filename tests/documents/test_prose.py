@@ -1,0 +1,54 @@
+"""The words of the pages: plain English. Spelling is codespell's (`make site`); these are habits of our own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path.relative_to(PROJECT).as_posix()
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "ledger/*.md", "bench/*.md", ".github/**/*.md")
+    for path in PROJECT.glob(pattern)
+    if path.name != "CHANGELOG.md"
+)
+ODD = {
+    r"taken over": "reused",
+    r"on (his|her) own machine": "on their machine",
+    r"(compiled programs )?at hand": "here; compiled before",
+    r"he|him|his|himself": "they, their: a reader, an operator and an attacker may be anybody",
+    r"in order to": "to",
+    r"utili[sz]e[sd]?": "use",
+    r"leverag(e|es|ing)": "use",
+    r"functionality": "what it does",
+    r"please": "nothing: an instruction is one",
+    r"obviously|of course|needless to say": "nothing: what is obvious is not written",
+    r"simply|easily|just": "nothing: the reader sees whether it is",
+    r"state of the art|cutting[- ]edge|blazing(ly)?|powerful|seamless(ly)?|robust": "a figure, or nothing",
+}
+"""What is not written here, and what is written instead."""
+WORDS = {re.compile(rf"(?<![\w-])({pattern})(?![\w-])", re.IGNORECASE): instead for pattern, instead in ODD.items()}
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$|^\|.*$|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+"""Programs, their output, tables that programs write, and targets of links are no prose."""
+
+
+def odd_words(text: str) -> list[str]:
+    """``line: word: what instead`` for each odd word of a page."""
+    prose = _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return [
+        f"{prose.count(chr(10), 0, found.start()) + 1}: {found[0]}: write {instead}"
+        for pattern, instead in WORDS.items()
+        for found in pattern.finditer(prose)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_in_plain_english(page: str) -> None:
+    assert odd_words((PROJECT / page).read_text(encoding="utf-8")) == []
+
+
+def test_odd_words_are_found_where_they_are_prose() -> None:
+    text = "It is\ntaken over by his machine.\n\n    he taken over\n\n| taken over |\n\n`his` [x](just.md) adjust\n"
+    assert [line.split(": ")[:2] for line in odd_words(text)] == [["2", "taken over"], ["2", "his"]]

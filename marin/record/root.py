@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -180,12 +181,12 @@ class Root:
 
     def writer(self) -> RootWriter:
         """Appends through the service while one runs, else by opening the log. Close it."""
-        return RootWriter(self.verifier.name, self.endpoint, self.log)
+        # In a bucket the journal is one object, which each append replaces: there it stays short.
+        return RootWriter(self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location))
 
-    def log(self, wait: float = 0.0) -> Log:
+    def log(self, wait: float = 0.0, *, patient: bool = False) -> Log:
         """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it."""
         Pins(default_pins()).settle(self.verifier.name, self.absolute)
-        patient = "://" not in self.location  # in a bucket the journal is one object, which each append replaces
         return Log.open(
             self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path(), patient=patient
         )

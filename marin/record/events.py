@@ -1,8 +1,7 @@
 """The event types that this product writes, and the schema that each body is checked against on append.
 
-Names are the product's own and never change meaning: a changed shape is a new version (``train.segment/v2``).
-Bodies follow the ledger's rules for numbers: 64-bit integers are strings, floats that must be exact are hex strings
-(``float.hex``), digests are ``sha256:<hex>``.
+A released name never changes meaning: a changed shape is a new version (``train.segment/v2``). 64-bit integers are strings,
+floats that must be exact hex strings (``float.hex``), digests ``sha256:<hex>``.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ class Continues(Body, frozen=True):
 
 DEFAULT_PIPELINE = "default"
 """The plan that dvc.yaml has: raw text to an exported model."""
-STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
-"""Its steps, in the order in which people expect to read them."""
+STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")  # in the order in which people read them
 DATA_STEPS, MODEL_STEPS = STEPS[:3], STEPS[4:]
 """Those that make what a model learns from, and those that say what it became."""
 

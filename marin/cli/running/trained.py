@@ -62,7 +62,7 @@ def as_json(item: Trained) -> dict[str, Any]:
 
 def _row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
-    done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} taken over"
+    done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} reused"
     state = f"failed at {item.failed}" if item.failed else done
     return (
         " ".join(item.overrides),

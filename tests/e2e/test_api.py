@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -81,6 +82,12 @@ def test_the_examples_of_the_page_do_what_it_says(project: Project) -> None:
     assert replays == [told["verdicts"]], "what was found is an event"
     for page in ("report.html", "lineage.html", "verification.html"):
         assert record["run"] in (project.folder / page).read_text("utf-8")
+    artifacts = json.loads(project.marin("ls", "artifacts", "--json").stdout)
+    evaluation = next(item["artifact"] for item in artifacts if item["kind"] == "evaluation")
+    assert project.marin("store", "get", evaluation[:20], str(project.folder / "evaluated")).returncode == 0
+    sample = (project.folder / "evaluated" / "sample.txt").read_text("utf-8").strip()
+    report = html.unescape((project.folder / "report.html").read_text("utf-8"))
+    assert len(sample) > 20 and sample.splitlines()[0][:60] in report, "what the model says stands in its report"
     weights = (project.folder / "model" / "model.safetensors").read_bytes()
     exported = next(item for event in log if event["type"] == "model.exported/v1" for item in [event["body"]["output"]])
     shown = json.loads(project.marin("show", exported["artifact"], "--json").stdout)

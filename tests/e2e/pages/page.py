@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 PROGRESS = re.compile(
-    r"^(\[\d+/\d+\] .*|\w+: run \w+, attempt \d+|train steps \d+ to \d+ recorded|recorded as event \d+|made the root .*)$"
+    r"^(\[\d+/\d+\] .*|\w+: run \w+, attempt \d+; .*|train steps \d+ to \d+ recorded|recorded as event \d+|made the root .*"
+    r"|[a-z].* \((a first time here|.*the last time here|.* so far)\))$"
 )
 """What the page shows of stderr."""
 COMMAND = re.compile(r"^marin (.*?)(?: ([|>]) (.*))?$")
@@ -19,6 +20,7 @@ COMMAND = re.compile(r"^marin (.*?)(?: ([|>]) (.*))?$")
 MASKS = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d[.\d]*)?Z", "TIME"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
+    (r"\b\d\d-\d\d \d\d:\d\d\b", "TIME"),
     (r"^(log|key|vkey|plan|code)( +).*(marin\.local|sha256|[0-9a-f]{40}).*$", r"\1 OWN"),
     (r"log marin\.local/\w+", "log OWN"),
     (r"(under root|, root|leaf|expected|found|\"id\": \")( *)[0-9a-f]{32,64}", r"\1 DIGEST"),

@@ -6,181 +6,22 @@ folder.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from ui import MANY, NAMED, RUN, Served, address_of, ended, left_behind, roots, started, story
 
 from ledger import Draft
-from marin.history.projection.fold import Fold
 from marin.history.projection.identity import Ids
-from marin.record import events as types
-from marin.record.meter import Meter, recorded
-from marin.record.root import Root
-from marin.reporting.lineage.graph import graph_of
-from marin.reporting.lineage.page import graph_page
-
-START_SECONDS = 120.0
-MANY = 50_000
-"""Train steps of a long run: 100,000 points, loss and tokens."""
-STOP_SECONDS = 30.0
-
-
-def helper(name: str) -> ModuleType:
-    """A module of tests/marin/tracking: synthetic logs and real roots."""
-    path = Path(__file__).parents[2] / "marin" / "tracking"
-    package = "tracking_helpers"
-    if package not in sys.modules:
-        spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)
-        assert spec is not None
-        sys.modules[package] = importlib.util.module_from_spec(spec)
-        sys.modules[package].__path__ = [str(path)]
-    return importlib.import_module(f"{package}.{name}")
-
-
-story, roots = helper("story"), helper("roots")
-RUN = Ids(story.ORIGIN).run("abcd2345")
-NAMED = "llama-4x128-seed0 · "
-"""What stands before the id in the name of a run."""
-
-
-@dataclass(frozen=True)
-class Served:
-    """A running `marin ui` over a real root."""
-
-    process: subprocess.Popen[str]
-    printed: str
-    root: Root
-    folder: Path
-    log: Any
-
-    @property
-    def address(self) -> str:
-        return self.printed.partition("/?token=")[0]
-
-    @property
-    def token(self) -> str:
-        return self.printed.partition("/?token=")[2]
-
-    def open(self, path: str, data: bytes | None = None) -> Any:
-        headers = {"content-type": "application/json", "authorization": f"Bearer {self.token}"}
-        return urllib.request.urlopen(urllib.request.Request(self.address + path, data, headers), timeout=60)
-
-    def ask(self, path: str, body: object = None) -> Any:
-        with self.open(path, None if body is None else json.dumps(body).encode()) as answer:
-            return json.load(answer)
-
-    def refused(self, path: str, data: bytes | None = None, **headers: str) -> int:
-        """The status of a request that is as given, without the token."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(self.address + path, data, named), timeout=60)
-        refused.value.close()
-        return refused.value.code
-
-
-def started(environment: dict[str, str], *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "marin.cli.main", "ui", *options],
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
-def address_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with selectors.DefaultSelector() as ready:
-        ready.register(process.stdout, selectors.EVENT_READ)
-        if ready.select(START_SECONDS):
-            line = process.stdout.readline().strip()
-            if line:
-                return line
-    process.kill()
-    pytest.fail(f"no address: {process.communicate()[1][-3000:]}")
-
-
-def left_behind(session: int) -> list[int]:
-    """Processes of the session that the command was started in."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
-
-
-def ended(process: subprocess.Popen[str], how: signal.Signals) -> tuple[int, str]:
-    process.send_signal(how)
-    try:
-        _, complaint = process.communicate(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail(f"still there {STOP_SECONDS} s after {how.name}")
-    return process.returncode, complaint
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("ui")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MARIN_ROOT", "")
-        patch.setenv("MARIN_KEY", "")
-        root = roots.make_root(folder)
-        log = story.Log()
-        made = roots.make_artifacts(root, folder / "made")
-        story.whole_run(log, "abcd2345", artifacts=made)
-        story.whole_run(log, "efgh6723", steps=60, artifacts=made)
-        story.start(log, "manyj234")
-        for start in range(0, MANY, 1000):
-            story.segment(log, "manyj234", start, start + 1000)
-        roots.record(root, log)
-        root.append(
-            [
-                Draft(
-                    types.METRICS_RECORDED,
-                    "run/abcd2345",
-                    types.write(
-                        recorded("abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
-                    ),
-                )
-                for start in range(0, 120, 30)
-            ]
-        )
-        recorded_by_now = len(log.entries)
-        story.replay(log, "abcd2345")
-        roots.record(root, log, recorded_by_now)
-        process = started(dict(os.environ), "--port", "0")
-        try:
-            yield Served(process, address_of(process), root, folder, log)
-            status, complaint = ended(process, signal.SIGINT)
-            assert status == 0
-            assert [line for line in complaint.splitlines() if not line.startswith("starting MLflow's server")] == []
-            assert left_behind(process.pid) == []
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_the_printed_address_answers_on_loopback_alone(served: Served):
@@ -320,41 +161,6 @@ def test_without_a_root_there_is_one_line(tmp_path: Path):
     assert "marin init" in done.stderr
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-    "--disable-sync",
-    "--metrics-recording-only",
-]
-
-
-@pytest.fixture(scope="module")
-def page(served: Served) -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(60_000)
-        page.goto(served.printed)  # leaves its token in a cookie
-        page.get_by_role("heading", name="Runs", exact=True).wait_for()
-        assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
-        yield page
-        browser.close()
-
-
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    folder = Path(os.environ.get("MARIN_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 FOREIGN = ("Assistant", "GenAI", "telemetry", "Start Demo", "AI Gateway", "Prompts", "Traces", "Welcome to MLflow")
 """Words of MLflow for what is not in a ledger."""
 
@@ -410,6 +216,23 @@ def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
     )
     assert points
     page.screenshot(path=shots / "loss.png")
+
+
+@pytest.mark.browser
+def test_charts_stand_in_groups_that_say_what_they_show(served: Served, page: Any, shots: Path):
+    context = page.context.browser.new_context(viewport={"width": 1400, "height": 3000})
+    fresh = context.new_page()
+    fresh.goto(served.printed)
+    fresh.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
+    fresh.get_by_text("train loss (1)", exact=False).first.wait_for()
+    places = []
+    for name in ("train loss", "validation", "evaluation", "training"):
+        heading = fresh.get_by_text(f"{name} (", exact=False).first
+        heading.wait_for()
+        places.append(heading.bounding_box()["y"])
+    assert places == sorted(places)
+    fresh.screenshot(path=shots / "groups.png")
+    context.close()
 
 
 @pytest.mark.browser
@@ -513,180 +336,6 @@ print(run.info.run_id)
     page.get_by_text("a note", exact=False).first.wait_for()
 
 
-def pages_in(served: Served) -> dict[str, str]:
-    """Our own pages, saved as somebody would mail them."""
-    found = {}
-    for name in ("lineage", "report", "data_order", "verification"):
-        path = served.folder / f"{name}.html"
-        with served.open(f"/get-artifact?run_uuid={RUN}&path={name}.html") as answer:
-            path.write_bytes(answer.read())
-        found[name] = path.as_uri()
-    return found
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 390)])
-def test_a_stranger_reads_first_that_the_run_was_reproduced(
-    served: Served, page: Any, shots: Path, scheme: str, width: int
-):
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 850})
-    page.goto(pages_in(served)["verification"])
-    seal = page.locator(".seal.good")
-    assert seal.locator("h1").inner_text() == "Reproduced, bit for bit"
-    assert seal.bounding_box()["y"] < 100, "in sight without scrolling"
-    assert "By bob on 2026-11-2" in seal.inner_text() and "marin verify abcd2345" in seal.inner_text()
-    assert seal.locator("li").all_inner_texts() == [
-        f"{name} PASS" for name in ("ledger", "artifacts", "data", "training", "model")
-    ]
-    boxes = page.locator(".chain .name").all_text_contents()
-    assert boxes == ["corpus", "tokenizer", "tokens", "train", "evaluate", "export"]
-    wanted = page.locator(".bases h3").all_inner_texts()
-    assert "established by execution" in wanted and "claimed by this log, and established by nobody here" in wanted
-    page.screenshot(path=shots / f"seal-{scheme}-{width}.png", full_page=True)
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1400, "height": 900})
-
-
-@pytest.mark.browser
-def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(served: Served, page: Any, shots: Path):
-    asked: list[str] = []
-    wrong: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto(pages_in(served)["lineage"])
-    page.screenshot(path=shots / "lineage.png")
-    assert page.locator("section:visible h2").all_inner_texts() == ["export"], "what was asked for is open"
-    page.get_by_label("find", exact=True).fill("model")
-    page.get_by_label("find", exact=True).press("Enter")
-    walked = [page.evaluate("document.activeElement.getAttribute('aria-label')")]
-    while not walked[-1].startswith("corpus") and len(walked) < 20:
-        page.keyboard.press("ArrowLeft")
-        walked.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
-    assert walked[0].startswith("export")
-    assert walked[-1].startswith("corpus"), walked
-    page.keyboard.press("Enter")
-    page.get_by_label("find", exact=True).fill("")
-    page.locator("section:visible").get_by_text("The cat number 0 sleeps.").first.wait_for()
-    assert page.title() == "Lineage of run abcd2345"
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert wrong == []
-
-
-@pytest.mark.browser
-def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(served: Served, page: Any):
-    page.goto(pages_in(served)["lineage"])
-    model = page.locator("a.node[aria-label^='export']")
-    model.focus()  # comes into sight, wherever it stands
-    model.click()
-    way = [page.locator("section:visible h2").text_content()]
-    while "corpus" not in way[-1] and len(way) < 20:
-        made_of = page.locator("section:visible tr", has=page.locator("th", has_text="made of")).locator("a")
-        made_of.last.click()
-        way.append(page.locator("section:visible h2").text_content())
-    assert way[0] == "export" and "train" in way and way[-1] == "corpus", way
-    page.locator("section:visible").get_by_text("The cat number 0 sleeps.").first.wait_for()
-
-
-@pytest.mark.browser
-def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: Served, page: Any):
-    page.set_viewport_size({"width": 1000, "height": 800})
-    page.goto(pages_in(served)["lineage"])
-
-    def seen() -> list[float]:
-        found = page.evaluate(
-            "(() => { const m = document.querySelector('g.view').getCTM(); return [m.e, m.f, m.a]; })()"
-        )
-        assert isinstance(found, list)
-        return found
-
-    frame = page.locator(".graph")
-    box, first = frame.bounding_box(), seen()
-    page.mouse.move(box["x"] + 20, box["y"] + 20)
-    page.mouse.down()
-    page.mouse.move(box["x"] - 180, box["y"] + 20, steps=4)
-    page.mouse.up()
-    dragged = seen()
-    assert dragged[0] < first[0] and dragged[2] == first[2]
-    page.mouse.move(box["x"] + 200, box["y"] + 60)
-    page.mouse.wheel(0, 60)
-    assert seen() == dragged, "the wheel alone scrolls the page"
-    page.evaluate("window.scrollTo(0, 0)")
-    page.keyboard.down("Control")
-    page.mouse.wheel(0, -60)
-    page.keyboard.up("Control")
-    page.wait_for_function(f"document.querySelector('g.view').getCTM().a > {dragged[2]}")
-    page.get_by_label("show everything").click()
-    whole = seen()
-    assert page.evaluate("""[...document.querySelectorAll('a.node')].every(node => {
-        const box = node.getBoundingClientRect(), frame = document.querySelector('.graph').getBoundingClientRect();
-        return box.left >= frame.left && box.right <= frame.right && box.top >= frame.top && box.bottom <= frame.bottom; })""")
-    page.get_by_label("larger").click()
-    assert seen()[2] > whole[2]
-    frame.focus()
-    page.keyboard.press("0")
-    assert seen()[2] == pytest.approx(whole[2])
-    page.locator("a.node[aria-label^='export']").focus()
-    page.set_viewport_size({"width": 1400, "height": 900})
-
-
-@pytest.mark.browser
-def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, tmp_path: Path, shots: Path):
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    fold = Fold(story.ORIGIN)
-    log = story.Log()
-    for number in range(400):
-        run = "".join("abcdefghij"[int(digit)] for digit in f"{number:08}")
-        story.whole_run(log, run, steps=30, artifacts={"corpus": story.digest(f"corpus {number % 5}")})
-    list(fold.apply_all(log.events()))
-    graph = graph_of(projected.run for projected in fold.runs.values())
-    assert len(graph.nodes) > 2000
-    target = tmp_path / "many.html"
-    target.write_bytes(graph_page("many", graph, {name: projected.run for name, projected in fold.runs.items()}, {}))
-    page.goto(target.as_uri())
-    assert page.locator("a.node").count() == len(graph.nodes)
-    page.get_by_label("show everything").click()
-    inside = """() => { const frame = document.querySelector('.graph').getBoundingClientRect();
-        return [...document.querySelectorAll('a.node')].filter(node => { const box = node.getBoundingClientRect();
-            return box.left >= frame.left && box.right <= frame.right && box.top >= frame.top && box.bottom <= frame.bottom;
-        }).length; }"""
-    assert page.evaluate(inside) == len(graph.nodes)
-    page.screenshot(path=shots / "many.png")
-    model = next(node for node in graph.nodes.values() if node.step == "export" and node.kind == "artifact")
-    page.get_by_label("find", exact=True).fill(dict(model.facts)["content"])
-    page.locator("output").get_by_text("1 found", exact=True).wait_for()
-    page.get_by_label("larger").click(click_count=4)
-    page.get_by_label("find", exact=True).press("Enter")
-    focused = page.evaluate("""() => { const box = document.activeElement.getBoundingClientRect(),
-        frame = document.querySelector('.graph').getBoundingClientRect();
-        return [document.activeElement.ariaLabel, box.left < frame.right && box.right > frame.left && box.top < frame.bottom
-                && box.bottom > frame.top]; }""")
-    assert focused[0].startswith("export") and focused[1], "what has the focus is in sight"
-    assert wrong == []
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 1400), ("light", 390), ("dark", 390)])
-def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, shots: Path, scheme: str, width: int):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 850})
-    for name, address in pages_in(served).items():
-        page.goto(address)
-        found = axe.run(page).response["violations"]
-        serious = [
-            (item["id"], [node["html"][:200] for node in item["nodes"][:3]])
-            for item in found
-            if item["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], (name, scheme, width)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
-        page.screenshot(path=shots / f"{name}-{scheme}-{width}.png")
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1400, "height": 900})
-
-
 REPORTING = '''
 """Two numbers and what they say."""
 from marin.reporting.experiment import Plot, Report
@@ -733,6 +382,9 @@ def test_table_and_plot_of_an_experiment_are_artifacts_of_its_runs_for_mlflows_c
         if {whole, "report/numbers"} <= set(names):
             break
     assert {whole, "report/numbers"} <= set(names)
+    (above,) = client.search_runs([experiment.experiment_id], "attributes.run_name = 'executions of the graph'")
+    assert names[whole].data.tags["mlflow.parentRunId"] == above.info.run_id, "nested: one row of the list for all"
+    assert above.info.status == "FINISHED" and "mlflow.parentRunId" not in above.data.tags
     for name, folder in ((whole, "report/numbers"), ("report/numbers", "output")):
         run = names[name].info.run_id
         listed = {item.path for item in client.list_artifacts(run, folder)}

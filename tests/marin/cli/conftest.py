@@ -143,4 +143,5 @@ def run(root: Path) -> str:
         completed("export"),
     ]
     opened.append([Draft(kind, stream_of(name), events.write(body)) for kind, body in bodies])
-    return name
+    with opened.log():  # publishes what waits in the journal
+        return name

@@ -54,7 +54,7 @@ def test_who_made_an_artifact(marin: Marin, run: str) -> None:
     assert run in marin("show", artifact).out
     by_identity = marin("show", "sha256:" + "1" * 64, "--json").json
     assert [item["step"] for item in by_identity] == ["train", "evaluate", "export"]
-    assert marin("show", "sha256:" + "9" * 64).status == 1
+    assert marin("show", "sha256:" + "9" * 64).status == 3
 
 
 def digest(character: str) -> str:

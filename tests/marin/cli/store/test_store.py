@@ -68,7 +68,7 @@ def test_what_stands_there_is_not_overwritten_unasked(marin: Marin, root: Path, 
 def test_what_is_no_digest_is_refused(marin: Marin, root: Path, name: str) -> None:
     for command in ("get", "ls", "verify"):
         refused = marin("store", command, name)
-        assert (refused.status, refused.data) == (1, b"")
+        assert (refused.status, refused.data) == (2, b"")
         assert refused.err.count("\n") == 1
 
 

@@ -71,7 +71,7 @@ def test_what_is_nowhere_and_what_is_wrong(marin: Marin, named: str, gcs: Bucket
     missing = digest_bytes(b"missing")
     for command in (("push", gcs.url, missing), ("pull", gcs.url, missing)):
         outcome = marin("store", *command)
-        assert outcome.status == 1
+        assert outcome.status == 3
         assert missing in outcome.err
     assert marin("store", "pull", tmp_path / "nowhere").status == 3
     (tmp_path / "no-pointer").write_text("text")

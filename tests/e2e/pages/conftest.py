@@ -1,0 +1,81 @@
+"""One `marin ui` for the tests of pages, and a browser that has opened it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ui import ARGUMENTS, CHROMIUM, MANY, Served, address_of, ended, left_behind, roots, started, story
+
+from ledger import Draft
+from marin.record import events as types
+from marin.record.meter import Meter, recorded
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("ui")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARIN_ROOT", "")
+        patch.setenv("MARIN_KEY", "")
+        root = roots.make_root(folder)
+        log = story.Log()
+        made = roots.make_artifacts(root, folder / "made")
+        story.whole_run(log, "abcd2345", artifacts=made)
+        story.whole_run(log, "efgh6723", steps=60, artifacts=made)
+        story.start(log, "manyj234")
+        for start in range(0, MANY, 1000):
+            story.segment(log, "manyj234", start, start + 1000)
+        roots.record(root, log)
+        root.append(
+            [
+                Draft(
+                    types.METRICS_RECORDED,
+                    "run/abcd2345",
+                    types.write(
+                        recorded("abcd2345", "train", start, {"train/grad_norm": [0.5] * 30}, Meter().lap(30, 900))
+                    ),
+                )
+                for start in range(0, 120, 30)
+            ]
+        )
+        recorded_by_now = len(log.entries)
+        story.replay(log, "abcd2345")
+        roots.record(root, log, recorded_by_now)
+        process = started(dict(os.environ), "--port", "0")
+        try:
+            yield Served(process, address_of(process), root, folder, log)
+            status, complaint = ended(process, signal.SIGINT)
+            assert status == 0
+            assert [line for line in complaint.splitlines() if not line.startswith("starting MLflow's server")] == []
+            assert left_behind(process.pid) == []
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def page(served: Served) -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on the path")
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(60_000)
+        page.goto(served.printed)  # leaves its token in a cookie
+        page.get_by_role("heading", name="Runs", exact=True).wait_for()
+        assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("MARIN_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -17,6 +17,9 @@ from marin.record.bodies.body import Digest as Digest
 from marin.record.bodies.body import HexFloat as HexFloat
 from marin.record.bodies.body import Json as Json
 from marin.record.bodies.collections import COLLECTIONS
+from marin.record.bodies.labels import LABELS
+from marin.record.bodies.labels import RUN_LABELLED as RUN_LABELLED
+from marin.record.bodies.labels import RunLabelled as RunLabelled
 
 RUN_STARTED = "run.started/v1"
 RUN_COMPLETED = "run.completed/v1"
@@ -56,7 +59,6 @@ UNLEARNING_REQUESTED = "unlearning.requested/v1"
 UNLEARNING_FORKED = "unlearning.forked/v1"
 CARD_STATED = "card.stated/v1"
 ATTRIBUTION_MEASURED = "attribution.measured/v1"
-RUN_LABELLED = "run.labelled/v1"
 
 
 class Output(Body, frozen=True):
@@ -100,16 +102,6 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     environment: Json
     continues: Continues | None = None
     experiment: str = ""
-
-
-class RunLabelled(Body, frozen=True, omit_defaults=True):
-    """How people find a run, beside its stream (:mod:`marin.history.labels`). What is None or empty stays as it was."""
-
-    run: str
-    archived: bool | None = None
-    description: str | None = None
-    tags: dict[str, str] = {}
-    untagged: list[str] = []
 
 
 class StepPaused(Body, frozen=True):
@@ -665,11 +657,11 @@ BODIES: dict[str, type[Body]] = {
     EXPERIMENT_REPORTED: ExperimentReported,
     SPEEDRUN_ENTERED: SpeedrunEntered,
     **COLLECTIONS,
+    **LABELS,
     UNLEARNING_REQUESTED: UnlearningRequested,
     UNLEARNING_FORKED: UnlearningForked,
     CARD_STATED: CardStated,
     ATTRIBUTION_MEASURED: AttributionMeasured,
-    RUN_LABELLED: RunLabelled,
 }
 
 

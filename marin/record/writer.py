@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ledger import Draft, LedgerError, Locked, Log, LogClient, Receipt, Refused, Unavailable
 from marin.record import events
+from marin.record.bodies import collections
 
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
@@ -21,8 +22,8 @@ UNDERWAY = frozenset(
         events.RUN_STARTED, events.STEP_STARTED, events.STEP_COMPLETED, events.STEP_CACHED, events.STEP_PREEMPTED,
         events.SEED_DRAWN, events.TRAIN_STARTED, events.TRAIN_SEGMENT, events.CHECKPOINT_SAVED, events.METRICS_RECORDED,
         events.EVAL_COMPLETED, events.EVALUATION_MEASURED, events.MODEL_EXPORTED, events.LOOP_SEGMENT, events.REPLAY_SEGMENT,
-        events.GRAPH_STARTED, events.LEASE_TAKEN, events.LEASE_RENEWED, events.LEASE_RELEASED, events.COLLECTION_STARTED,
-        events.COLLECTION_SHARD, events.TRACKING_LOGGED,
+        events.GRAPH_STARTED, events.LEASE_TAKEN, events.LEASE_RENEWED, events.LEASE_RELEASED, collections.COLLECTION_STARTED,
+        collections.COLLECTION_SHARD, collections.COLLECTION_SOURCE, events.TRACKING_LOGGED,
     }
 )  # fmt: skip
 """Events of work that goes on: they wait in the journal for its end, and are published with it. Readers see them at once."""

@@ -35,7 +35,7 @@ from marin.record.verdicts import bytes_of, counting, of_this_log, overall, twin
 _WAIT = 60.0
 _RUN = (
     "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, seed, experiment, "
-    "completed, failed, replayed"
+    "completed, failed, interrupted, replayed"
 )
 
 
@@ -122,13 +122,13 @@ class Catalog:
         )
 
     def _run(self, row: Sequence[Any]) -> RunSummary:
-        *shown, completed, failed, replayed = row
+        *shown, completed, failed, interrupted, replayed = row
         run = shown[0]
         last = self._projection.latest(stream=stream_of(run)) if completed is None and failed is not None else None
         verdicts = self._counting(run, replayed) if replayed is not None else None
         values = [
             *shown,
-            status(completed is not None, failed, last[0] if last is not None else -1),
+            status(completed is not None, failed, last[0] if last is not None else -1, interrupted=bool(interrupted)),
             verdicts if self._own else None,
             None if self._own else verdicts,
             labels_in(self._file.connection, run),

@@ -15,7 +15,7 @@ from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels
 from marin.history.names import model_of
-from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed
+from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_interrupted
 from marin.record import events as kinds
 from marin.record.events import (
     CheckpointSaved,
@@ -33,7 +33,8 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
     recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, seed TEXT NOT NULL,
-    experiment TEXT NOT NULL, completed INTEGER, failed INTEGER, replayed INTEGER
+    experiment TEXT NOT NULL, completed INTEGER, failed INTEGER,
+    interrupted INTEGER, replayed INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_idx ON runs (idx);
 CREATE TABLE IF NOT EXISTS results (
@@ -72,7 +73,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
         body = fact.body
         model = _section(body.recipe, "model")
         db.execute(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)",
             (
                 body.run,
                 fact.index,
@@ -128,7 +129,10 @@ def _result(db: sqlite3.Connection, found: ArtifactView) -> None:
 
 def step_failed(db: sqlite3.Connection, facts: Iterable[Fact[StepFailed]]) -> None:
     """The newest failure of a run."""
-    db.executemany("UPDATE runs SET failed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
+    db.executemany(
+        "UPDATE runs SET failed = ?, interrupted = ? WHERE run = ?",
+        ((fact.index, was_interrupted(fact.body), fact.body.run) for fact in facts),
+    )
 
 
 def run_completed(db: sqlite3.Connection, facts: Iterable[Fact[RunCompleted]]) -> None:

@@ -191,10 +191,12 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure. ``open``:
-        neither. A graph ends as it says: ``completed``, ``failed`` or ``interrupted``."""
-        last = max((fact.index for fact in self.failures), default=None)
-        return self.outcome or status(self.completed is not None, last, self.last_index)
+        """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure; ``interrupted``:
+        that somebody stopped it. ``open``: none of these. A graph ends as it says."""
+        last = max(self.failures, key=lambda fact: fact.index, default=None)
+        failed = last.index if last is not None else None
+        stopped = last is not None and was_interrupted(last.body)
+        return self.outcome or status(self.completed is not None, failed, self.last_index, interrupted=stopped)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -237,11 +239,21 @@ class Run:
         return self.steps[step].output
 
 
-def status(completed: bool, failed: int | None, last: int) -> Literal["completed", "failed", "open"]:
-    """The status of a run that failed last at event ``failed`` and of which event ``last`` is the newest."""
+def status(
+    completed: bool, failed: int | None, last: int, *, interrupted: bool = False
+) -> Literal["completed", "failed", "interrupted", "open"]:
+    """The status of a run that failed last at event ``failed``, or was ``interrupted`` there, and of which event ``last`` is the
+    newest."""
     if completed:
         return "completed"
-    return "failed" if failed is not None and failed == last else "open"
+    if failed is None or failed != last:
+        return "open"
+    return "interrupted" if interrupted else "failed"
+
+
+def was_interrupted(failure: StepFailed) -> bool:
+    """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
+    return failure.error.startswith("interrupted")
 
 
 def verified(verdicts: Sequence[Fact[ReplayCompleted]]) -> str:

@@ -447,6 +447,8 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
             cure="leave --origin out, or name another root",
         )
     if not storage.exists(CHECKPOINT):
+        if "://" not in where:  # a root in somebody's work tree is no part of it
+            storage.ensure(".gitignore", b"*\n")
         Log.create(storage, root.signer())
         Pins(default_pins()).settle(root.verifier.name, root.absolute)
         log.info("made the root %s with the log %s", where, root.verifier.name)

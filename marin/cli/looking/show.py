@@ -25,7 +25,7 @@ from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic
-from marin.history.run import Run
+from marin.history.run import Run, was_interrupted
 from marin.process.text import visible_json
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -218,7 +218,10 @@ def _show_run(root: Root, view: Run) -> None:
         )
     for fact in view.failures:
         say()
-        say(f"failed at event {fact.index}: {fact.body.step}: {fact.body.error}")
+        ended = "interrupted" if was_interrupted(fact.body) else "failed"
+        say(f"{ended} at event {fact.index}: {fact.body.step}: {fact.body.error}")
+    if view.status == "interrupted":
+        say("to go on: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again")
 
 
 def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:

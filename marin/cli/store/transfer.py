@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -79,6 +79,8 @@ def push(
     source, target = root.store(), remote_store(remote, readonly=False)
     digests = _without_diffs(root, source, list(_wanted(root, what, runs, source)), leave_out=no_diff)
     _transfer(source, target, digests, jobs=jobs, verb="push", cut=cut, dry_run=dry_run, as_json=as_json)
+    if not as_json:
+        say(_left_out(source, digests, some=bool(what or runs)), err=True)
     if check and not dry_run:
         _check(target, digests, as_json=as_json)
 
@@ -105,6 +107,17 @@ def pull(remote: str, what: tuple[str, ...], runs: tuple[str, ...], jobs: int, d
     source, target = remote_store(remote, readonly=True), root.store()
     digests = list(_wanted(root, what, runs, source, lacking=target))
     _transfer(source, target, digests, jobs=jobs, verb="pull", dry_run=dry_run, as_json=as_json)
+
+
+def _left_out(source: Store, sent: Sequence[str], *, some: bool) -> str:
+    """What a push does not send, in words."""
+    others = {digest for digest, _ in source.digests()} - set(sent)
+    parts = ["the log (`marin backup DEST` sends log and store, `marin publish RUN` a run that strangers can verify)"]
+    if others and some:
+        parts.append("what was not named")
+    elif others:
+        parts.append(f"{len(others)} artifacts that no event names, or that are parts of others")
+    return f"not sent: {'; '.join(parts)}"
 
 
 def _without_diffs(root: Root, source: Store, digests: list[str], *, leave_out: bool) -> list[str]:

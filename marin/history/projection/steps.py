@@ -8,6 +8,7 @@ from marin.history.projection import training
 from marin.history.projection.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import facts, flatten, key_of, milliseconds, output_tags, single_key
+from marin.history.run import was_interrupted
 from marin.record.events import (
     MetricsRecorded,
     Output,
@@ -84,13 +85,14 @@ def cached(told: Told, projected: ProjectedRun, body: StepCached, source: Projec
 
 
 def failed(told: Told, projected: ProjectedRun, body: StepFailed) -> Iterator[Intent]:
-    """The step stopped, and with it the run."""
+    """The step stopped, and with it the run: by itself, or by somebody."""
     yield from _open(told, projected, body.step)
-    run = projected.id(body.step)
-    yield Tags(run, {"marin.state": "failed", "marin.error": body.error[:4000]})
-    yield Status(run, "FAILED", told.time)
+    run, stopped = projected.id(body.step), was_interrupted(body)
+    ended = "KILLED" if stopped else "FAILED"
+    yield Tags(run, {"marin.state": "interrupted" if stopped else "failed", "marin.error": body.error[:4000]})
+    yield Status(run, ended, told.time)
     yield Tags(projected.id(), {"marin.error": f"{body.step}: {body.error}"[:4000]})
-    yield Status(projected.id(), "FAILED", told.time)
+    yield Status(projected.id(), ended, told.time)
 
 
 def train_started(told: Told, projected: ProjectedRun, body: TrainStarted) -> Iterator[Intent]:

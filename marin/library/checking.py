@@ -13,7 +13,7 @@ from marin.recipe.schema import Execution
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import SHOWN, overall
-from marin.reporting.verification.page import page
+from marin.reporting.verification.page import page, preview_of
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
@@ -42,6 +42,9 @@ class Checked:
     def page(self) -> Page:
         """As `marin verify --html`."""
         return Page(f"Verification of run {self.run.run}", page(self.report, self.run).encode())
+
+    def _repr_png_(self) -> bytes:
+        return preview_of(self.report, self.run)
 
     def __repr__(self) -> str:
         told = ", ".join(f"{name} {word}" for name, word in self.verdicts.items())

@@ -36,7 +36,7 @@ from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Samples, read_samples
 from marin.reporting.runs.pages import draw
 from marin.reporting.speedrun import pages as speedruns
-from marin.reporting.template import copying, render, size
+from marin.reporting.template import copying, finding, render, size
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
@@ -174,7 +174,7 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
         partial(
             render,
             "site.html.j2",
-            scripts=[copying()],
+            scripts=[copying(), finding()],
             origin=root.verifier.name,
             experiments=experiments,
             rows=rows[::-1],

@@ -68,6 +68,12 @@ def copying() -> str:
     return (TEMPLATES / "copy.js").read_text(encoding="utf-8")
 
 
+@cache
+def finding() -> str:
+    """The script that leaves of tables what somebody types."""
+    return (TEMPLATES / "find.js").read_text(encoding="utf-8")
+
+
 def _digest(value: object) -> Markup:
     """A digest of which twelve digits are seen and all are there, to be selected, found and copied."""
     text = visible(str(value))

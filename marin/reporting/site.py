@@ -21,6 +21,7 @@ import msgspec
 
 from ledger import canonical_digest, digest_bytes
 from marin.errors import UsageError
+from marin.history.catalog import open_catalog
 from marin.history.names import data_of, name_of
 from marin.history.projection.fold import pages_of
 from marin.history.run import Run
@@ -132,11 +133,14 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
+    with open_catalog(root) as catalog:
+        twins = catalog.twins(catalog.runs())
     rows = []
     for run in own:
         names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts))
         rows.append(_row(run, names))
-        source = canonical_digest([software, run.last_index, run.verified])
+        said = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
+        source = canonical_digest([software, run.last_index, run.verified, said])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
         for name in (*names, "verification.png") if run.verdicts else names:
             drawn = partial(draw, root, run.run, name, image)

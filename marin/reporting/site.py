@@ -139,8 +139,8 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
     for run in own:
         names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts))
         rows.append(_row(run, names))
-        said = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
-        source = canonical_digest([software, run.last_index, run.verified, said])
+        labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
+        source = canonical_digest([software, run.last_index, run.verified, labels])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
         for name in (*names, "verification.png") if run.verdicts else names:
             drawn = partial(draw, root, run.run, name, image)

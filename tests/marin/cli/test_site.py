@@ -42,7 +42,10 @@ def test_every_link_leads_to_a_page_and_only_what_changed_is_drawn_again(
     assert first["kept"] == 0 and Path(first["index"]).is_file()
     index = read(site / "index.html")
     pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
-    assert index.links <= pages and index.loaded == [], "no link leads nowhere, nothing is loaded"
+    assert index.links <= pages, "no link leads nowhere"
+    text = (site / "index.html").read_text("utf-8")
+    assert set(index.loaded) <= {"script"} and "src=" not in text, "nothing is loaded: both scripts stand in the page"
+    assert text.count("'sha256-") == 2 and "default-src 'none'" in text, "and no other may run"
     assert {"experiments/exp9_lowest.html", "speedruns/index.html", f"outputs/{'b' * 64}.html"} <= index.links
     assert {"runs/one/report.html", "runs/two/report.html", "runs/two/lineage.html"} <= index.links
     assert "3.2500" in index.words and "open" in index.words and "2.0 MB" in index.words

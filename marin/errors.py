@@ -10,6 +10,7 @@ LedgerError                 (ledger.errors; fields what, where, expected, found,
     ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
     ├── NotInstalled        a package that the command needs is not installed            exit status 3
     ├── MissingEvidence     something that the answer needs is not here                  exit status 3
+    │   └── InputNotMade    a step's input has no result in this root
     └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
         └── Paused          training reached the train step at which it was to pause     exit status 0
 """
@@ -63,6 +64,12 @@ class MissingEvidence(MarinError):
     """Bytes or events that the answer needs are not in this root."""
 
     exit_code: ClassVar[int] = 3
+
+
+class InputNotMade(MissingEvidence):
+    """A step cannot begin: what it reads has no result in this root. ``step`` is whose result that would be."""
+
+    step: str = ""
 
 
 class Interrupted(MarinError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ledger import LedgerError, NotFound, Tampered
-from marin.errors import MissingEvidence
+from marin.errors import InputNotMade, MissingEvidence
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
 from marin.execution.result_cache import ResultCache
@@ -102,13 +102,15 @@ class RunResults:
     def _input(self, step: StepDefinition, identity: str) -> StepView:
         candidates = self._candidates(step.name, identity)
         if not candidates:
-            raise MissingEvidence(
+            absent = InputNotMade(
                 "an input has not been made in this root",
                 where=f"step {step.name}",
                 expected="a recorded result for this recipe and this code",
                 found="none",
                 cure=f"run `marin stage {step.name}`, or all of it with `dvc repro`",
             )
+            absent.step = step.name
+            raise absent
         if self.project is None:
             return self._whole(step.name, candidates)
         path = pointer_path(self.project, step.name)

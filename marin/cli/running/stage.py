@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +15,10 @@ from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
 
 if TYPE_CHECKING:
+    from marin.execution.executor import StageOutcome
     from marin.recipe.schema import Execution
 
+logger = logging.getLogger(__name__)
 STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
 
@@ -65,16 +70,11 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     recipe = gathered(root, load_params(params))
     if name == "train":
         check(recipe.arithmetic, execution)
+    bring = partial(
+        run_stage, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent, execution=execution
+    )
     try:
-        outcome = run_stage(
-            name,
-            plan=PIPELINE,
-            recipe=recipe,
-            root=root,
-            project=params.resolve().parent,
-            execution=execution,
-            force=force,
-        )
+        outcome = _with_inputs(name, partial(bring, force=force), bring)
     except Paused as pause:
         if as_json:
             print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
@@ -111,3 +111,18 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
             "sends its bytes (`dvc push` has none: Git has the pointers)",
             err=True,
         )
+
+
+def _with_inputs(name: str, bring: Callable[[str], StageOutcome], make: Callable[[str], StageOutcome]) -> StageOutcome:
+    """``bring`` the step to its output. What it reads and this root has no result of is made first: DVC skips a stage whose
+    line in dvc.lock came from another root, by Git."""
+    from marin.errors import InputNotMade
+
+    while True:
+        try:
+            return bring(name)
+        except InputNotMade as absent:
+            if absent.step == name:
+                raise
+            logger.info("%s: not made in this root yet, though dvc.lock has it: made first", absent.step)
+            _with_inputs(absent.step, make, make)

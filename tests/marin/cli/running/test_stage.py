@@ -104,3 +104,16 @@ def test_a_layout_that_contradicts_itself_is_wrong_usage(
 ) -> None:
     assert run(["stage", "train", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_what_a_step_reads_and_this_root_never_made_is_made_first(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a pull, dvc.lock has stages that another root made: DVC skips them, and here they have no result."""
+    assert run(["stage", "tokenizer", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [json.loads(line)["step"] for line in told.out.splitlines()] == ["tokenizer"]
+    assert "corpus: not made in this root yet, though dvc.lock has it: made first" in told.err
+    assert {path.name for path in (workplace / "artifacts").glob("*.json")} == {"corpus.json", "tokenizer.json"}
+    assert run(["stage", "corpus"]) == 0
+    assert "nothing to do" in capsys.readouterr().out

@@ -56,6 +56,7 @@ NOT_REQUIRED = {
 
 PRIVATE = {
     "hashlib._Hash": "a type without a public name, for annotations",
+    "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
     "jax._src.source_info_util": "the source line of an operation (verify/jax, exact)",
     "levanter.data._prp.Permutation": "the order of the data is Levanter's own",

@@ -356,3 +356,65 @@ def test_a_submissions_folder(results, checkers, tmp_path, judge):
     for what, change in changes.items():
         assert not checked(change)[0], what
     judged.refuses(f"the same with {', '.join(changes)}")
+
+
+BASE = "python:3.12-slim-bookworm"
+"""What docker/Dockerfile begins with. No registry of images is asked: a Debian of this machine's package client stands in, whose
+Python is one that the lock is for."""
+INSIDE = """
+set -e
+benchmarks/grammar_lm/setup.sh
+benchmarks/grammar_lm/init_datasets.sh /tmp/data
+STEPS=64 SUBMISSION='{"org": "a-lab", "platform": "a container", "division": "closed"}' \\
+    benchmarks/grammar_lm/run_and_time.sh /tmp/result_0.txt trainer.steps_per_segment=32
+"""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """The benchmark's image, on the project's own, on a Debian made from packages; a function that runs a command in it."""
+    if missing := [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]:
+        pytest.skip(f"apt-get install {' '.join(missing)}: without an engine these make the container root")
+    folder = tmp_path_factory.mktemp("container")
+    storage = ("--root", folder / "storage", "--runroot", folder / "run", "--storage-driver", "vfs")
+    trusted = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    shared = {
+        trusted: "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/resolv.conf": "/etc/resolv.conf",
+        "/etc/pip.conf": "/etc/pip.conf",
+    }
+    volumes = [word for here, there in shared.items() if Path(here).exists() for word in ("-v", f"{here}:{there}:ro")]
+
+    def answer(*command: object):
+        status, said = ask(*command, cwd=PROJECT, env={"TMPDIR": str(folder)}, seconds=3600)
+        assert status == 0, said[-4000:]
+        return said.strip()
+
+    sites = answer("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").splitlines()
+    mirror = next(site for site in sites if "security" not in site)
+    wanted = "--include=python3,python3-venv,ca-certificates"
+    answer("mmdebstrap", "--quiet", "--variant=apt", wanted, "trixie", folder / "base.tar", mirror)
+    name = answer("buildah", *storage, "from", "scratch").splitlines()[-1]
+    answer("buildah", *storage, "add", name, folder / "base.tar", "/")
+    answer("buildah", *storage, "config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", name)
+    answer("buildah", *storage, "commit", "--rm", name, f"localhost/{BASE}")
+    build = ("buildah", *storage, "build", "--isolation", "chroot", *volumes)
+    answer(*build, "-f", "docker/Dockerfile", "--target", "cpu", "-t", "marin:cpu", ".")
+    dockerfile = "benchmarks/grammar_lm/Dockerfile"
+    answer(*build, "--build-arg", "BASE=localhost/marin:cpu", "-f", dockerfile, "-t", "grammar_lm", ".")
+    box = answer("buildah", *storage, "from", "localhost/grammar_lm").splitlines()[-1]
+    yield lambda script: answer("buildah", *storage, "run", "--isolation", "chroot", box, "--", "bash", "-c", script)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_benchmarks_folder_in_a_clean_container_root(image, checkers, tmp_path, judge):
+    """Nothing of this machine is in it but the network: its user is not root, and the code is what the image copied."""
+    judged = judge("MLPerf's compliance checker", judges.version("mlperf"))
+    assert image("id -u") == "1000" and image("pwd") == "/opt/marin"
+    image(INSIDE)
+    log = image("cat /tmp/result_0.txt")
+    status, said = compliant(checkers, tmp_path, log + "\n")
+    assert status == 0 and "SUCCESS" in said, said
+    judged.accepts("the log of a run in the benchmark's own image, in a container root made from packages")
+    replayed = image("MARIN_ROOT=/tmp/result_0.root marin verify latest --no-record --json")
+    assert set(json.loads(replayed[replayed.index("{") :])["verdicts"].values()) <= {"PASS", "NOT_RUN"}

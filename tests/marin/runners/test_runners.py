@@ -36,7 +36,9 @@ def test_the_local_runner_works_on_demand() -> None:
 
 
 def test_one_worker_never_imports_ray() -> None:
-    program = "import sys\nfrom marin.runners.engines import warm_workers\nwarm_workers(1)\nsys.exit('ray' in sys.modules)"
+    program = (
+        "import sys\nfrom marin.runners.engines import warm_workers\nwarm_workers(1)\nsys.exit('ray' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
 
 

@@ -7,6 +7,7 @@ page and its version, which the lock pins.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -14,15 +15,20 @@ from msgspec import Meta, Struct
 from marin.collection.document import Document, Judgement
 from marin.collection.steps.deciding import changed, removed
 
-TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
-VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
-FLAT = VOID | {"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option"}
+TAG = re.compile(r"<(/?)([A-Za-z][^\t\n\f\r />]*)")
+FLAT = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+    + ("p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option")
+)
 """Elements that have no content, or that the next of their kind ends: they do not nest by themselves."""
+FEW_TAGS = 2048
+"""Tags that a page may have without being looked at for depth: a parser's time grows with the square of it, and so many cost
+less than a second however they lie."""
 
 
 class Html(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Documents that are pages become their text. ``main_content``: without navigation, headers and footers. Pages of more
-    than ``most_characters`` or ``most_depth`` elements inside each other are removed: a parser's time and stack are finite."""
+    than ``most_characters`` are removed, and those of many tags with more than ``most_depth`` elements inside each other."""
 
     main_content: bool = True
     most_characters: Annotated[int, Meta(ge=1)] = 8 << 20
@@ -36,12 +42,18 @@ class Html(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def depth(html: str) -> int:
-    """At least as deep as elements lie inside each other in ``html``."""
+    """At least as deep as elements lie inside each other in ``html``: an end counts only where an element of its name is open,
+    and takes one away, while a parser ends with it all that lies inside."""
+    opened: Counter[str] = Counter()
     deepest = now = 0
     for closing, name in TAG.findall(html):
-        if name.lower() not in FLAT:
-            now = max(now - 1, 0) if closing else now + 1
-            deepest = max(deepest, now)
+        name = name.lower()
+        if name in FLAT or (closing and not opened[name]):
+            continue
+        change = -1 if closing else 1
+        opened[name] += change
+        now += change
+        deepest = max(deepest, now)
     return deepest
 
 
@@ -58,7 +70,8 @@ class Extract:
         html, most = document.text, self._settings
         if len(html) > most.most_characters:
             return removed(document, "html", "html_size", value=len(html), threshold=most.most_characters)
-        if html.count("<") > most.most_depth and (deep := depth(html)) > most.most_depth:
+        many = html.count("<") - html.count("</") > FEW_TAGS
+        if many and (deep := depth(html)) > most.most_depth:
             return removed(document, "html", "html_depth", value=deep, threshold=most.most_depth)
         text = self._extract(html, preserve_formatting=True, main_content=most.main_content, list_bullets=False)
         text = text.strip()

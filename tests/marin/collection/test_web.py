@@ -121,6 +121,8 @@ def test_a_page_of_200_megabytes_and_one_of_100_000_tags_cost_nothing(tmp_path: 
     assert judged.decisions[0].reason == "rule:html_depth"
     assert judged.decisions[0].evidence == {"value": 100_000, "threshold": 256}
     assert depth("<ul><li><p>a<li><p>b</ul><br><br>" * 50) == 1
+    assert depth("<div></b>" * 300) == 300, "an end of something that is not open ends nothing"
+    assert Html().make().judge(document("<div></b>" * 100_000, "text/html")).document is None
 
 
 def test_what_a_page_says_of_its_use_is_kept(tmp_path: Path) -> None:

@@ -16,10 +16,8 @@ from marin.collection.document import Document, Judgement
 from marin.collection.steps.deciding import changed, removed
 
 TAG = re.compile(r"<(/?)([A-Za-z][^\t\n\f\r />]*)")
-FLAT = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
-    + ("p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option")
-)
+VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
+FLAT = VOID | {"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option"}
 """Elements that have no content, or that the next of their kind ends: they do not nest by themselves."""
 FEW_TAGS = 2048
 """Tags that a page may have without being looked at for depth: a parser's time grows with the square of it, and so many cost

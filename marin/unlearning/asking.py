@@ -101,21 +101,40 @@ def plan(
 
 
 def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:
-    apply(run.recipe.arithmetic, Execution())
-    from marin.training.uses import as_documents, uses
-
     with TemporaryDirectory(prefix="marin-unlearn-") as base:
-        folders = {name: Path(base) / name for name in ("corpus", "tokens")}
-        outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")
-        wanted = as_documents(numbers(folders["corpus"], run.recipe.dataset, ids))
-        outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
-        found = uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
-        copies = _copies(folders["corpus"], run.recipe, frozenset(ids))
+        wanted, found = _readings(run, store, ids, Path(base))
+        copies = _copies(Path(base) / "corpus", run.recipe, frozenset(ids))
     check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found, named)
     return tuple(
         Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()))
         for (name, _, _), use in zip(wanted, found.documents, strict=True)
     )
+
+
+def _readings(
+    run: Run, store: Store, ids: tuple[str, ...], folder: Path
+) -> tuple[Sequence[tuple[str, str, int]], Uses]:
+    """The documents of these ids (id, part, number), and which train steps read each; the corpus is in ``folder`` then."""
+    apply(run.recipe.arithmetic, Execution())
+    from marin.training.uses import as_documents, uses
+
+    folders = {name: folder / name for name in ("corpus", "tokens")}
+    outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")
+    wanted = as_documents(numbers(folders["corpus"], run.recipe.dataset, ids))
+    outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
+    return wanted, uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
+
+
+def steps_reading(run: Run, store: Store, document: str) -> tuple[int, ...]:
+    """The train steps of a run that read a document of its training data, in order.
+
+    Raises:
+        UsageError: it is not in the training data.
+        MarinError: the run has no tokens.
+    """
+    with TemporaryDirectory(prefix="marin-read-") as base:
+        _, found = _readings(run, store, (document,), Path(base))
+    return tuple(found.steps)
 
 
 def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named: Collection[str]) -> None:

@@ -177,13 +177,14 @@ def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
 @data.command("show")
 @click.argument("what", metavar="ID|URL|TEXTFILE")
 @click.option("--in", "where", metavar="RUN|ARTIFACT", help="In this collection.  [default: the newest that has it]")
+@click.option("--steps", is_flag=True, help="Say of each run which train steps read it. It takes seconds a run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show_document(what: str, where: str | None, as_json: bool) -> None:
-    """Show where a document came from, and what every step decided about it.
+def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> None:
+    """Show where a document came from, what every step decided about it, and which runs were trained on it.
 
     \b
     Examples:
-      marin data show 0a1b2c3d4e5f60718293a4b5c6d7e8f9
+      marin data show 0a1b2c3d4e5f60718293a4b5c6d7e8f9 --steps
       marin data show page.txt --json
     """
     from marin.collection.asking.documents import collections, named
@@ -202,10 +203,11 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
             found=f"none in {len(places)} collections",
             cure="see `marin data list`; --in names a collection",
         )
-    if as_json:
-        print_json(_as_json(found))
-        return
     document, *copies = found
+    reading = _reading(root, document, steps)
+    if as_json:
+        print_json({**_as_json(found), "runs": reading})
+        return
     say(
         f"{document.id}  {'kept, ' + document.split if document.kept else 'removed'}",
         f"  in       {document.collection}",
@@ -215,6 +217,9 @@ def show_document(what: str, where: str | None, as_json: bool) -> None:
         say(f"  {decision['step']}: {decision['action']} {decision['reason']}")
         for key, value in decision["evidence"].items():
             say(f"    {key}: {value}")
+    for run in reading:
+        told = "see --steps" if run["steps"] is None else ", ".join(map(str, run["steps"])) or "none"
+        say(f"  trained  run {run['run']}: train steps {told}")
     for copy in copies:
         say(f"  also     {copy.id}  {copy.source}:{copy.position}  {'kept' if copy.kept else 'removed'}")
 
@@ -315,6 +320,24 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
         )
     if not as_json:
         say(f"{artifact}  made again in {found.executed} shards, {found.taken} taken as recorded")
+
+
+def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
+    """The runs whose training data has a document; with ``steps`` which train steps of each read it."""
+    from marin.history.runs import load_all
+    from marin.verify.judges.collection import artifacts
+
+    if document.split != "train":
+        return []
+    runs = [
+        run for run in load_all(root.history()) if document.collection in artifacts(run.recipe) and "train" in run.steps
+    ]
+    if not steps:
+        return [{"run": run.run, "steps": None} for run in runs]
+    from marin.unlearning.asking import steps_reading
+
+    store = root.store_to_read()
+    return [{"run": run.run, "steps": list(steps_reading(run, store, document.id))} for run in runs]
 
 
 def _text(path: Path) -> str | None:

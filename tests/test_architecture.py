@@ -180,6 +180,7 @@ ON_DEMAND = {
     "marin/attribution/asking.py": "jax begins under the arithmetic contract",
     "marin/attribution/leaving_out.py": "jax begins under the arithmetic contract",
     "marin/collection/making/execute.py": "Ray, where several workers are wanted",
+    "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/library/model.py": "jax begins under the arithmetic contract",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from marin.collection.asking.account import Account
 from marin.reporting.template import render, size
 
 WIDEST = 100
-"""Per cent of the longest bar of lengths."""
+"""Per cent of the longest bar."""
 
 
 def page(found: Account) -> bytes:
     """The page, which loads nothing."""
-    most = max(found.lengths.values(), default=1)
+    counted = any(source.tokens is not None for source in found.sources)
     return render(
         "collection.html.j2",
         artifact=found.artifact,
@@ -21,16 +23,30 @@ def page(found: Account) -> bytes:
             ("text kept", size(sum(source.bytes for source in found.sources))),
             *((f"{split} split", f"{count:,}") for split, count in found.splits.items()),
         ],
+        counted=counted,
         sources=found.sources,
-        steps=[(*key, f"{count:,}") for key, count in found.steps.items()],
+        steps=[
+            (*key, f"{one.documents:,}", "" if one.bytes is None else size(one.bytes))
+            for key, one in found.steps.items()
+        ],
         problems=[(reason, f"{count:,}") for reason, count in found.problems.items()],
         examples=[
             (
                 reason,
-                [(one.id, one.url, "; ".join(f"{key} {value}" for key, value in one.evidence.items())) for one in some],
+                [
+                    (one.id, one.url, "; ".join(f"{key} {value}" for key, value in one.evidence.items()), one.text)
+                    for one in some
+                ],
             )
             for reason, some in found.examples.items()
         ],
-        lengths=[(size(least), count, WIDEST * count / most) for least, count in found.lengths.items()],
+        lengths=_bars([(size(least), count) for least, count in found.lengths.items()]),
+        similar=_bars([(f"{hundredths / 100:.2f}", count) for hundredths, count in found.similar.items()]),
+        clusters=_bars([(f"{least:,}", count) for least, count in found.clusters.items()]),
         licences=[(name, f"{count:,}") for name, count in found.licences.items()],
     )
+
+
+def _bars(rows: Sequence[tuple[str, int]]) -> list[tuple[str, str, float]]:
+    most = max((count for _, count in rows), default=1)
+    return [(name, f"{count:,}", WIDEST * count / most) for name, count in rows]

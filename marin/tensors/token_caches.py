@@ -87,20 +87,9 @@ def cache_content(cache: Path) -> CacheContent:
     Raises:
         DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
     """
-    most = plausible_bytes(cache)
     kvstore = {"driver": "file", "path": f"{cache}/"}
-    ends = open_array(kvstore, f"{FIELD}/offsets")
-    rows = _finished_rows(cache)
-    if not 0 <= 8 * rows <= most:
-        raise _implausible(cache, f"{rows} documents", most)
-    head = np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces(ends, (rows + 1,), "offsets")])
-    if int(head[0]) != rows:
-        raise _implausible(cache, f"{int(head[0])} documents beside {rows}", most)
-    offsets = head.copy()
-    offsets[0] = 0  # Levanter keeps the number of rows in the first place; the first document begins at 0
-    count = int(offsets[-1])
-    if not 0 <= 4 * count <= most or (np.diff(offsets) < 0).any():
-        raise _implausible(cache, f"{count} tokens", most)
+    offsets = document_offsets(cache)
+    rows, count = len(offsets) - 1, int(offsets[-1])
     by_token, by_offset = TensorHasher("int32", (count,)), TensorHasher("int64", offsets.shape)
     for piece in pieces(open_array(kvstore, f"{FIELD}/data"), (count,), "data"):
         by_token.update(elements(np.asarray(piece, dtype=np.int32)))
@@ -111,6 +100,27 @@ def cache_content(cache: Path) -> CacheContent:
         tensors[MASK] = mask_digest(cache / MASK_FILE, count)
         nbytes += count
     return CacheContent(tensors, count, rows, nbytes)
+
+
+def document_offsets(cache: Path) -> np.ndarray:
+    """Where each document of a cache begins in its token stream, with the end: int64[documents + 1].
+
+    Raises:
+        DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
+    """
+    most = plausible_bytes(cache)
+    ends = open_array({"driver": "file", "path": f"{cache}/"}, f"{FIELD}/offsets")
+    rows = _finished_rows(cache)
+    if not 0 <= 8 * rows <= most:
+        raise _implausible(cache, f"{rows} documents", most)
+    head = np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces(ends, (rows + 1,), "offsets")])
+    if int(head[0]) != rows:
+        raise _implausible(cache, f"{int(head[0])} documents beside {rows}", most)
+    offsets = head.copy()
+    offsets[0] = 0  # Levanter keeps the number of rows in the first place; the first document begins at 0
+    if not 0 <= 4 * int(offsets[-1]) <= most or (np.diff(offsets) < 0).any():
+        raise _implausible(cache, f"{int(offsets[-1])} tokens", most)
+    return offsets
 
 
 def mask_digest(file: Path, tokens: int) -> str:

@@ -236,6 +236,8 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
 def report_collection(name: str, target: Path | None, as_json: bool) -> None:
     """Account for a collection: by source, step, length and licence, with examples of what was removed.
 
+    Of a run it also says how many of its tokens came from each source.
+
     \b
     Examples:
       marin data report sha256:DIGEST --html collection.html
@@ -245,7 +247,15 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
     from marin.collection.asking.documents import named
     from marin.record.root import open_root
 
-    found = account(named(open_root(), name))
+    root = open_root()
+    tokens = None
+    if not name.startswith("sha256:"):
+        from marin.collection.asking.tokens import tokens_by_source
+        from marin.history.runs import load, resolve
+
+        history = root.history()
+        tokens = tokens_by_source(load(history, resolve(history, name)), root.store_to_read())
+    found = account(named(root, name), tokens)
     if target is not None:
         from marin.process.files import write_whole
         from marin.reporting.collection import page
@@ -255,7 +265,7 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
         print_json(found.as_json())
         return
     say(f"{found.artifact}  {found.kept} of {found.read} documents kept")
-    rows = [(*key, str(count)) for key, count in found.steps.items()]
+    rows = [(*key, str(one.documents)) for key, one in found.steps.items()]
     print_table(("STEP", "ACTION", "REASON", "DOCUMENTS"), rows, empty="no step decided anything")
 
 

@@ -1,31 +1,34 @@
 """What a collection came to, in numbers: by source, by step, by licence, by length, with examples of every removal.
 
-One pass over the artifact's own columns, a file at a time; nothing is kept but counts and a few examples.
+One pass over the artifact's own columns, a file at a time; what is kept are counts, the ids of what was removed, and a few
+examples.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.collection.asking.documents import Collection
+from marin.collection.asking.documents import Collection, text_before
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.collection.sources.origin import licence
 
-EXAMPLES = 3
-"""Removed documents that are shown of each reason: those with the least ids."""
+EXAMPLES, LETTERS = 3, 280
+"""Removed documents that are shown of each reason, those with the least ids; and how much of each."""
 
 
 @dataclass(frozen=True)
 class OfSource:
-    """One source: documents read and kept, and the bytes of UTF-8 of the kept texts."""
+    """One source: documents read and kept, and the bytes of UTF-8 of the kept texts. ``tokens``: of a run's token stream, where
+    one was asked for."""
 
     name: str
     digest: str
@@ -33,30 +36,45 @@ class OfSource:
     read: int
     kept: int
     bytes: int
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class OfStep:
+    """What a step did for one reason: ``documents``, and of those that it removed the ``bytes`` that they had before they were
+    judged; None where the collection does not say."""
+
+    documents: int
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """A document that was removed, and why."""
+    """A document that was removed, why, and how it began; None where that is not in the store."""
 
     id: str
     url: str
     evidence: Mapping[str, Any]
+    text: str | None = None
 
 
 @dataclass(frozen=True)
 class Account:
-    """``steps``: how many decisions by (step, action, reason), in the order in which the steps are done. ``lengths``: kept
-    documents by the power of two that their text has at least, in bytes; ``licences``: by what their page says."""
+    """``steps``: by (step, action, reason), in the order in which the steps are done. ``lengths``: kept documents by the power of
+    two that their text has at least, in bytes; ``similar``: near-duplicates by hundredths of similarity, rounded down;
+    ``clusters``: how many documents were removed for one that is kept, by the power of two; ``licences``: by what their page
+    says."""
 
     artifact: str
     read: int
     kept: int
     problems: Mapping[str, int]
     sources: tuple[OfSource, ...]
-    steps: Mapping[tuple[str, str, str], int]
+    steps: Mapping[tuple[str, str, str], OfStep]
     examples: Mapping[str, tuple[Example, ...]]
     lengths: Mapping[int, int]
+    similar: Mapping[int, int]
+    clusters: Mapping[int, int]
     licences: Mapping[str, int]
     splits: Mapping[str, int]
 
@@ -68,60 +86,51 @@ class Account:
             "problems": dict(self.problems),
             "sources": [vars(source) for source in self.sources],
             "steps": [
-                {"step": step, "action": action, "reason": reason, "documents": count}
-                for (step, action, reason), count in self.steps.items()
+                {"step": step, "action": action, "reason": reason, **vars(found)}
+                for (step, action, reason), found in self.steps.items()
             ],
             "examples": {reason: [vars(one) for one in found] for reason, found in self.examples.items()},
             "lengths": {str(least): count for least, count in self.lengths.items()},
+            "similar": {f"{hundredths / 100:.2f}": count for hundredths, count in self.similar.items()},
+            "clusters": {str(least): count for least, count in self.clusters.items()},
             "licences": dict(self.licences),
             "splits": dict(self.splits),
         }
 
 
-def account(collection: Collection) -> Account:
-    """The account of a collection.
+@dataclass
+class _Decided:
+    """What was decided, over all files."""
+
+    steps: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    removed: dict[tuple[str, str], list[pa.ChunkedArray]] = field(default_factory=dict)
+    """Ids by step and reason."""
+    first: dict[str, list[tuple[str, Mapping[str, Any]]]] = field(default_factory=dict)
+    similar: Counter[int] = field(default_factory=Counter)
+    followers: Counter[str] = field(default_factory=Counter)
+
+    def saw(self, step: str, reason: str, table: pa.Table, evidence: Iterator[Mapping[str, Any]]) -> None:
+        """Removals of one step for one reason, in any order."""
+        self.removed.setdefault((step, reason), []).append(table["id"])
+        found = self.first.setdefault(reason, [])
+        found += zip(table["id"].to_pylist(), evidence, strict=True)
+        found.sort(key=lambda item: item[0])
+        del found[EXAMPLES:]
+
+
+def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> Account:
+    """The account of a collection; ``tokens``: of each source, in a run.
 
     Raises:
         DataError: the artifact is no collection, or a file of it cannot be read.
     """
     told = collection.description()
-    shards = {str(item["name"]): str(item["source"]) for item in told["shards"]}
     order = {str(step["kind"]): place for place, step in enumerate(told["settings"]["steps"])}
-    read: Counter[str] = Counter()
-    urls: dict[str, str] = {}
-    steps: Counter[tuple[str, str, str]] = Counter()
-    removed: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for path in collection.files("listing"):
-        shard = path.removeprefix("listing/").removesuffix(".parquet")
-        read[shards.get(shard, "")] += len(collection.table(path, ("id",)))
-    for path in collection.files("decisions"):
-        table = collection.table(path)
-        for row in table.group_by(["step", "action", "reason"]).aggregate([("id", "count")]).to_pylist():
-            steps[row["step"], row["action"], row["reason"]] += row["id_count"]
-        for row in table.filter(pc.equal(table["action"], "remove")).to_pylist():
-            _keep(removed, row["reason"], row["id"], json.loads(row["evidence"]))
-    for path in collection.files("duplicates"):
-        table = collection.table(path)
-        exact = "shared" not in table.column_names
-        step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
-        if len(table):
-            steps[step, "remove", reason] += len(table)
-        for row in table.to_pylist():
-            evidence = {"kept": row["kept"], "similarity": 1.0 if exact else row["shared"] / row["united"]}
-            _keep(removed, reason, row["id"], evidence)
+    decided = _decided(collection)
     if count := int(told["removed"].get(SAMPLED, 0)):
-        steps[SAMPLING, "remove", SAMPLED] += count
-    shown = {document for found in removed.values() for document, _ in found}
-    for path in collection.files("listing"):
-        table = collection.table(path, ("id", "url"))
-        urls |= {row["id"]: row["url"] for row in table.to_pylist() if row["id"] in shown}
-    kept, size, lengths, licences, splits = (
-        Counter[str](),
-        Counter[str](),
-        Counter[int](),
-        Counter[str](),
-        Counter[str](),
-    )
+        decided.steps[SAMPLING, "remove", SAMPLED] += count
+    read, sizes, places = _listed(collection, told, decided)
+    kept, size, lengths, licences, splits = (Counter[Any]() for _ in range(5))
     for row in collection.documents(("source", "text", "metadata", "split")):
         count = len(row["text"].encode())
         kept[row["source"]] += 1
@@ -129,31 +138,97 @@ def account(collection: Collection) -> Account:
         lengths[1 << max(0, count.bit_length() - 1)] += 1
         licences[licence(json.loads(row["metadata"]))] += 1
         splits[row["split"]] += 1
+    clusters = Counter(1 << (count.bit_length() - 1) for count in decided.followers.values())
+    names = [str(item["name"]) for item in told["sources"]]
     return Account(
         artifact=collection.artifact,
         read=int(told["documents"]["read"]),
         kept=int(told["documents"]["kept"]),
         problems=dict(told["problems"]),
         sources=tuple(
-            OfSource(name, str(item["digest"]), int(item["size"]), read[name], kept[name], size[name])
-            for item in told["sources"]
-            for name in [str(item["name"])]
+            OfSource(
+                name,
+                str(item["digest"]),
+                int(item["size"]),
+                read[name],
+                kept[name],
+                size[name],
+                None if tokens is None else tokens.get(name, 0),
+            )
+            for name, item in zip(names, told["sources"], strict=True)
         ),
-        steps=dict(sorted(steps.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0]))),
+        steps={
+            key: OfStep(count, sizes.get((key[0], key[2])) if key[1] == "remove" else None)
+            for key, count in sorted(
+                decided.steps.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0])
+            )
+        },
         examples={
-            reason: tuple(Example(document, urls.get(document, ""), evidence) for document, evidence in found)
-            for reason, found in sorted(removed.items())
+            reason: tuple(_example(collection, document, evidence, places) for document, evidence in found)
+            for reason, found in sorted(decided.first.items())
         },
         lengths=dict(sorted(lengths.items())),
+        similar=dict(sorted(decided.similar.items())),
+        clusters=dict(sorted(clusters.items())),
         licences=dict(licences.most_common()),
         splits=dict(sorted(splits.items())),
     )
 
 
-def _keep(
-    removed: dict[str, list[tuple[str, Mapping[str, Any]]]], reason: str, document: str, evidence: Mapping[str, Any]
-) -> None:
-    found = removed.setdefault(reason, [])
-    found.append((document, evidence))
-    found.sort(key=lambda item: item[0])
-    del found[EXAMPLES:]
+def _decided(collection: Collection) -> _Decided:
+    found = _Decided()
+    for path in collection.files("decisions"):
+        table = collection.table(path)
+        for row in table.group_by(["step", "action", "reason"]).aggregate([("id", "count_distinct")]).to_pylist():
+            found.steps[row["step"], row["action"], row["reason"]] += row["id_count_distinct"]
+        gone = table.filter(pc.equal(table["action"], "remove"))
+        for step, reason in dict.fromkeys(zip(gone["step"].to_pylist(), gone["reason"].to_pylist(), strict=True)):
+            own = gone.filter(pc.and_(pc.equal(gone["step"], step), pc.equal(gone["reason"], reason)))
+            found.saw(step, reason, own, map(json.loads, own["evidence"].to_pylist()))
+    for path in collection.files("duplicates"):
+        table = collection.table(path)
+        exact = "shared" not in table.column_names
+        step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
+        if not len(table):
+            continue
+        found.steps[step, "remove", reason] += len(table)
+        pairs = zip(table["shared"].to_pylist(), table["united"].to_pylist(), strict=True) if not exact else ()
+        values = [1.0] * len(table) if exact else [shared / united for shared, united in pairs]
+        kept = table["kept"].to_pylist()
+        evidence = ({"kept": one, "similarity": value} for one, value in zip(kept, values, strict=True))
+        found.saw(step, reason, table, evidence)
+        found.followers.update(kept)
+        if not exact:
+            found.similar.update(int(100 * value) for value in values)
+    return found
+
+
+def _listed(
+    collection: Collection, told: Mapping[str, Any], decided: _Decided
+) -> tuple[Counter[str], dict[tuple[str, str], int], dict[str, tuple[str, str, int]]]:
+    """Documents read of each source; bytes that were removed, by step and reason; and of the examples where each stands: address,
+    shard, position."""
+    sources = {str(item["name"]): str(item["source"]) for item in told["shards"]}
+    removed = {key: pa.chunked_array([chunk for part in ids for chunk in part.chunks], pa.string())
+               for key, ids in decided.removed.items()}  # fmt: skip
+    shown = pa.array([document for found in decided.first.values() for document, _ in found], pa.string())
+    read, sizes, places = Counter[str](), Counter[tuple[str, str]](), dict[str, tuple[str, str, int]]()
+    for path in collection.files("listing"):
+        table = collection.table(path)
+        shard = path.removeprefix("listing/").removesuffix(".parquet")
+        read[sources.get(shard, "")] += len(table)
+        for row in table.filter(pc.is_in(table["id"], value_set=shown)).to_pylist():
+            places[row["id"]] = (row["url"], shard, int(row["position"]))
+        if "bytes" in table.column_names:
+            for key, ids in removed.items():
+                own = table.filter(pc.is_in(table["id"], value_set=ids))
+                sizes[key] += pc.sum(own["bytes"]).as_py() or 0
+    return read, dict(sizes), places
+
+
+def _example(
+    collection: Collection, document: str, evidence: Mapping[str, Any], places: Mapping[str, tuple[str, str, int]]
+) -> Example:
+    url, shard, position = places.get(document, ("", "", 0))
+    text = text_before(collection, shard, position) if shard else None
+    return Example(document, url, evidence, None if not text else " ".join(text[: 2 * LETTERS].split())[:LETTERS])

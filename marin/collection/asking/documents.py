@@ -21,6 +21,7 @@ from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.description import DESCRIPTION
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.tasks.task import READ_FILE
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
@@ -117,9 +118,28 @@ def collections(root: Root) -> list[Collection]:
     return [Collection(store, artifact) for artifact in dict.fromkeys(reversed(found))]
 
 
+def text_before(collection: Collection, shard: str, position: int) -> str | None:
+    """The text of a document before it was judged, also of one that was removed: from what was read of its slice. None where
+    that is not in the store any more, or the collection is of an earlier form."""
+    read = next((item.get("read") for item in collection.description()["shards"] if item["name"] == shard), None)
+    if read is None:
+        return None
+    try:
+        with collection.store.open_file(str(read), READ_FILE) as file:
+            reader = pa.ipc.open_file(pa.BufferReader(file.read()))
+            for batch in map(reader.get_batch, range(reader.num_record_batches)):
+                place = pc.index(batch.column("position"), position).as_py()
+                if place >= 0:
+                    return str(batch.column("text")[place].as_py())
+    except (LedgerError, pa.ArrowException, KeyError, ValueError):
+        return None
+    return None
+
+
 @dataclass(frozen=True)
 class Told:
-    """What is known of a document. ``kept``: it is in the collection, then with ``text`` and ``split``."""
+    """What is known of a document. ``kept``: it is in the collection, then with ``split`` and ``metadata``. ``text``: of a
+    removed one as it was read, where that is still in the store."""
 
     id: str
     collection: str
@@ -162,7 +182,7 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
         str(row["url"]),
         kept is not None,
         "" if kept is None else str(kept["split"]),
-        None if kept is None else str(kept["text"]),
+        text_before(collection, shard, int(row["position"])) if kept is None else str(kept["text"]),
         {} if kept is None else json.loads(str(kept["metadata"])),
         decisions,
     )

@@ -62,6 +62,7 @@ def assemble(
     setup: Setup,
     made: Made,
     answers: Mapping[str, Answer],
+    trees: Mapping[str, str],
     reads: Sequence[Shard],
     written: Sequence[Shard],
     *,
@@ -71,7 +72,7 @@ def assemble(
     """Link the files into ``made.folder``, and describe them.
 
     Args:
-        answers: of all shards, by their names.
+        answers: of all shards, by their names. trees: the digests of what they left.
         bounds: of the sources, where the collection was sampled.
     """
     folder, out = Path(setup.folder), made.folder
@@ -100,6 +101,8 @@ def assemble(
     for name in _near(answers):
         _link(folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
     described = _described(setup, made, answers, reads, bounds) | {"split_below": str(split_below)}
+    for shard in described["shards"]:
+        shard["read"] = trees[f"read/{shard['name']}"]
     text = json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     (out / DESCRIPTION).write_text(text, encoding="utf-8")
 

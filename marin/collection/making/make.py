@@ -111,7 +111,7 @@ class _Making:
             dict(sorted(problems.items())),
             [found.source for found in self.setup.sources],
         )
-        assemble(self.setup, made, self.answers, reads, written, bounds=bound, split_below=below)
+        assemble(self.setup, made, self.answers, self.trees, reads, written, bounds=bound, split_below=below)
         return made
 
     # Shards

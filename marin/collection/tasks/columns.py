@@ -91,10 +91,11 @@ LISTING = pa.schema(
         ("url", pa.string()),
         ("as_read", pa.string()),
         ("digest", pa.string()),
+        ("bytes", pa.int64()),
         ("reason", pa.string()),
     ]
 )
-"""Every document that was read of a slice, in its order; digests in hex."""
+"""Every document that was read of a slice, in its order; digests in hex. ``bytes``: UTF-8 of its text before it was judged."""
 EXACT = pa.schema([("id", pa.string()), ("kept", pa.string()), ("digest", pa.string())])
 """Removed exact duplicates in the order of their texts' digests, then of their ids; the kept document; the SHA-256 of the text
 of both, in hex."""

@@ -103,7 +103,7 @@ class Judge:
                 changed.append(left if document is not None and left is not text else None)
                 texts.append(left)
                 said = "" if document is None else digest.hex()
-                listed.write((identity.hex(), position, url, as_read.hex(), said, reason))
+                listed.write((identity.hex(), position, url, as_read.hex(), said, len(text.encode()), reason))
             places, draws = np.array([positions(digest) for digest in digests], np.uint64).reshape(-1, 2).T
             keys, shingled = np.zeros((len(texts), 0), np.uint64), np.zeros(len(texts), bool)
             if near is not None:

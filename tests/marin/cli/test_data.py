@@ -76,6 +76,11 @@ def test_a_report_accounts_for_every_document(marin: Marin, built: Any, tmp_path
         assert 1 <= len(examples) <= 3 and examples == sorted(examples, key=lambda one: one["id"])
         shown = marin("data", "show", examples[0]["id"], "--json").json
         assert not shown["kept"] and reason in {decision["reason"] for decision in shown["decisions"]}
+        assert examples[0]["text"] == " ".join(shown["text"][:560].split())[:280]
+        texts = [marin("data", "show", one["id"], "--json").json["text"] for one in examples]
+        of_reason = {row["reason"]: row for row in told["steps"] if row["action"] == "remove"}[reason]
+        size = sum(len(text.encode()) for text in texts)
+        assert of_reason["bytes"] == size if of_reason["documents"] == len(examples) else of_reason["bytes"] > size
     page = (tmp_path / "page.html").read_text()
     assert "<script" not in page and all(reason in page for reason in removed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
+from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Execution, Recipe
 
@@ -16,7 +17,8 @@ def config(recipe: Recipe) -> object:
 def run(task: Task) -> StepResult:
     """Export in this process."""
     apply(task.recipe.arithmetic, Execution(devices=1))
-    from marin.training.export import export
+    with waiting("importing jax and Levanter"):
+        from marin.training.export import export
 
     return export(task)
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 SOON = 1.5
 """Seconds after which a wait is announced."""
-AGAIN = 20.0
+AGAIN = 10.0
 """Seconds after which one that goes on says so again."""
 KEPT = 200
 """So many waits are remembered, the newest."""

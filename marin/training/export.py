@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from ledger import describe_tree
 from marin.execution.step import StepResult, Task
+from marin.process.waiting import waiting
 from marin.recipe.schema import Recipe
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.checkpoints.whole import restore
@@ -57,7 +58,8 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
 
 def export(task: Task) -> StepResult:
     """Write the folder. Its own tree digest names it: the same state gives the same bytes."""
-    model, state = restore(task)
+    with waiting("restoring the trained state"):
+        model, state = restore(task)
     tokenizer = task.inputs["tokenizer"]
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():

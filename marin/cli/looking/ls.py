@@ -88,6 +88,7 @@ def _chosen(columns: str | None) -> tuple[str, ...]:
 def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, archived: bool, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     twins = catalog.twins(listed)
+    hidden = 0 if archived else sum(run.labels.archived for run in listed)
     if not archived:
         listed = [run for run in listed if not run.labels.archived]
     if as_json:
@@ -119,7 +120,9 @@ def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, archived: bo
     print_table(
         chosen,
         [[row[name] for name in chosen] for row in rows],
-        empty="no runs yet: `dvc repro` makes one",
+        empty=f"no run but {hidden} archived: `marin ls --archived`"
+        if hidden
+        else "no runs yet: `dvc repro` makes one",
         expendable=EXPENDABLE if chosen == COLUMNS else (),
     )
     _say_of_the_rest(limit, len(listed))

@@ -11,6 +11,7 @@ NEXT = (
     ("marin verify {run}", "replay data and training, compare every bit"),
     ("marin ui", "runs, loss curve and artifacts in MLflow"),
     ("marin log", "what was recorded, event by event"),
+    ("marin store push ADDRESS", "send its bytes (`dvc push` has none to send: Git has the pointers)"),
 )
 
 

@@ -142,4 +142,8 @@ def _tell(blobs: int, size: int, there: int, entries: int, absent: int, where: s
     would = "to copy" if dry else "copied"
     say(f"{would} to {where}: {entries} events, {blobs} files, {human_size(size)}; {there} were there")
     if absent:
-        say(f"left out: {absent} digests that the log names and the store does not have", err=True)
+        say(
+            f"{absent} more digests in the log name no file here: those of states, batches and recipes, or of bytes that were "
+            "never fetched (`marin ledger fsck` tells what is missing)",
+            err=True,
+        )

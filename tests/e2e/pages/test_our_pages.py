@@ -110,7 +110,7 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_keyboard(ser
     page.goto(pages_in(served)["lineage"])
     page.screenshot(path=shots / "lineage.png")
     assert page.locator("section:visible h2").all_inner_texts() == ["export"], "what was asked for is open"
-    page.get_by_label("find", exact=True).fill("model")
+    page.get_by_label("find", exact=True).fill("export")
     page.get_by_label("find", exact=True).press("Enter")
     walked = [page.evaluate("document.activeElement.getAttribute('aria-label')")]
     while not walked[-1].startswith("corpus") and len(walked) < 20:
@@ -206,7 +206,7 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
         }).length; }"""
     assert page.evaluate(inside) == len(graph.nodes)
     page.screenshot(path=shots / "many.png")
-    model = next(node for node in graph.nodes.values() if node.step == "export" and node.kind == "artifact")
+    model = next(node for node in graph.nodes.values() if node.step == "export")
     page.get_by_label("find", exact=True).fill(dict(model.facts)["content"])
     page.locator("output").get_by_text("1 found", exact=True).wait_for()
     page.get_by_label("larger").click(click_count=4)

@@ -39,6 +39,9 @@ def test_an_archived_run_leaves_lists_and_never_the_log(marin: Marin, run: str) 
         (run, False),
         (other, True),
     ]
+    assert marin("run", run, "archive").status == 0
+    assert marin("ls").err == "no run but 2 archived: `marin ls --archived`\n"
+    assert marin("run", run, "restore").status == 0
     assert list(library.open().runs().index) == [run]
     assert list(library.open().runs(archived=True).index) == [run, other]
     assert marin("show", "latest", "--json").json["run"] == run

@@ -142,8 +142,12 @@ def default_sft(
 
 
 def default_eval(train: Step, evaluation: Evaluation | None = None) -> Step:
-    """Validation loss, perplexity and minimal pairs of a trained state."""
-    recipe = replace(train.config, evaluation=evaluation or Evaluation())
+    """Validation loss, perplexity and minimal pairs of a trained state. What ``train`` measures on the way stays."""
+    during: Evaluation = train.config.evaluation
+    asked = evaluation or during
+    if asked.every is None:
+        asked = replace(asked, every=during.every, sets=during.sets, tasks=during.tasks)
+    recipe = replace(train.config, evaluation=asked)
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
     inputs = {

@@ -59,7 +59,10 @@ def report(context: Context) -> Result:
     Report(
         title="Fine-tuning on conversations",
         question="Does it hurt when packed conversations see each other?",
-        findings=[f"mean held-out loss of what the assistant says, {arm}: {mean:.4f}" for arm, mean in means.items()],
+        findings=[
+            *(f"mean held-out loss of what the assistant says, {arm}: {mean:.4f}" for arm, mean in means.items()),
+            f"exported, to be served: run {context.inputs['export'].run}",
+        ],
         columns=("arm", "seed", "loss", "run"),
         rows=rows,
         plot=Plot("Held-out loss of the assistant's words", "arm", "loss (nats a token)", series),
@@ -103,6 +106,10 @@ experiment = Registration(
     cost_cap=CostCap(seconds=7200.0),
 )
 steps = [
-    Step("report/chat", report, {"arms": list(ARMS), "seeds": SEEDS}, numbers),
-    default_export(tuned[f"apart-seed{SEEDS[0]}"]),
+    Step(
+        "report/chat",
+        report,
+        {"arms": list(ARMS), "seeds": SEEDS},
+        numbers | {"export": default_export(tuned[f"apart-seed{SEEDS[0]}"])},
+    )
 ]

@@ -153,6 +153,8 @@ def run_stage(
     with _exclusively(root.local, f"{name}-{parse_digest(now).hex()[:32]}"):
         outcome = stage.bring()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
+    if step.beside is not None and outcome.action != "executed":
+        step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
     for run in [*ended, *complete_open_runs(root, [stage.results(root.history(), None)], take_over=False)]:
         for one in plan.steps:
             if one.beside is not None:

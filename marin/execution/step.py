@@ -79,11 +79,17 @@ class StepResult:
 class Companion(Protocol):
     """What goes along with the executions of a step, reads what they record, and decides none of their bits."""
 
+    def asked(self, recipe: Recipe) -> object:
+        """The part of the recipe that says what it does; None where it has nothing to do. No identity has it."""
+
+    def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
+        """Whether the step has an output of this identity, and no run of this recipe has all that is asked of it."""
+
     def following(self, journal: Journal, root: Root, run: str) -> AbstractContextManager[Journal]:
         """A journal for one execution in ``run``, which looks at what became durable in ``journal``."""
 
     def completed(self, root: Root, run: str, journal: Journal) -> None:
-        """The run has all its outputs, by whatever way."""
+        """The run has the step's output, by whatever way: do what is still lacking."""
 
 
 @dataclass(frozen=True)

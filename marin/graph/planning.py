@@ -26,6 +26,7 @@ from marin.graph.variants import Variant, bound, variants_of, with_artifacts
 from marin.history.fold import step_view
 from marin.history.run import StepView
 from marin.history.runs import facts
+from marin.pipeline.stages import PIPELINE
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Recipe
 from marin.record.events import Output, StepCompleted
@@ -150,6 +151,16 @@ class Planner:
         apart = self.variants[node.address].plan.name if node.step.apart else ""
         found = self.cache.hit(identity.step, identity.digest, apart)
         return None if found is None else NodeResult.of(node.address, "cached", found)
+
+    def done(self, node: Node, identity: Identity) -> NodeResult | None:
+        """:meth:`hit`, unless more is asked beside the step than was done of it yet: then a process takes the output over, and
+        does that. An execution that was to be apart is not taken over."""
+        hit = self.hit(node, identity)
+        if hit is None or hit.action != "cached" or node.step.definition is None or node.step.apart:
+            return hit
+        beside, variant = PIPELINE.step(identity.step).beside, self.variants[node.address]
+        asked = beside is not None and beside.lacks(self.root, self.bound(variant.recipe, variant), identity.digest)
+        return None if asked else hit
 
     def found(self, result: NodeResult) -> None:
         """Remember an output, for whoever depends on it."""

@@ -143,6 +143,15 @@ def _upstream(stages: Mapping[str, Node], addresses: list[str]) -> list[str]:
 
 
 def _check_agreement(address: str, definition: StepDefinition, own: Recipe, variant: Recipe) -> None:
+    companion = PIPELINE.step(definition.name).beside
+    if companion is not None and companion.asked(own) not in (None, companion.asked(variant)):
+        raise UsageError(
+            "what is to be measured on the way is not in the recipe of what the step feeds",
+            where=f"step {address}",
+            expected="the same evaluation.every, sets and tasks in both",
+            found=f"{companion.asked(own)} and {companion.asked(variant)}",
+            cure="build the later step from the earlier one, as default_eval does",
+        )
     if plain(definition.config(own)) != plain(definition.config(variant)):
         raise UsageError(
             "a step and what it feeds have different recipes",

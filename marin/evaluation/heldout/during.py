@@ -23,10 +23,10 @@ from marin.errors import MissingEvidence
 from marin.evaluation.heldout.sets import read_sets
 from marin.execution.step import Journal
 from marin.history.run import Run
-from marin.history.runs import evaluation_stream, load
+from marin.history.runs import evaluation_stream, load, started_runs
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
-from marin.recipe.schema import Execution, Recipe
+from marin.recipe.schema import Execution, Recipe, digest, plain
 from marin.record.events import (
     EVALUATION_MEASURED,
     EVALUATION_RECORDED,
@@ -60,6 +60,23 @@ def due(recipe: Recipe, step: int) -> bool:
 
 class During:
     """What stands beside the step ``train`` (:class:`marin.execution.step.Companion`)."""
+
+    def asked(self, recipe: Recipe) -> object:
+        """See there."""
+        asked = recipe.evaluation
+        return None if asked.every is None else plain((asked.every, asked.sets, asked.tasks))
+
+    def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
+        """See there: states of an equal training may have been recorded in a run that was asked for less."""
+        if recipe.evaluation.every is None:
+            return False
+        history, wanted = root.history(), digest(recipe)
+        views = (load(history, fact.body.run) for fact in started_runs(history) if fact.body.recipe_digest == wanted)
+        return all(
+            view.steps["train"].identity != identity or bool(_missing(root, view, recipe.last_step))
+            for view in views
+            if "train" in view.steps
+        )
 
     @contextmanager
     def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:

@@ -158,7 +158,7 @@ class Execution:
             try:
                 inputs = self.planner.given(node)
                 identity = self.planner.identity(node, inputs)
-                hit = None if self._is_forced(node) else self.planner.hit(node, identity)
+                hit = None if self._is_forced(node) else self.planner.done(node, identity)
             except LedgerError as error:
                 self._fail(address, str(error))
                 continue
@@ -227,7 +227,7 @@ class Execution:
     def _free(self, wanted: Sequence[Work]) -> tuple[list[Work], set[str]]:
         free, over, now = [], set(), utc_now()
         for work in wanted:
-            hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
             holder = self.claims.holder(work.key)
             if hit is not None:
                 self._found(hit)
@@ -433,7 +433,7 @@ class Execution:
         self._catch_up()
         waiting, self.elsewhere = self.elsewhere, []
         for work in waiting:
-            hit = None if work.expected or self._is_forced(work.node) else self.planner.hit(work.node, work.identity)
+            hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
             if hit is not None:
                 self._found(hit)
             else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb_records import read_offline_run
 
 from tests.e2e.conftest import PARAMS, Project
 
@@ -32,6 +33,31 @@ run = load(history, resolve(history, "latest"))
 print(json.dumps([[fact.body.step, fact.body.state] for fact in run.checkpoints]))
 print(json.dumps([fact.body.fingerprints for fact in run.segments]))
 print(run.steps["train"].identity, run.steps["evaluate"].identity)
+"""
+FOLLOWED = """
+import os, sys
+os.environ |= {"MARIN_TRACKER": "wandb"}
+from marin.cli.main import main
+main()
+"""
+CURVES = """
+import json, sys
+from pathlib import Path
+from mlflow import MlflowClient
+from marin.record.root import open_root
+from marin.tracking.mlflow.projection.database import database_uri
+from marin.tracking.mlflow.projection.follow import MlflowProjection
+folder = Path(sys.argv[1])
+projection = MlflowProjection(folder, open_root().reader(), own=True)
+projection.catch_up()
+projection.close()
+client = MlflowClient(tracking_uri=database_uri(folder))
+experiments = [one.experiment_id for one in client.search_experiments()]
+(run,) = client.search_runs(experiments, "metrics.`evaluation/held.loss` > 0")
+print(run.info.status, json.dumps(
+    {key: [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, key)]
+     for key in run.data.metrics if key.startswith("evaluation/")}
+))
 """
 FORGE = """
 import sys
@@ -85,7 +111,8 @@ def during(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     evaluating(project)
     assert project.marin("init").returncode == 0
     staged(project, "corpus", "tokenizer", "tokens")
-    staged(project, "train", more=("--pause-at", "3"))
+    project.forked(FOLLOWED, "-q", "stage", "train", "--pause-at", "3")
+    (project.home / "curves").write_text(project.forked(CURVES, str(project.home / "mlflow")).stdout, encoding="utf-8")
     (texts / "one.txt").write_text((texts / "one.txt").read_text() + " edited", encoding="utf-8")
     staged(project, "train", "evaluate", "export")
     return project
@@ -109,6 +136,24 @@ def test_every_due_state_is_measured_once_and_training_has_the_same_bits(trained
     assert float.fromhex(last["held"]["numbers"]["loss"]) < float.fromhex(first["held"]["numbers"]["loss"])
     again = during.marin("-q", "train", "--config-json", "params.yaml", "--json")
     assert again.returncode == 0 and len(measured(during)) == 2, again.stderr
+
+
+def test_the_curves_are_drawn_while_it_trains(during: Project) -> None:
+    """What W&B and MLflow had been told when the training stood at its first segment: no other process had ended it."""
+    first, _ = measured(during)
+    told = {
+        f"evaluation/{name.replace('/', '.')}.{key}": float.fromhex(value)
+        for name, one in first["sets"].items()
+        for key, value in one["numbers"].items()
+    }
+    status, _, curves = (during.home / "curves").read_text().partition(" ")
+    assert status == "RUNNING"
+    assert json.loads(curves) == {key: [[3, value]] for key, value in told.items()}
+    (folder,) = (during.home / "cache" / "views").glob("*/wandb/offline-run-*")
+    points = [point for point in read_offline_run(folder).points if "evaluated_step" in point]
+    assert [{key: point[key] for key in told} | {"evaluated_step": 3} for point in points] == [
+        told | {"evaluated_step": 3}
+    ]
 
 
 def test_it_verifies(during: Project) -> None:
@@ -151,3 +196,41 @@ def test_mistakes_are_said_before_anything_is_trained(trained: Project, tmp_path
         evaluating(project, seed=9, evaluation={**PARAMS["evaluation"], **asked})  # type: ignore[dict-item]
         done = project.marin("-q", "train", "--config-json", "params.yaml")
         assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+EXPERIMENT = """
+from msgspec.structs import replace
+
+from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
+from marin.recipe.evaluation import FolderSet
+from marin.recipe.params import load_params
+from pathlib import Path
+
+asked = load_params(Path("params.yaml"))
+tokens = default_tokenize("small", default_corpus("small", asked.dataset), vocab_size=400)
+during = replace(asked.evaluation, every=3, sets={"dev": FolderSet(path="texts")}, minimal_pairs=0)
+steps = [
+    default_eval(
+        default_train(f"seed{seed}", tokens, model=asked.model, seed=seed, trainer=asked.trainer, arithmetic=asked.arithmetic,
+                      evaluation=during),
+        asked.evaluation,
+    )
+    for seed in (3, 4)
+]
+"""
+
+
+def test_a_graph_measures_what_its_training_asks_for_and_what_an_equal_one_did_not(
+    trained: Project, tmp_path: Path
+) -> None:
+    project = trained.copy(tmp_path)
+    (project.folder / "texts").mkdir()
+    (project.folder / "texts" / "one.txt").write_text("The dog runs.", encoding="utf-8")
+    (project.folder / "exp.py").write_text(EXPERIMENT)
+    actions: dict[str, str] = {}
+    for _ in range(2):
+        done = project.marin("-q", "run", "exp.py", "--json")
+        assert done.returncode == 0, done.stderr
+        assert [body["step"] for body in measured(project)] == [3, 6, 3, 6], done.stdout
+        actions = {one["address"]: one["action"] for one in json.loads(done.stdout)["steps"]}
+    assert set(actions.values()) == {"cached"}, actions

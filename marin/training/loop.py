@@ -25,7 +25,7 @@ from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
-from marin.training.data import Batch, Span, batches
+from marin.training.data import Batch, LeftOut, Span, batches, streams, token_dataset
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary
@@ -36,6 +36,8 @@ from marin.training.step.shards import Step, StepOutcome, TrainStep, mesh_of
 from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
+MOST_KEPT = 1 << 26
+"""Tokens of batches that are kept in memory for another training."""
 Progress = Callable[[int, float], None]
 """Called after each train step with its number and loss."""
 
@@ -137,21 +139,26 @@ class Training:
                 found=", ".join(foreign),
                 cure="choose other sizes of model or microbatch, and report these",
             )
-        self._without: Sequence[Span] = ()
+        self._left_out: LeftOut | None = None
+        self._kept: dict[int, Batch] | None = None
+        self._lengths: dict[str, int] = {}
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
     def reading(self, cache: Path) -> Training:
         """The same compiled programs on the tokens in another cache."""
         other = copy(self)
-        other._cache, other._stream, other._next_step = cache, None, -1
+        other._cache, other._stream, other._next_step, other._lengths = cache, None, -1, {}
         return other
 
-    def without(self, spans: Sequence[Span]) -> Training:
+    def without(self, spans: Sequence[Span], kept: dict[int, Batch]) -> Training:
         """The same compiled programs on the same tokens, of which those of ``spans`` are blank. The recipe is one that
-        excludes documents."""
+        excludes documents. ``kept``: batches as they were read, by train step, for whoever trains more than once."""
         other = self.reading(self._cache)
-        other._without = spans
+        if not self._lengths:
+            width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)
+            self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
+        other._left_out, other._kept = LeftOut(self.recipe, self._lengths, spans), kept
         return other
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
@@ -278,8 +285,15 @@ class Training:
             )
 
     def _batch(self, number: int) -> Batch:
+        kept = self._kept
+        batch = kept[number] if kept is not None and number in kept else self._read(number)
+        if kept is not None and len(kept) * batch.tokens.size < MOST_KEPT:
+            kept[number] = batch
+        return batch if self._left_out is None else self._left_out(batch)
+
+    def _read(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:
-            self._stream = batches(self.recipe, self._cache, self.mesh, number, self._without)
+            self._stream = batches(self.recipe, self._cache, self.mesh, number)
         batch = next(self._stream)
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1

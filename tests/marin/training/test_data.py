@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marin.execution.phases import successor
@@ -108,6 +108,7 @@ def test_a_batch_is_named_by_indices_and_tokens() -> None:
     spans=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 90), st.integers(0, 30)), max_size=5),
     width=st.integers(1, 9),
 )
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_left_out_is_found_in_its_sequences(spans: list[tuple[str, int, int]], width: int) -> None:
     """Against a stream written out: the tokens of two parts one after another, what does not fill a sequence cut off."""
     tokens = 100

@@ -124,7 +124,19 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
     before = matrix.code_under_test()
     monkeypatch.setattr(matrix, "settings", lambda arithmetic, execution: {"XLA_FLAGS": "others"})
     assert matrix.code_under_test() != before
-    training = [f"marin/training/{name}.py" for name in ("step", "slices", "state", "model", "products", "fingerprint")]
+    training = [
+        f"marin/training/{name}.py"
+        for name in (
+            "state",
+            "model",
+            "initial",
+            "step/exact",
+            "step/fingerprint",
+            "step/products",
+            "step/shards",
+            "step/slices",
+        )
+    ]
     exact = [f"marin/exact/{name}.py" for name in ("compiled", "functions", "guarded", "integers", "reading")]
     assert {*training, *exact, "tests/determinism/worker.py"} <= set(listed)
 

@@ -219,6 +219,18 @@ def default_continue(
     )
 
 
+def default_without(name: str, train: Step, documents: tuple[str, ...], *, apart: str = "") -> Step:
+    """The same training, from the same corpus, of a recipe that excludes documents: what `marin unlearn` makes of the run
+    of ``train`` is a hit for it. ``apart``: executed by itself, from the beginning."""
+    recipe = replace(train.config, exclude=tuple(sorted(documents)))
+    tokens = train.inputs["tokens"]
+    assert isinstance(tokens, Step), "default_train takes whole outputs"
+    corpus = {"corpus": tokens.inputs["corpus"]}
+    tokenizer = Step(f"tokenizer/{name}", TOKENIZER, recipe, corpus)
+    made = Step(f"tokens/{name}", TOKENS, recipe, corpus | {"tokenizer": tokenizer})
+    return Step(f"train/{name}", TRAIN, recipe, {"tokens": made, "tokenizer": tokenizer}, train.resources, apart=apart)
+
+
 def _corpus_of(made: Step) -> Step:
     """The pipeline's corpus over what a step of one's own made; a corpus of the pipeline as it is."""
     if made.fn is CORPUS:

@@ -44,7 +44,7 @@ from marin.record.root import Root, create_root, open_root
 
 RECIPE = {
     "seed": 21,
-    "dataset": {"kind": "grammar", "train_bytes": 1_000_000, "validation_bytes": 30_000, "minimal_pairs": 0},
+    "dataset": {"kind": "grammar", "train_bytes": 750_000, "validation_bytes": 20_000, "minimal_pairs": 0},
     "tokenizer": {"vocab_size": 265},
     "model": {
         "hidden_dim": 32,

@@ -25,6 +25,7 @@ from marin.runners.jobs import parts_of
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
+    from marin.training.data import Batch
     from marin.training.loop import Training
     from marin.training.state import TrainState
 
@@ -84,6 +85,7 @@ class LeavingOut:
         self._store = Store(open_storage(setup.root, readonly=True))
         self._texts = {name: self._store.read(digest) for name, digest in setup.sets.items()}
         self._documents: dict[str, list[list[int]]] = {}
+        self._batches: dict[int, Batch] = {}
         self._made: tuple[Training, Scorer] | None = None
         self._held: tuple[str, TrainState, StateManifest] | None = None
 
@@ -102,7 +104,7 @@ class LeavingOut:
         before, manifest = self._state(task)
         state, last = training.step.place(before), self._recipe.last_step
         if task.step < last:
-            state, record = training.without(task.spans).segment(state, manifest, task.step, last)
+            state, record = training.without(task.spans, self._batches).segment(state, manifest, task.step, last)
             manifest = record.end_state
         scorer = scorer.holding(training.step.collect(state).model)
         sums, losses = {}, {}

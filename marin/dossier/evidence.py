@@ -10,7 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger import Event, LogCheckpoint, LogProof, LogReader, Malformed, Tampered, VerifierKey, make_proof, verify_proof
+from ledger import (
+    Event,
+    LogCheckpoint,
+    LogProof,
+    LogReader,
+    Malformed,
+    Tampered,
+    Unverified,
+    VerifierKey,
+    make_proof,
+    verify_proof,
+)
 from marin.dossier.stated import card_stream
 from marin.history.run import Fact, Indexed, Run
 from marin.history.runs import History, evaluation_stream, load, read_fact
@@ -128,7 +139,7 @@ def proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
 
     Raises:
         Malformed: a file is none, or lies under another event's name.
-        Unverified: a proof shows nothing under these keys.
+        Unverified: a proof shows nothing under these keys, or under one that is not named for the log.
         Tampered: the proofs are of several states of a log.
     """
     entries: dict[int, Event] = {}
@@ -139,6 +150,10 @@ def proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
                 "not a proof", where=path.name, expected=f"a file of at most {_MOST} bytes", found="another"
             )
         shown = verify_proof(LogProof.parse(path.read_bytes()), keys)
+        if shown.checkpoint.origin not in shown.signers:
+            raise Unverified("a checkpoint that its own log did not sign", where=path.name,
+                             expected=f"a signature by {shown.checkpoint.origin}", found=", ".join(shown.signers),
+                             cure="a key signs the one log that it is named for")  # fmt: skip
         if path.name != f"{shown.index}{SUFFIX}":
             raise Malformed("a proof of another event", where=path.name, expected=path.name, found=str(shown.index))
         entries[shown.index] = Event.decode(shown.entry)

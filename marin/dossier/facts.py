@@ -22,6 +22,8 @@ from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
 
 Source = Literal["recorded", "stated", "open"]
 OPEN = "to be stated by the provider"
+INFERENCE = 100_000
+"""Tokens of the inference whose computation is told."""
 _PARAMETERS = (
     (5e8, "1 to 500M parameters"),
     (5e9, "500M to 5B parameters"),
@@ -153,6 +155,9 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
     yield told("training.compute_method", "from the recipe: three passes, each of the matrix products and the attention "
                "(Narayanan et al. 2021); not a measurement", began)  # fmt: skip
+    yield told("inference.compute_flop", flops_per_token(model, recipe.tokenizer.vocab_size) * INFERENCE, began)
+    yield told("inference.compute_method", f"from the recipe: the forward pass over {INFERENCE:,} tokens in whole contexts, "
+               "whatever the hardware (Narayanan et al. 2021); not a measurement", began)  # fmt: skip
     for fact in (*measured(run, proven), *data_facts(run, proven)):
         yield Told(fact.name, fact.value, "recorded", fact.events, fact.measured)
     for name, number in sorted(run.measured.items()):

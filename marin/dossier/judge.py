@@ -100,6 +100,11 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
     def events() -> Verdict:
         found["proven"] = shown = proven(folder, keys)
         _check_listed(folder, shown)
+        signed, origin = found["said"].key, shown.checkpoint.origin
+        if VerifierKey.parse(signed).name != origin:
+            raise Tampered(
+                "a statement by another log's key", where=ATTESTATION, expected=f"a key of {origin}", found=signed
+            )
         return Verdict("PASS", (f"{len(shown.entries)} events are in the log {shown.checkpoint.origin}, of size "
                                 f"{shown.checkpoint.size}",))  # fmt: skip
 

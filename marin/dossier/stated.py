@@ -52,8 +52,6 @@ STATED: Mapping[str, str] = {
     "training.watts": "Power of the machine that trained, where its energy was not measured (watts)",
     "training.energy_mwh": "Energy that training consumed, where neither it nor the power is known (megawatt hours)",
     "training.energy_method": "How the energy was measured or estimated",
-    "inference.compute_flop": "Compute of a benchmarked inference, in floating point operations",
-    "inference.compute_method": "Task and hardware of that benchmark",
     "data.acquired_until": "Latest date on which training data was acquired",
     "data.continuous": "Training goes on with newer data after that date",
     "data.language": "Languages of the data, as BCP 47 names them",

@@ -11,7 +11,6 @@ SCORING = (
     "marin/exact/reading.py",
     "marin/exact/threefry.py",
     "marin/process/arithmetic.py",
-    "marin/recipe/arithmetic.py",
     "marin/recipe/evaluation.py",
     "marin/recipe/mixture.py",
     "marin/recipe/schema.py",

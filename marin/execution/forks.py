@@ -51,6 +51,9 @@ def check_forkable(run: Run, what: str) -> None:
         before = link.run if link is not None else "RUN"
         found = f"a phase after run {before}"
         cure = f"take run {before} first, and continue what comes of it: marin train --continue"
+    elif run.recipe.initial is not None:
+        found = "a run that begins with a model that was made elsewhere"
+        cure = "what that model has read is not recorded: train from the beginning with exclude=[...]"
     if found:
         raise UsageError(
             f"a run that cannot be {what}",

@@ -323,7 +323,6 @@ CORPUS = StepDefinition(
     code=(
         "marin/pipeline/corpus.py",
         "marin/data",
-        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

@@ -17,7 +17,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -40,7 +40,7 @@ from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
 from marin.training.blank import check_learned
 from marin.training.runtime import hosts
-from marin.training.state import named_key
+from marin.training.state import DATA, named_key
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
 from marin.training.tokens.loss_mask import MaskedSequences, read_mask
 
@@ -192,6 +192,34 @@ def blank_rows(
     return found
 
 
+class LeftOut:
+    """Batches of which some tokens are left out: blank, as they are in a cache that was made without these documents.
+
+    Args:
+        lengths: sequences of each part, in order of name. ``spans``: the tokens.
+    """
+
+    def __init__(self, recipe: Recipe, lengths: Mapping[str, int], spans: Sequence[Span]) -> None:
+        self._recipe = recipe
+        self._rows = blank_rows(spans, DataOrder(recipe, lengths).starts, lengths, recipe.model.seq_len)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch without them.
+
+        Raises:
+            DataError: nothing is left of it.
+        """
+        held = [line for line, sequence in enumerate(batch.indices.tolist()) if sequence in self._rows]
+        if not held:
+            return batch
+        tokens = hosts.whole(batch.tokens).copy()
+        for line in held:
+            tokens[line, self._rows[int(batch.indices[line])]] = BLANK
+        check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
+        placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
+        return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
+
+
 def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: Sequence[Span] = ()) -> Iterator[Batch]:
     """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. The tokens of
     ``without`` are blank in them, as they are in a cache that was made without these documents.
@@ -200,16 +228,14 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: S
         DataError: excluded documents leave nothing of a batch.
     """
     opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
-    lengths = {name: length for name, (_, length) in opened.items()}
-    order = DataOrder(recipe, lengths)
-    rows = blank_rows(without, order.starts, lengths, recipe.model.seq_len)
+    order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
     size = recipe.trainer.batch_size
     dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
     # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and
     # aborts the process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread
     # that is waited for.
     loader = DataLoader(
-        dataset, size, mesh=mesh, axis_resources={"batch": mesh.axis_names}, max_buffered_batches=0, fetch_batch_size=8
+        dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=0, fetch_batch_size=8
     )
     number = first_step - recipe.first_step
     examples = loader.iter_from_step(number)
@@ -225,9 +251,6 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: S
             digest, blank = "", False
             if hosts.leader() or recipe.exclude is not None:  # where documents are excluded, all have to know of blanks
                 read, counted = _whole(example, dataset, range(number * size, (number + 1) * size))
-                if any(sequence in rows for sequence in indices.tolist()):
-                    read = _without(read, indices, rows)
-                    tokens = jax.make_array_from_callback(read.shape, tokens.sharding, read.__getitem__)
                 digest, blank = batch_digest(indices, read), bool((read < 0).any())
                 if blank:
                     check_learned(recipe, recipe.first_step + number, read, counted)
@@ -237,15 +260,6 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: S
         loading.shutdown(cancel_futures=True)
         atexit.unregister(examples.close)
         examples.close()
-
-
-def _without(tokens: np.ndarray, indices: np.ndarray, rows: Mapping[int, np.ndarray]) -> np.ndarray:
-    """A batch whose tokens in ``rows`` (:func:`blank_rows`) are blank."""
-    found = tokens.copy()
-    for line, sequence in enumerate(indices.tolist()):
-        if sequence in rows:
-            found[line, rows[sequence]] = BLANK
-    return found
 
 
 def _whole(

@@ -25,19 +25,19 @@ from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
-from marin.training.data import Batch, Span, batches
+from marin.training.data import Batch, LeftOut, Span, batches, streams, token_dataset
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
-from marin.training.step.contract import Step, StepOutcome, mesh_of
 from marin.training.step.exact import ExactStep
-from marin.training.step.layered import LayeredStep
-from marin.training.step.shards import TrainStep
+from marin.training.step.shards import Step, StepOutcome, TrainStep, mesh_of
 from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
+MOST_KEPT = 1 << 26
+"""Tokens of batches that are kept in memory for another training."""
 Progress = Callable[[int, float], None]
 """Called after each train step with its number and loss."""
 
@@ -108,9 +108,7 @@ class NotFinite(Diverged):
 
 def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
-    if recipe.arithmetic.profile == "exact":
-        return ExactStep(recipe, mesh, example)
-    return (LayeredStep if recipe.arithmetic.gather == "layer" else TrainStep)(recipe, mesh, example)
+    return (ExactStep if recipe.arithmetic.profile == "exact" else TrainStep)(recipe, mesh, example)
 
 
 class Training:
@@ -126,7 +124,7 @@ class Training:
         canary.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
-        self.mesh = mesh_of(execution.devices, execution.slices if recipe.arithmetic.gather == "layer" else 1)
+        self.mesh = mesh_of(execution.devices)
         self._cache = cache
         self._self_check = execution.self_check_every
         example = state_like(recipe, vocab_size)
@@ -141,21 +139,26 @@ class Training:
                 found=", ".join(foreign),
                 cure="choose other sizes of model or microbatch, and report these",
             )
-        self._without: Sequence[Span] = ()
+        self._left_out: LeftOut | None = None
+        self._kept: dict[int, Batch] | None = None
+        self._lengths: dict[str, int] = {}
         self._stream: Iterator[Batch] | None = None
         self._next_step = -1
 
     def reading(self, cache: Path) -> Training:
         """The same compiled programs on the tokens in another cache."""
         other = copy(self)
-        other._cache, other._stream, other._next_step = cache, None, -1
+        other._cache, other._stream, other._next_step, other._lengths = cache, None, -1, {}
         return other
 
-    def without(self, spans: Sequence[Span]) -> Training:
+    def without(self, spans: Sequence[Span], kept: dict[int, Batch]) -> Training:
         """The same compiled programs on the same tokens, of which those of ``spans`` are blank. The recipe is one that
-        excludes documents."""
+        excludes documents. ``kept``: batches as they were read, by train step, for whoever trains more than once."""
         other = self.reading(self._cache)
-        other._without = spans
+        if not self._lengths:
+            width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)
+            self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
+        other._left_out, other._kept = LeftOut(self.recipe, self._lengths, spans), kept
         return other
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
@@ -170,10 +173,10 @@ class Training:
         phase = self.recipe.phase
         if self.recipe.initial is not None and previous is not None:
             begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint")
-            first = self.step.layout.cut(begun, self.step.by_slice)
+            first = self.step.layout.cut(begun, self.step.by_batch)
             return first, describe(first, self.step.layout)
         if phase is None and previous is None and self.recipe.initial is None:
-            first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_slice)
+            first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_batch)
             return first, describe(first, self.step.layout)
         if phase is None or previous is None:
             raise UsageError(
@@ -211,7 +214,7 @@ class Training:
         """The state of a checkpoint, in a folder or of a tree in a store; raises ``Tampered`` when its tensors are not those
         of ``expected``."""
         step = self.step
-        return load_slices(source, step.layout, step.by_slice, self.recipe, self.vocab_size, expected, where=where)
+        return load_slices(source, step.layout, step.by_batch, self.recipe, self.vocab_size, expected, where=where)
 
     def saver(self, store: Store, work: Path, *, pack: bool = False, base: str | None = None) -> Saver:
         """What saves states of this training, to be entered; see :class:`Saver`."""
@@ -282,8 +285,15 @@ class Training:
             )
 
     def _batch(self, number: int) -> Batch:
+        kept = self._kept
+        batch = kept[number] if kept is not None and number in kept else self._read(number)
+        if kept is not None and len(kept) * batch.tokens.size < MOST_KEPT:
+            kept[number] = batch
+        return batch if self._left_out is None else self._left_out(batch)
+
+    def _read(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:
-            self._stream = batches(self.recipe, self._cache, self.mesh, number, self._without)
+            self._stream = batches(self.recipe, self._cache, self.mesh, number)
         batch = next(self._stream)
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1

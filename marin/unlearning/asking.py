@@ -7,7 +7,8 @@ one; where it is not, the training begins anew (:mod:`marin.execution.forks`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection as AnyOf
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger import Draft, Store
+from marin.collection.asking.documents import Collection
 from marin.data.exclusion import listed, numbers
 from marin.errors import UsageError
 from marin.execution import forks
@@ -23,7 +25,7 @@ from marin.execution.forks import Place
 from marin.history.run import Run
 from marin.history.runs import load, resolve, unlearning_stream
 from marin.process.arithmetic import apply
-from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
+from marin.recipe.schema import DocumentsDataset, Execution, Recipe, digest, from_plain, parts, plain
 from marin.record import events, outputs
 from marin.record.root import Root
 from marin.unlearning.choosing import chosen
@@ -35,13 +37,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Document:
     """A document of the request. ``steps``: the train steps that read it, in order. ``copies``: other documents of the
-    training data with the very same text, which stay."""
+    training data with the very same text, which stay. ``behind``: documents that a collection had removed as its copies,
+    which stay removed: nothing takes the blank place."""
 
     id: str
     part: str
     tokens: int
     steps: tuple[int, ...]
     copies: tuple[str, ...]
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,14 @@ def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -
         wanted, found = _readings(run, store, ids, Path(base))
         copies = _copies(Path(base) / "corpus", run.recipe, frozenset(ids))
     check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found, named)
+    behind = {
+        name: removed
+        for part in parts(run.recipe.dataset).values()
+        if isinstance(part, DocumentsDataset) and part.artifact is not None
+        for name, removed in Collection(store, part.artifact).behind(ids).items()
+    }
     return tuple(
-        Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()))
+        Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()), behind.get(name, ()))
         for (name, _, _), use in zip(wanted, found.documents, strict=True)
     )
 
@@ -137,7 +147,7 @@ def steps_reading(run: Run, store: Store, document: str) -> tuple[int, ...]:
     return tuple(found.steps)
 
 
-def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named: Collection[str]) -> None:
+def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named: AnyOf[str]) -> None:
     """Refuse documents (``ids``, one for each that was looked for) of which there is nothing to unlearn, or too much. Those
     that nobody ``named`` may be unread, as long as one was read.
 

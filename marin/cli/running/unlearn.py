@@ -132,6 +132,10 @@ def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool)
         say(f"{document.id}  {document.tokens} tokens, {read}")
         for copy in document.copies:
             say(f"  the same text stays as {copy}")
+        if document.behind:
+            say(
+                f"  {len(document.behind)} copies that the collection had removed stay removed: {document.behind[0]}, ..."
+            )
     total, at = planned.recipe.trainer.num_steps, planned.place.step
     if made is None:
         say(f"forked before train step {at}: {planned.executed} of {total} train steps to execute")
@@ -151,6 +155,7 @@ def _described(planned: Plan, index: int | None, made: Run | None) -> dict[str, 
                 "train_steps": len(document.steps),
                 "first_use": document.steps[0] if document.steps else None,
                 "copies": list(document.copies),
+                "behind": list(document.behind),
             }
             for document in planned.documents
         ],

@@ -7,6 +7,7 @@ is listed, with the digest of its text as it was read.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection as AnyOf
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -85,6 +86,21 @@ class Collection:
         for path in self.files("documents"):
             for batch in self.table(path, columns).to_batches(max_chunksize=1024):
                 yield from batch.to_pylist()
+
+    def behind(self, documents: AnyOf[str]) -> dict[str, tuple[str, ...]]:
+        """For each of these kept documents that has some, those that were removed as its copies, exact or near, and as
+        copies of these."""
+        found: dict[str, set[str]] = {}
+        first = {document: document for document in documents}  # who it was removed for in the end
+        while first:
+            following: dict[str, str] = {}
+            for path in self.files("duplicates"):
+                table = self.table(path, ("id", "kept"))
+                for row in table.filter(pc.is_in(table["kept"], pa.array(sorted(first), pa.string()))).to_pylist():
+                    following[row["id"]] = first[row["kept"]]
+                    found.setdefault(first[row["kept"]], set()).add(row["id"])
+            first = following
+        return {kept: tuple(sorted(removed)) for kept, removed in found.items()}
 
 
 def named(root: Root, name: str) -> Collection:

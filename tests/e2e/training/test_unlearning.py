@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from sessions import new_cache
 
 from bench.forgeries.workshop import OTHER, Shop
-from ledger import LogProof, verify_proof
+from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
 from marin.errors import UsageError
 from marin.export.in_toto import public_key
 from marin.history.runs import load, run_ids, unlearning_stream
@@ -280,6 +281,26 @@ def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tm
         Envelope.from_dict(changed).verify([public_key(key)], 1)
     refusal = unlearned.project.marin("export", unlearned.run, "--unlearning", str(file))
     assert refusal.returncode == 2 and "a run that has unlearned nothing" in refusal.stderr
+
+
+def test_a_witness_cosigns_what_the_certificate_proves(unlearned: Unlearned, tmp_path: Path) -> None:
+    """So whoever trusts the witness knows that the request stood in this log, and not in another that the operator shows."""
+    project = unlearned.project.copy(tmp_path / "witnessed")
+    key = open_root(str(project.root)).verifier
+    cosigner = Cosigner("witness.example/1", Ed25519PrivateKey.generate())
+    watching = Witness(MemoryStorage(), [cosigner], {key.name: [key]})
+    with WitnessServer(watching) as server:
+        asked = project.marin("ledger", "witness", "add", server.address, "--vkey", str(cosigner.verifier))
+        assert asked.returncode == 0, asked.stderr
+    file = tmp_path / "unlearned.intoto.jsonl"
+    assert project.marin("export", unlearned.forked, "--unlearning", str(file)).returncode == 0
+    told = json.loads(Envelope.from_dict(json.loads(file.read_text())).payload)
+    (request,) = told["predicate"]["requests"]
+    for text in request["proofs"]:
+        shown = verify_proof(LogProof.parse(text.encode()), [key, cosigner.verifier])
+        assert set(shown.signers) == {key.name, cosigner.name}
+        stranger = Cosigner("witness.example/1", Ed25519PrivateKey.generate()).verifier
+        assert set(verify_proof(LogProof.parse(text.encode()), [key, stranger]).signers) == {key.name}
 
 
 # -- what cannot be unlearned

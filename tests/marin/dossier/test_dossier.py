@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from recorded import RUN, full_card, record
 from tables import Tenth
 
-from ledger import VerifierKey, create_key
+from ledger import Draft, Log, LogReader, MemoryStorage, Signer, VerifierKey, create_key, make_proof
 from marin.dossier import judge as judge_module
 from marin.dossier.evidence import proof_path, proven
 from marin.dossier.facts import Subject, derived
@@ -310,6 +312,30 @@ def test_a_strangers_key_proves_nothing(root: Root, dossier: Path, tmp_path: Pat
     assert found.verdicts["files"].outcome == "FAIL"
     with pytest.raises(UsageError, match="verifier key"):
         judge_dossier(dossier, [])
+
+
+def test_another_trusted_log_cannot_speak_for_this_one(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its operator signs a history of his own under this log's name: his key is trusted, but for his own log."""
+    his = create_key(tmp_path / "his", "his.example/log")
+    entries = [event for _, event in root.history().events()]
+    forged, key = MemoryStorage(), Signer(root.verifier.name, his.key)
+    Log.create(forged, key)
+    with Log.open(forged, key) as log:
+        log.append([Draft(event.type, event.stream, dict(event.body)) for event in entries])
+    reader = LogReader(forged, [key.verifier])
+    folder = written(root, tmp_path / "dossier")
+    for path in (folder / "evidence").iterdir():
+        proof = make_proof(reader, int(path.name.partition(".")[0]))
+        text = proof.note.partition("\n\n")[0] + "\n"
+        line = base64.b64encode(his.verifier.key_id.to_bytes(4) + his.sign(text)).decode()
+        path.write_text(str(replace(proof, note=f"{text}\n\u2014 {his.name} {line}\n")))
+    said = dict(attested((folder / ATTESTATION).read_bytes(), [root.verifier], PREDICATE).said)
+    (folder / ATTESTATION).write_bytes(attestation(digests(folder, ATTESTATION), PREDICATE, said, his))
+    found = judge_dossier(folder, [root.verifier, his.verifier])
+    assert found.verdicts["files"].outcome == "PASS" and found.verdicts["events"].outcome == "FAIL", found.as_json()
+    assert "a checkpoint that its own log did not sign" in found.verdicts["events"].lines[0]
 
 
 def test_the_model_is_bound_to_what_is_said_of_it(root: Root, tmp_path: Path, pem: Path) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from marin.execution.phases import successor
 from marin.recipe.schema import from_mapping
-from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches
-from marin.training.step.contract import mesh_of
+from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches, blank_rows
+from marin.training.step.shards import mesh_of
 from marin.training.tokens.cache import write_cache
 
 
@@ -102,6 +104,28 @@ def test_a_batch_is_named_by_indices_and_tokens() -> None:
     assert len({batch_digest(indices, tokens ^ (1 << bit)) for bit in range(31)} | {whole}) == 32
 
 
+@given(
+    spans=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 90), st.integers(0, 30)), max_size=5),
+    width=st.integers(1, 9),
+)
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_left_out_is_found_in_its_sequences(spans: list[tuple[str, int, int]], width: int) -> None:
+    """Against a stream written out: the tokens of two parts one after another, what does not fill a sequence cut off."""
+    tokens = 100
+    lengths = {"a": tokens // width, "b": tokens // width}
+    chosen = [(part, start, min(start + size, tokens)) for part, start, size in spans]
+    whole = {part: np.zeros(tokens, dtype=bool) for part in lengths}
+    for part, start, end in chosen:
+        whole[part][start:end] = True
+    used = (tokens // width) * width
+    expected = np.concatenate([whole[part][:used].reshape(-1, width) for part in lengths])
+    found = blank_rows(chosen, {"a": 0, "b": tokens // width}, lengths, width)
+    assert {sequence for sequence, row in found.items() if row.any()} == set(
+        np.flatnonzero(expected.any(axis=1)).tolist()
+    )
+    assert all((row == expected[sequence]).all() for sequence, row in found.items())
+
+
 def test_what_fails_in_the_loader_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not the end of the data, as which Levanter's unbuffered loader shows it."""
     write_cache(tmp_path / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
@@ -129,7 +153,7 @@ atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon
 import jax, numpy as np
 from marin.recipe.schema import from_mapping
 from marin.training.data import batches
-from marin.training.step.contract import mesh_of
+from marin.training.step.shards import mesh_of
 from marin.training.tokens.cache import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))

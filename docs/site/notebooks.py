@@ -2,7 +2,7 @@
 
     python docs/site/notebooks.py          executes each and writes its outputs into it (`make notebooks`)
 
-tests/docs/test_notebooks.py executes them by the same function and looks at what they find. An output that is a page in a
+tests/documents/test_notebooks.py executes them by the same function and looks at what they find. An output that is a page in a
 frame is left out of the file: places that show notebooks do not show frames, and its picture stays.
 """
 

@@ -31,7 +31,8 @@ from marin.exact import reference
 from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.model import optimizer
-from marin.training.state import arrays_of, initial_state
+from marin.training.initial import initial_state
+from marin.training.state import arrays_of
 from marin.training.step.exact import gradient_of
 from marin.training.step.slices import Layout, unnamed
 

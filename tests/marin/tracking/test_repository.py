@@ -207,7 +207,7 @@ def test_mlflows_client_finds_us_by_the_entry_point(folder: Path, tmp_path: Path
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: marin-test\nVersion: 0\n")
     (info / "entry_points.txt").write_text(
-        "[mlflow.artifact_repository]\nmarin = marin.tracking.repository:MarinArtifactRepository\n"
+        "[mlflow.artifact_repository]\nmarin = marin.tracking.mlflow.stores.repository:MarinArtifactRepository\n"
     )
     script = (
         "import mlflow; print(open(mlflow.artifacts.download_artifacts("

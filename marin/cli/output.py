@@ -9,6 +9,7 @@ On a terminal tables are drawn by rich (which respects NO_COLOR); in a pipe they
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ledger import Finding
 
 LONGEST_WORD, SHORTEST = 12, 16
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 
 
 @dataclass
@@ -90,7 +92,8 @@ def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, expendable: Sequence[str] = ()
 ) -> None:
     """Rows under their column names; `empty` goes to stderr where there are none. ``expendable``: columns that a terminal
-    too narrow for all goes without, the first of them first. In a pipe all are there."""
+    too narrow for all goes without, the first of them first; where that is not enough, digests are shown by their first
+    twelve digits, which every command takes. In a pipe all are there, and whole."""
     if not rows:
         say(empty, err=True)
         return
@@ -98,7 +101,10 @@ def print_table(
     columns = [visible(name) for name in columns]
     if sys.stdout.isatty():
         kept = fitting(columns, rows, columns_here(), expendable)
-        _draw([columns[i] for i in kept], [[row[i] for i in kept] for row in rows])
+        columns, rows = [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        if sum(max(map(len, column)) + 1 for column in zip(columns, *rows, strict=True)) > columns_here():
+            rows = [[_DIGEST.sub(r"\1", cell) for cell in row] for row in rows]
+        _draw(columns, rows)
         return
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
@@ -144,6 +150,11 @@ def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
                 break
             widths[place] -= 1
     return widths
+
+
+def written(value: float) -> str:
+    """A number as people write it: counts whole, all others with six digits."""
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, print_table, say, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def outcomes(runs: Sequence[Run]) -> dict[str, list[float | None]]:
 def print_outcomes(runs: Sequence[Run]) -> None:
     """A row for each number that came out, before the causes."""
     rows = [
-        [name, *("" if value is None else f"{value:.6g}" for value in values), _change(values)]
+        [name, *("" if value is None else written(value) for value in values), _change(values)]
         for name, values in outcomes(runs).items()
     ]
     if rows:

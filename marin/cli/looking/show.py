@@ -20,7 +20,7 @@ from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
 from marin.cli.naming import known_digest
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_fields, print_json, print_table, say, written
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
@@ -195,7 +195,7 @@ def _show_run(root: Root, view: Run) -> None:
     print_table(("step", "time", "kind", "size", "digest", ""), rows, empty="no step has a result yet")
     if view.metrics:
         say()
-        print_fields([(name, f"{value:.6g}") for name, value in view.metrics.items()])
+        print_fields([(name, written(value)) for name, value in view.metrics.items()])
     if view.segments:
         say()
         print_table(

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from marin.cli.looking.ls import EXPENDABLE
-from marin.cli.output import fitted, print_fields, print_table
+from marin.cli.looking.ls import COLUMNS, EXPENDABLE
+from marin.cli.output import fitted, print_fields, print_table, written
 from marin.process.progress import bar
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
@@ -20,8 +20,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_table_fits_the_terminal_and_loses_nothing(width: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("width", "digits"), [(50, 12), (80, 12), (200, 64)])
+def test_a_table_fits_the_terminal_and_folds_no_digest(width: int, digits: int, monkeypatch: pytest.MonkeyPatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(width))
@@ -32,7 +32,15 @@ def test_a_table_fits_the_terminal_and_loses_nothing(width: int, monkeypatch: py
     assert not re.search(r"\x1b\[(3|4|9)\d", shown)  # bold may be, colours may not
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert max(map(len, plain.splitlines())) <= width
-    assert plain.count("a") >= 32
+    assert re.findall(r"sha256:[0-9a-f]+", plain) == ["sha256:" + ("ab" * 32)[:digits]]
+    assert {"remark", "that", "does", "not", "fit"} <= set(plain.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(2000105.0, "2000105"), (3.29129517, "3.2913"), (1e-9, "1e-09"), (-2.0, "-2")]
+)
+def test_counts_are_whole_and_other_numbers_short(value: float, shown: str):
+    assert written(value) == shown
 
 
 def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: pytest.MonkeyPatch):
@@ -54,7 +62,7 @@ def test_words_stay_whole_where_a_table_of_runs_has_to_be_narrow(monkeypatch: py
         (48, {"run", "perplexity", "verified", "model", "loss"}),
         (60, {"run", "perplexity", "verified", "model", "loss", "dataset"}),
         (80, {"run", "perplexity", "verified", "model", "loss", "dataset", "started", "steps"}),
-        (200, {"run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified"}),
+        (200, {"run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified"}),
     ],
 )
 def test_a_narrow_list_of_runs_goes_without_what_matters_least(
@@ -64,9 +72,8 @@ def test_a_narrow_list_of_runs_goes_without_what_matters_least(
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
-    columns = ("run", "started", "state", "dataset", "model", "steps", "loss", "perplexity", "verified")
-    row = ("lxujwfvu", "2026-11-21 21:37", "completed", "grammar", "llama 2x32", "6", "6.2349", "516.1331", "PASS")
-    print_table(columns, [row], empty="", expendable=EXPENDABLE)
+    row = ("lxujwfvu", "2026-11-21 21:37", "grammar", "llama 2x32", "6", "6.2349", "516.1331", "PASS")
+    print_table(COLUMNS, [row], empty="", expendable=EXPENDABLE)
     head, line = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
     assert set(head.split()) == shown
     assert max(len(head.rstrip()), len(line.rstrip())) <= width

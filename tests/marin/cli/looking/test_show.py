@@ -111,7 +111,12 @@ def test_the_summary_is_what_make_repro_ends_with(marin: Marin, run: str) -> Non
         f"model       sha256:{'d' * 64}",
         f"log         6 events, root {checkpoint['root']}",
     ]
-    assert [line.split("  ")[1] for line in lines[-3:]] == ["marin verify latest", "marin ui", "marin log"]
+    assert [line.split("  ")[1] for line in lines[-4:]] == [
+        "marin verify latest",
+        "marin ui",
+        "marin log",
+        "marin store push ADDRESS",
+    ]
 
 
 def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: Marin, run: str) -> None:
@@ -129,7 +134,7 @@ def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: M
     assert marin("show", "latest", "--summary").out.split()[:2] == ["run", "later"]
     lines = marin("show", "export.json", "--summary").out.splitlines()
     assert lines[0] == f"run         {run}  (open)"
-    assert lines[-3].strip().startswith(f"marin verify {run} ")
+    assert lines[-4].strip().startswith(f"marin verify {run} ")
     write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
     missing = marin("show", "other.json", "--summary")
     assert (missing.status, missing.out) == (3, "")

@@ -43,6 +43,7 @@ NOT_REQUIRED = {
     "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "huggingface_hub": "comes with transformers, whose hub it speaks to",
+    "jmp": "comes with marin-levanter, whose precision policies it holds",
     "lm_eval": "the extra `eval`: requirements-evaluation.lock",
     "markupsafe": "comes with jinja2, whose escaping it is",
     "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",

@@ -36,7 +36,7 @@ from marin.training.loop import SegmentRecord, Steps, Training, fingerprint_of
 from marin.training.run import segment_event
 from marin.training.state import TrainState, leaves, local, manifest_of
 from marin.training.step import fingerprint
-from marin.training.step.shards import StepOutcome
+from marin.training.step.contract import StepOutcome
 from marin.verify.jax.replay import prepared
 from marin.verify.rehearsal import MemoryJournal
 

@@ -127,8 +127,9 @@ def ours(size: str, devices: int) -> Served:
     from marin.training.initial import initial_state
     from marin.training.loop import fingerprint_of
     from marin.training.state import state_like
-    from marin.training.step import shards as programs
-    from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
+    from marin.training.step import update as programs
+    from marin.training.step.contract import StepOutcome, mesh_of
+    from marin.training.step.shards import TrainStep
 
     first = initial_state(recipe, VOCABULARY)
     train = TrainStep(recipe, mesh_of(devices), first)
@@ -204,8 +205,8 @@ def exact(size: str, devices: int) -> Served:
     import jax
 
     from marin.training.initial import initial_state
+    from marin.training.step.contract import mesh_of
     from marin.training.step.exact import ExactStep
-    from marin.training.step.shards import mesh_of
 
     first = initial_state(recipe, VOCABULARY)
     train = ExactStep(recipe, mesh_of(devices), first)

@@ -69,6 +69,13 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     @accelerator_type
     @topology
     @click.option(
+        "--slices",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Slices of a pod that train as one, each with an equal part of the devices and the whole state.  [default: 1]",
+    )
+    @click.option(
         "--retries",
         type=click.IntRange(min=0),
         default=5,
@@ -101,6 +108,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         address: str | None,
         accelerator_type: str,
         topology: str,
+        slices: int,
         retries: int,
         pause_at: int | None,
         pack_checkpoints: bool,
@@ -114,6 +122,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
             address=address,
             accelerator_type=accelerator_type,
             topology=topology,
+            slices=slices,
             retries=retries,
             pause_at=pause_at,
             self_check_every=self_check,

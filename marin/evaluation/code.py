@@ -11,6 +11,7 @@ SCORING = (
     "marin/exact/reading.py",
     "marin/exact/threefry.py",
     "marin/process/arithmetic.py",
+    "marin/recipe/arithmetic.py",
     "marin/recipe/evaluation.py",
     "marin/recipe/mixture.py",
     "marin/recipe/schema.py",

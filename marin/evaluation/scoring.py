@@ -39,7 +39,7 @@ from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
 from marin.training.model import attention_mask, factors_of
 from marin.training.state import DATA, named_key
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 
 SHORTEST = 16
 """Positions of the smallest program."""

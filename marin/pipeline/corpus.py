@@ -323,6 +323,7 @@ CORPUS = StepDefinition(
     code=(
         "marin/pipeline/corpus.py",
         "marin/data",
+        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

@@ -46,6 +46,7 @@ EVALUATE = StepDefinition(
         "marin/exact/threefry.py",
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
+        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

@@ -31,6 +31,7 @@ EXPORT = StepDefinition(
         "marin/process/arithmetic.py",
         "marin/data/tokenizer.py",
         "marin/exact/program.py",
+        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

@@ -150,6 +150,7 @@ TOKENIZER = StepDefinition(
     code=(
         "marin/pipeline/tokenizer.py",
         "marin/data",
+        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

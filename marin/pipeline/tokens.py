@@ -37,6 +37,7 @@ TOKENS = StepDefinition(
         "marin/data",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
+        "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/schema.py",

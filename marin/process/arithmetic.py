@@ -98,6 +98,8 @@ def settings(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str,
             }
         case "tpu":
             values |= {"JAX_PLATFORMS": "tpu,cpu", "NPROC": str(arithmetic.threads)}
+            # A kernel's program has the paths of the files that made it inside, and would be another one on each machine.
+            values |= {"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0"}
     return values
 
 
@@ -225,6 +227,7 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
     check_devices(arithmetic, execution)
     if execution.runner == "ray":
         return
+    check_variables(environ, *(("LIBTPU_INIT_ARGS",) if arithmetic.profile == "tpu" else ()))
     reason = unsupported(arithmetic)
     if reason:
         raise Unsupported(
@@ -250,6 +253,27 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
                 expected=value,
                 found=found,
                 cure=f"unset {name}",
+            )
+
+
+CHANGING = ("TF_XLA_FLAGS", "LEVANTER_CE_XLA_FAST_BWD", "LEVANTER_PALLAS_CE_AUTOTUNE_ON_MISS")
+"""Variables that change what is traced or compiled, and that no recipe knows of; under profile tpu ``LIBTPU_INIT_ARGS`` too."""
+
+
+def check_variables(environ: Mapping[str, str], *more: str) -> None:
+    """Refuse variables of the environment that change programs; ``more`` besides :data:`CHANGING`.
+
+    Raises:
+        Unsupported: one of them is set.
+    """
+    for name in (*CHANGING, *more):
+        if environ.get(name):
+            raise Unsupported(
+                "a variable of the environment changes programs",
+                where=name,
+                expected="not set: the recipe decides them",
+                found=environ[name][:120],
+                cure=f"unset {name}; flags of the recipe are in arithmetic.xla_flags",
             )
 
 

@@ -22,7 +22,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ledger import canonical_digest
-from marin.errors import Unsupported, UsageError
+from marin.errors import UsageError
+from marin.recipe.arithmetic import CPU_PROFILES as CPU_PROFILES
+from marin.recipe.arithmetic import Arithmetic as Arithmetic
+from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
 from marin.recipe.mixture import block_counts
@@ -34,11 +37,12 @@ from marin.recipe.section import Phase as Phase
 RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
+BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "z_loss")
 IMPORTED = ("initial", "begin_of_text", "end_of_text")
 WHAT_IS_READ = ("chat", "chat_template", "artifact", "exclude")
 ADDED_LATER = frozenset(
-    {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *SCALE, *DURING, *IMPORTED}
+    {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *BY_LAYER, *SCALE, *DURING, *IMPORTED}
 )
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
@@ -235,42 +239,6 @@ class Trainer(Section, frozen=True):
     evaluation is without it."""
 
 
-class Arithmetic(Section, frozen=True):
-    """The arithmetic contract: what fixes the order and the kind of every floating-point operation.
-
-    The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
-    compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
-    binary tree. ``profile`` names the environment in which the same bits are promised: ``portable-cpu`` any x86-64-v3
-    processor, ``arm-cpu`` one model of an ARM processor (``device_kind`` as :func:`arm_model` says it), ``gpu`` and
-    ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
-    about the host's processor, which draws the initial state and the order of the data in every profile.
-
-    ``exact`` promises them on any processor (docs/exact.md): its sums have no order, so there is nothing to cut into
-    logical shards (there is one), no flags are needed, and ``isa`` is ``any``. Gradients of microbatches are added one
-    after the other, so ``microbatch_size`` decides bits there too. ``factor_bits``: of the factors of contractions,
-    where they are not the 15 of the definition; ``factor_rounding``: these rounded up or down by random bits.
-    """
-
-    profile: Literal["portable-cpu", "arm-cpu", "gpu", "tpu", "exact"] = "portable-cpu"
-    device_kind: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
-    logical_shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] = 8
-    microbatch_size: Positive = 1
-    reduction: Literal["binary-tree", "integer"] = "binary-tree"
-    generator: Literal["threefry2x32-partitionable"] = "threefry2x32-partitionable"
-    matmul_precision: Literal["highest"] = "highest"
-    param_dtype: Literal["float32"] = "float32"
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    isa: Literal["x86-64-v3", "aarch64", "any"] = "x86-64-v3"
-    threads: Annotated[int, Meta(ge=1, le=1024)] = 2
-    xla_flags: tuple[str, ...] = (
-        "--xla_cpu_enable_platform_dependent_math=false",
-        "--xla_cpu_max_isa=AVX2",
-        "--xla_disable_hlo_passes=transpose-folding",
-    )
-    factor_bits: Annotated[int, Meta(ge=2, le=14)] | None = None
-    factor_rounding: Literal["stochastic"] | None = None
-
-
 class Export(Section, frozen=True):
     """How the trained model leaves: a Hugging Face folder."""
 
@@ -329,6 +297,9 @@ class Execution(Section, frozen=True):
     """What Ray calls it (``H100``, ``TPU-V6E``); any where it is empty."""
     topology: str = ""
     """Of one TPU slice (``4x4``)."""
+    slices: Positive = 1
+    """TPU slices that train as one, each with an equal part of the devices; a training layer by layer holds the state once in
+    each of them."""
     retries: Count = 5
     """How many deaths in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0
@@ -590,13 +561,42 @@ def check(recipe: Recipe, *, where: str) -> None:
             cure="make the tokens without them, or train on a corpus",
         )
     _check_mixture(recipe, where)
-    _check_contract(arithmetic, where)
+    check_contract(arithmetic, where)
     parts = recipe.dataset.parts if isinstance(recipe.dataset, MixtureDataset) else ()
     check_evaluation(recipe.evaluation, trainer.steps_per_segment, parts, where)
 
 
 def _check_scale(recipe: Recipe, where: str) -> None:
+    arithmetic, length = recipe.arithmetic, recipe.model.seq_len
+    by_layer, block = arithmetic.gather == "layer", min(arithmetic.attention_block or length, length)
     together = (
+        ("arithmetic.gather", arithmetic.gather, "another profile than exact", arithmetic.profile != "exact"),
+        (
+            "arithmetic.attention",
+            arithmetic.attention,
+            "profile=tpu and gather=layer",
+            arithmetic.profile == "tpu" and by_layer,
+        ),
+        (
+            "arithmetic.attention",
+            arithmetic.attention,
+            f"attention_block, and sequences of whole blocks of 128 or more (model.seq_len is {length})",
+            arithmetic.attention_block is not None and length % block == 0 and block % 128 == 0,
+        ),
+        (
+            "arithmetic.attention_block",
+            arithmetic.attention_block,
+            "attention=splash",
+            arithmetic.attention is not None,
+        ),
+        ("arithmetic.loss_block", arithmetic.loss_block, "gather=layer", by_layer),
+        ("arithmetic.loss_vocabulary", arithmetic.loss_vocabulary, "gather=layer", by_layer),
+        (
+            "arithmetic.matmul_precision",
+            None if arithmetic.matmul_precision == "highest" else arithmetic.matmul_precision,
+            "compute_dtype=bfloat16 on an accelerator",
+            arithmetic.compute_dtype == "bfloat16" and arithmetic.profile in ("gpu", "tpu"),
+        ),
         ("model.rope", recipe.model.rope, "architecture=llama", recipe.model.architecture == "llama"),
         # Its frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
         ("model.rope", recipe.model.rope, "another profile than exact", recipe.arithmetic.profile != "exact"),
@@ -615,104 +615,6 @@ def _check_scale(recipe: Recipe, where: str) -> None:
                 expected=f"null, or {expected}",
                 found=str(value),
                 cure=f"drop {name}, or choose {expected}",
-            )
-
-
-CPU_PROFILES = ("portable-cpu", "arm-cpu", "exact")
-"""Those that are executed on processors today."""
-REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
-    "portable-cpu": Arithmetic().xla_flags,
-    "arm-cpu": ("--xla_cpu_enable_platform_dependent_math=false", "--xla_disable_hlo_passes=transpose-folding"),
-    "gpu": (
-        "--xla_gpu_deterministic_ops=true",
-        "--xla_gpu_exclude_nondeterministic_ops=true",
-        "--xla_gpu_autotune_level=0",
-    ),
-    "tpu": (),
-    "exact": (),
-}
-"""Flags without which a profile promises nothing; a recipe may have more, but none of these with another value."""
-_MORE_FLAGS = re.compile(r"--xla_(cpu|gpu|tpu)_[a-z0-9_]+=(true|false|[0-9]{1,9})")
-"""Of those: switches and numbers. A recipe may be a stranger's, and other flags name files that XLA reads and writes,
-and options of the compiler below it."""
-
-
-def _check_contract(arithmetic: Arithmetic, where: str) -> None:
-    """Raises Unsupported where the flags allow bits that are those of one processor (AVX-512, say), or of one run."""
-    required = REQUIRED_FLAGS[arithmetic.profile]
-    decided = {flag.partition("=")[0] for flag in required}
-    missing = [flag for flag in required if flag not in arithmetic.xla_flags]
-    contrary = [flag for flag in arithmetic.xla_flags if flag not in required and flag.partition("=")[0] in decided]
-    if missing or contrary:
-        raise Unsupported(
-            "the bits would be those of one processor only"
-            if arithmetic.profile in CPU_PROFILES
-            else "the bits would be those of one run only",
-            where=f"{where}: arithmetic.xla_flags",
-            expected=" ".join(required),
-            found=" ".join(arithmetic.xla_flags) or "no flags",
-            cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
-        )
-    known = {flag for flags in REQUIRED_FLAGS.values() for flag in flags}
-    odd = [flag for flag in arithmetic.xla_flags if flag not in known and not _MORE_FLAGS.fullmatch(flag)]
-    if odd:
-        raise UsageError(
-            "a flag that is no setting of arithmetic",
-            where=f"{where}: arithmetic.xla_flags",
-            expected="--xla_cpu_NAME=, --xla_gpu_NAME= or --xla_tpu_NAME= with true, false or a number",
-            found=odd[0][:200],
-            cure="leave it out",
-        )
-    isa = {"arm-cpu": "aarch64", "exact": "any"}.get(arithmetic.profile, "x86-64-v3")
-    if arithmetic.isa != isa:
-        raise UsageError(
-            "the profile is for other processors",
-            where=f"{where}: arithmetic.isa",
-            expected=isa,
-            found=arithmetic.isa,
-            cure=f"compose the section from conf/profile/{arithmetic.profile}.yaml",
-        )
-    factors = arithmetic.factor_bits or arithmetic.factor_rounding
-    if factors or arithmetic.profile == "exact" or arithmetic.reduction == "integer":
-        _check_exact(arithmetic, where)
-    if (arithmetic.profile in ("portable-cpu", "exact")) != (arithmetic.device_kind is None):
-        what, expected, cure = {
-            "portable-cpu": ("portable-cpu is not about one kind of device", "null", "leave it out"),
-            "exact": ("exact is not about one kind of device", "null", "leave it out"),
-            "arm-cpu": (
-                "the bits of ARM are those of one model",
-                "what `marin doctor --json` says there",
-                "set arithmetic.device_kind",
-            ),
-        }.get(
-            arithmetic.profile,
-            (
-                "the bits of an accelerator are those of one kind",
-                "what jax.devices()[0].device_kind says there",
-                "set arithmetic.device_kind",
-            ),
-        )
-        raise UsageError(
-            what,
-            where=f"{where}: arithmetic.device_kind",
-            expected=expected,
-            found=str(arithmetic.device_kind),
-            cure=cure,
-        )
-
-
-def _check_exact(arithmetic: Arithmetic, where: str) -> None:
-    """Raises UsageError where a setting has no meaning under profile exact, or is meant for it alone."""
-    wanted: dict[str, object] = {"profile": "exact", "reduction": "integer", "compute_dtype": "float32"}
-    wanted |= {"logical_shards": 1, "xla_flags": ()} | ({} if arithmetic.factor_bits else {"factor_rounding": None})
-    for name, value in wanted.items():
-        if getattr(arithmetic, name) != value:
-            raise UsageError(
-                "settings that do not go together",
-                where=f"{where}: arithmetic.{name}",
-                expected=str(value or "none"),
-                found=str(getattr(arithmetic, name)),
-                cure="compose the section from conf/profile/exact.yaml",
             )
 
 

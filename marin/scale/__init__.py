@@ -1,7 +1,9 @@
 """What the TPU's compiler says of a recipe, on a machine that has no TPU.
 
 chips.py     kinds of TPU: memory, peak, links; names of slices
-hlo.py       an optimised program read: identity by data flow, estimated cycles, collectives
-child.py     a process of its own that compiles the programs of a train step for a slice
-compiled.py  that process started and judged: what fits, what it would cost
+assumed.py   what a recipe does not say and a slice decides
+question.py  what the compiling process is asked, and what it answers
+child.py     that process: it compiles the programs of a train step for a slice
+stock.py     the same model as Levanter's own trainer would shard it, to be set beside
+compiled.py  the process started and judged: what fits, what it would cost
 """

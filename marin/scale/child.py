@@ -2,69 +2,126 @@
 
     python -m marin.scale.child QUESTION ANSWER
 
-Both are files of JSON. Nothing is executed, and no array of the model's size is made.
+Both are files of JSON (:mod:`marin.scale.question`). Nothing is executed, and no array of the model's size is made. What a
+program was found to be is kept, by its text and the slice, so no program is compiled twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import msgspec
-import numpy as np
 from jax.experimental import topologies
-from jax.sharding import Mesh
 
 from marin.recipe.schema import Recipe, from_plain
 from marin.scale.chips import bounds_of
-from marin.scale.compiled import Answer, Made, Moved, Question
-from marin.scale.hlo import Program
-from marin.training.state import DATA, state_like
+from marin.scale.question import Answer, Made, Moved, Question
+from marin.scale.stock import lowered
+from marin.training.state import state_like
+from marin.training.step.contract import Step, mesh_over
+from marin.training.step.hlo import Program
+from marin.training.step.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 
 _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-class AheadStep(TrainStep):
-    """The train step of a mesh of devices that are not here: its programs are compiled and read, never executed."""
+READING = 2
+"""Which reading of a program an answer that is kept is of."""
+
+
+class Kept:
+    """What was found of programs, by what was compiled for which slice."""
+
+    def __init__(self, question: Question) -> None:
+        self._folder = Path(question.kept) if question.kept else None
+        self._about = f"reading {READING} {question.topology} libtpu {version('libtpu')} jaxlib {version('jaxlib')}"
+
+    def compiled(self, lowered: Any) -> Made:
+        """What is asked of one program; compiled where nobody has done it yet."""
+        text = hashlib.sha256(f"{self._about}\n{lowered.as_text()}".encode()).hexdigest()
+        path = self._folder / f"{text}.json" if self._folder is not None else None
+        if path is not None:
+            with suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode(path.read_bytes(), type=Made)
+        try:
+            made = read(lowered.compile())
+        except jax.errors.JaxRuntimeError as error:
+            made = refused(str(error))
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_suffix(".new")
+            beside.write_bytes(msgspec.json.encode(made))
+            beside.replace(path)
+        return made
+
+
+class _AheadLayers(LayeredStep):
+    """A train step of devices that are not here: its programs are compiled and read, never executed."""
+
+    kept: Kept
+
+    def _compile(self, lowered: Any) -> Any:
+        return self.kept.compiled(lowered)
+
+    def _compiling_devices(self) -> Any:
+        return [self.mesh.devices.flat[-1]]
+
+    def _spread(self, programs: Any, out: Any) -> Any:
+        (one,) = programs.values()
+        return one
+
+
+class _AheadShards(TrainStep):
+    kept: Kept
 
     def _per_device(self, values: list[int]) -> Any:
         return None  # no array can lie on these devices
 
     def _compile(self, lowered: Any) -> Any:
-        try:
-            return lowered.compile()
-        except jax.errors.JaxRuntimeError as error:
-            return error
+        return self.kept.compiled(lowered)
 
 
-def read(name: str, compiled: Any) -> Made:
-    """What is asked of one program."""
-    if isinstance(compiled, jax.errors.JaxRuntimeError):
-        said = str(compiled)
-        needed = _NEEDED.search(said)
-        size = int(float(needed[1]) * _UNITS[needed[2]]) if needed else None
-        return Made(name=name, error=said.strip().splitlines()[0][:500], hbm_bytes=size)
+def read(compiled: Any) -> Made:
+    """What a compiled program is."""
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
     program = Program.read(compiled.as_text())
     cycles, unknown = program.cycles
+    arguments, alias = memory.argument_size_in_bytes, memory.alias_size_in_bytes
     return Made(
-        name=name,
+        name="",
         identity=program.identity,
-        hbm_bytes=memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        + memory.temp_size_in_bytes
-        - memory.alias_size_in_bytes,
-        temporary_bytes=memory.temp_size_in_bytes,
+        transient=arguments + memory.output_size_in_bytes + memory.temp_size_in_bytes - alias,
+        arguments=arguments,
         flops=float(costs.get("flops") or 0.0),
         cycles=cycles,
+        kernels=program.kernel_flops,
         without_estimate=unknown,
-        collectives=[Moved(one.kind, one.dtype, one.bytes, one.times) for one in program.collectives],
+        collectives=[Moved(one.kind, one.dtype, one.bytes, one.times, one.group) for one in program.collectives],
     )
+
+
+def refused(said: str) -> Made:
+    """A program that the compiler did not make."""
+    needed = _NEEDED.search(said)
+    size = int(float(needed[1]) * _UNITS[needed[2]]) if needed else 0
+    return Made(name="", error=said.strip().splitlines()[0][:500], needed=size)
+
+
+def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
+    """The recipe's step, its programs compiled for these devices."""
+    kind: Any = _AheadLayers if recipe.arithmetic.gather == "layer" else _AheadShards
+    kind.kept = Kept(question)
+    step: Step = kind(recipe, mesh_over(devices), state_like(recipe, question.vocabulary))
+    return step
 
 
 def answer(question: Question) -> Answer:
@@ -73,15 +130,34 @@ def answer(question: Question) -> Answer:
     bounds = bounds_of(question.topology)
     more = {} if bounds is None else {"chips_per_host_bounds": bounds}
     described: Any = topologies.get_topology_desc(platform="tpu", topology_name=question.topology, **more)
-    devices = np.array(described.devices)
-    step = AheadStep(recipe, Mesh(devices, (DATA,)), state_like(recipe, question.vocabulary))
-    found = {name: getattr(step.programs, name) for name in step.programs.__dataclass_fields__}
+    devices = list(described.devices)
+    step = step_ahead(question, recipe, devices)
+    memory = step.memory
+    programs = [
+        msgspec.structs.replace(
+            one,
+            name=name,
+            computes=name in step.computing,
+            executions=step.executions.get(name, 1),
+            transient=one.transient - memory.lying.get(name, 0),
+        )
+        for name, one in step.named.items()
+    ]
     return Answer(
-        kind=devices.flat[0].device_kind,
-        chips=int(devices.size),
-        local_shards=step.local_shards,
-        programs=[read(name, one) for name, one in found.items() if one is not None],
+        kind=devices[0].device_kind,
+        chips=len(devices),
+        state=memory.state,
+        gradient=memory.gradient,
+        between=memory.between,
+        programs=programs,
+        stock=stock(question, recipe, devices) if question.stock else None,
     )
+
+
+def stock(question: Question, recipe: Recipe, devices: Any) -> Made:
+    """The step as Levanter's own trainer would shard it."""
+    made = Kept(question).compiled(lowered(recipe, devices, question.vocabulary))
+    return msgspec.structs.replace(made, name="stock", computes=True)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,12 @@ def chip_of(topology: str, where: str = "--topology") -> Chip:
 
 def count_of(topology: str) -> int:
     """How many chips a slice has."""
-    return math.prod(int(side) for side in topology.partition(":")[2].split("x"))
+    return math.prod(sides_of(topology))
+
+
+def sides_of(topology: str) -> tuple[int, ...]:
+    """How many chips a slice has along each axis."""
+    return tuple(int(side) for side in topology.partition(":")[2].split("x"))
 
 
 def bounds_of(topology: str) -> tuple[int, int, int] | None:

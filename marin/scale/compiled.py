@@ -2,11 +2,14 @@
 
 What is counted, and what is assumed:
 
-- the programs are those of `marin train` (:class:`marin.training.step.shards.TrainStep`), compiled by libtpu for the whole slice;
-- memory of a chip while a program runs: the state's slices that lie there, and the program's own arguments, results and
-  temporaries; where a device has several logical shards, the running sum of gradients too;
+- the programs are those of `marin train` (:mod:`marin.training.step`), compiled by libtpu for the whole slice;
+- memory of a chip while a program runs: what lies there anyway (the state's slices, the gradient, what goes between the
+  parts of the model, weights that are gathered ahead), and the program's own arguments, results and temporaries;
 - time: libtpu's estimated cycles at the chip's clock, loops by their turns, each program as often as a train step executes
-  it; after that the collectives' bytes over all links of a chip. Kernels without an estimate are counted, and cost nothing;
+  it; kernels, for which it has no estimate, by the FLOPs that they state, at ``KERNELS`` of the bfloat16 peak;
+- movement: bytes that a collective brings to a chip, over all links of the chip. In an all-to-all a word passes as many chips
+  as lie between two on average, a quarter of each side of a torus; in a sum that is gathered again it comes twice;
+- nothing overlaps: movement comes after computing, in ours and in the stock step beside it;
 - FLOPs and utilisation: those of the model (forward and backward, without what is computed again), against the bfloat16
   peak.
 """
@@ -18,17 +21,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from marin.errors import NotInstalled, StepFailed, Unsupported
-from marin.recipe.cost import flops_per_token, parameters
+from marin.errors import NotInstalled, StepFailed
+from marin.process.arithmetic import check_variables
+from marin.process.cache import compilation_cache
+from marin.recipe.cost import flops_per_token
 from marin.recipe.schema import Recipe, recorded
-from marin.scale.chips import Chip, chip_of
+from marin.recipe.units import human_size
+from marin.scale.chips import Chip, chip_of, sides_of
+from marin.scale.question import Answer, Made, Moved, Question
 
 LIBTPU = "0.0.48.1"
 """The locked version (docker/requirements-tpu.lock): another one makes other programs."""
@@ -39,90 +45,116 @@ ENVIRONMENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5p-8",
     "JAX_THREEFRY_PARTITIONABLE": "1",
-    "JAX_DEFAULT_MATMUL_PRECISION": "highest",
     "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
     "JAX_NUMPY_DTYPE_PROMOTION": "standard",
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",
 }
-"""Of the compiling process, beside where programs and packages lie."""
-KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "VIRTUAL_ENV", "PYTHONPATH")
-CHANGES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS", "TF_XLA_FLAGS")
-COMPUTES = ("gradient", "blank", "add", "square", "update")
-"""Programs that compute; the rest moves words and folds sums."""
-STATE = 12
-"""Bytes of a parameter's state: itself and two moments, float32."""
-
-
-class Question(msgspec.Struct, frozen=True):
-    """What the compiling process is asked."""
-
-    recipe: dict[str, Any]
-    topology: str
-    vocabulary: int
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """A collective: dtype and bytes of its result on a device, and how often it is executed."""
-
-    kind: str
-    dtype: str
-    bytes: float
-    times: int
-
-
-class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """One program. ``error``: the compiler's own first line where it made none."""
-
-    name: str
-    identity: str = ""
-    hbm_bytes: int | None = None
-    temporary_bytes: int = 0
-    flops: float = 0.0
-    cycles: int = 0
-    without_estimate: int = 0
-    collectives: list[Moved] = []
-    error: str = ""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """All programs on one slice."""
-
-    kind: str
-    chips: int
-    local_shards: int
-    programs: list[Made]
+"""Of the compiling process, beside where programs and packages lie, and the recipe's precision of products."""
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "VIRTUAL_ENV")
+KERNELS = 0.4
+"""Of the bfloat16 peak: what kernels without an estimate are assumed to reach."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a train step is on a slice. ``hbm``: bytes of each program and the state beside it; ``seconds``: compute, movement."""
+    """What a train step is on a slice. ``flops``: of the model, in a train step."""
 
     topology: str
     chip: Chip
     answer: Answer
-    state_bytes: int
-    hbm: Mapping[str, int]
     flops: float
-    seconds: tuple[float, float]
+
+    def hbm(self, program: Made) -> int:
+        """Bytes on a chip while a program runs."""
+        answer = self.answer
+        between = answer.between if program.name.removesuffix("_blank") not in AFTER else 0
+        return answer.state + answer.gradient + between + (program.needed or program.transient)
 
     @property
-    def largest(self) -> str:
+    def largest(self) -> Made:
         """The program that needs the most memory."""
-        return max(self.hbm, key=lambda name: self.hbm[name])
+        return max(self.answer.programs, key=self.hbm)
 
     @property
     def fits(self) -> bool:
-        """Whether every program was made, and has room beside the state."""
-        return all(not one.error for one in self.answer.programs) and self.hbm[self.largest] <= self.chip.hbm
+        """Whether every program was made, and has room beside what lies there."""
+        return all(not one.error for one in self.answer.programs) and self.hbm(self.largest) <= self.chip.hbm
 
     @property
-    def utilisation(self) -> float:
-        """Model FLOPs of a train step over what the slice's peak would do in its time."""
-        total = sum(self.seconds)
-        return self.flops / (total * self.answer.chips * self.chip.peak) if total else 0.0
+    def seconds(self) -> tuple[float, float]:
+        """Of a train step: computing, moving."""
+        return self._seconds(self.answer.programs)
+
+    @property
+    def stock_seconds(self) -> tuple[float, float] | None:
+        """The same of the stock step; None where it was not asked for, or could not be made."""
+        stock = self.answer.stock
+        return None if stock is None or stock.error else self._seconds([stock])
+
+    @property
+    def moved(self) -> float:
+        """Bytes that collectives bring to a chip in a train step."""
+        return sum(
+            one.executions * brought(item) * item.times for one in self.answer.programs for item in one.collectives
+        )
+
+    @property
+    def stock_moved(self) -> float | None:
+        """The same of the stock step."""
+        stock = self.answer.stock
+        return None if stock is None else sum(brought(item) * item.times for item in stock.collectives)
+
+    def utilisation(self, seconds: tuple[float, float]) -> float:
+        """Model FLOPs of a train step over what the slice's peak would do in that time."""
+        return self.flops / (sum(seconds) * self.answer.chips * self.chip.peak) if sum(seconds) else 0.0
+
+    def cures(self) -> list[str]:
+        """What would make it fit, by how much each of the parts is."""
+        over = self.hbm(self.largest) - self.chip.hbm
+        answer = self.answer
+        said = [f"{self.largest.name} needs {human_size(max(0, over))} more than a chip has"]
+        failed = [one for one in answer.programs if one.error]
+        said += [f"{one.name}: {one.error}" for one in failed[:1]]
+        said.append(
+            f"twice the chips: {human_size((answer.state + answer.gradient) // 2)} less a chip (state and gradient)"
+        )
+        if answer.between:
+            said.append(f"half of arithmetic.microbatch_size: {human_size(answer.between // 2)} less between layers")
+        if "layer" not in {one.name for one in answer.programs}:
+            said.append("arithmetic.gather=layer: no chip then holds all parameters")
+        return said
+
+    def _seconds(self, programs: list[Made]) -> tuple[float, float]:
+        computing = sum(
+            one.executions * (one.cycles / self.chip.hertz + one.kernels / (KERNELS * self.chip.peak))
+            for one in programs
+        )
+        moving = sum(
+            one.executions * item.times * brought(item) * self._ways(item) / self.chip.link
+            for one in programs
+            for item in one.collectives
+        )
+        return computing, moving
+
+    def _ways(self, item: Moved) -> float:
+        """Over how many links a word travels."""
+        if item.kind != "all-to-all":
+            return 1.0
+        return max(1.0, sum(side / 4 for side in sides_of(self.topology) if side > 1))
 
 
-def forecast(recipe: Recipe, topology: str, vocabulary: int) -> Forecast:
-    """Compile ``recipe`` for ``topology``.
+AFTER = ("update", "square", "total", "prints", "add")
+"""Programs that run when nothing lies between the parts of a model any more."""
+
+
+def brought(item: Moved) -> float:
+    """Bytes that a collective brings to a device."""
+    share = (item.group - 1) / item.group if item.group > 1 else float(item.group == 0)
+    return item.bytes * share * (2 if item.kind == "all-reduce" else 1)
+
+
+def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = False) -> Forecast:
+    """Compile ``recipe`` for ``topology``; ``stock``: and the step as Levanter's own trainer would shard it.
 
     Raises:
         UsageError: no such slice, or logical shards that do not divide over it.
@@ -130,36 +162,12 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int) -> Forecast:
         Unsupported: a variable of the environment would change programs.
     """
     chip = chip_of(topology)
-    answer = _asked(Question(recorded(recipe), topology, vocabulary))
-
-    state = STATE * parameters(recipe.model, vocabulary) // answer.chips
-    whole = STATE // 3 * parameters(recipe.model, vocabulary)
-    beside = {"gradient": state + (whole if answer.local_shards > 1 else 0), "blank": state + whole}
-    hbm = {one.name: beside.get(one.name, state) + (one.hbm_bytes or 0) for one in answer.programs}
-    times = {"gradient": answer.local_shards, "select": answer.local_shards, "add": answer.local_shards - 1}
-    times |= {"update": answer.local_shards, "square": answer.local_shards, "blank": 0}
-    compute = sum(one.cycles * times.get(one.name, 1) for one in answer.programs) / chip.hertz
-    moved = sum(item.bytes * item.times * times.get(one.name, 1) for one in answer.programs for item in one.collectives)
+    check_variables(os.environ, "LIBTPU_INIT_ARGS", "XLA_FLAGS")
+    _check_libtpu()
+    kept = str(compilation_cache() / "tpu")
+    answer = _asked(Question(recorded(recipe), topology, vocabulary, stock, kept), recipe.arithmetic.matmul_precision)
     tokens = recipe.trainer.batch_size * recipe.model.seq_len
-    flops = 3 * flops_per_token(recipe.model, vocabulary) * tokens
-    return Forecast(topology, chip, answer, state, hbm, flops, (compute, moved / chip.link))
-
-
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse variables that change what libtpu makes.
-
-    Raises:
-        Unsupported: one of them is set.
-    """
-    for name in CHANGES:
-        if environment.get(name):
-            raise Unsupported(
-                "a variable of the environment changes programs",
-                where=name,
-                expected="not set: the recipe decides them",
-                found=environment[name][:120],
-                cure=f"unset {name}; flags of the recipe are in arithmetic.xla_flags",
-            )
+    return Forecast(topology, chip, answer, 3 * flops_per_token(recipe.model, vocabulary) * tokens)
 
 
 def _check_libtpu() -> None:
@@ -177,19 +185,15 @@ def _check_libtpu() -> None:
         )
 
 
-def _asked(question: Question) -> Answer:
-    check_environment(os.environ)
-    _check_libtpu()
-    kept = {
-        name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "LANG", "VIRTUAL_ENV")
-    }
+def _asked(question: Question, precision: str) -> Answer:
+    kept = {name: value for name, value in os.environ.items() if name in KEPT}
     with tempfile.TemporaryDirectory(prefix="marin-compile-") as folder:
         asked, answered = Path(folder) / "question.json", Path(folder) / "answer.json"
         asked.write_bytes(msgspec.json.encode(question))
         done = subprocess.run(
             [sys.executable, "-P", "-m", "marin.scale.child", str(asked), str(answered)],
             capture_output=True,
-            env=kept | ENVIRONMENT,
+            env=kept | ENVIRONMENT | {"JAX_DEFAULT_MATMUL_PRECISION": precision},
             check=False,
         )
         if done.returncode == 0:
@@ -204,7 +208,16 @@ def _asked(question: Question) -> Answer:
     )
 
 
-def differing(one: Answer, other: Answer, names: Sequence[str] = COMPUTES) -> list[str]:
-    """Names of computing programs that are not the same in both."""
-    theirs = {made.name: made.identity for made in other.programs}
-    return [made.name for made in one.programs if made.name in names and made.identity != theirs.get(made.name)]
+def differing(one: Answer, other: Answer) -> list[str]:
+    """Names of computing programs that are not the same in both, or were not made."""
+    theirs = identities(other)
+    return [
+        made.name
+        for made in one.programs
+        if made.computes and (not made.identity or made.identity != theirs.get(made.name))
+    ]
+
+
+def identities(answer: Answer) -> Mapping[str, str]:
+    """The identity of each program, by name."""
+    return {made.name: made.identity for made in answer.programs}

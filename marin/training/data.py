@@ -40,7 +40,7 @@ from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
 from marin.training.blank import check_learned
 from marin.training.runtime import hosts
-from marin.training.state import DATA, named_key
+from marin.training.state import named_key
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
 from marin.training.tokens.loss_mask import MaskedSequences, read_mask
 
@@ -235,7 +235,7 @@ def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: S
     # aborts the process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread
     # that is waited for.
     loader = DataLoader(
-        dataset, size, mesh=mesh, axis_resources={"batch": DATA}, max_buffered_batches=0, fetch_batch_size=8
+        dataset, size, mesh=mesh, axis_resources={"batch": mesh.axis_names}, max_buffered_batches=0, fetch_batch_size=8
     )
     number = first_step - recipe.first_step
     examples = loader.iter_from_step(number)

@@ -26,6 +26,7 @@ from jax.extend.core import Literal
 from jax.extend.random import threefry2x32_p
 from jax.sharding import NamedSharding
 
+from ledger import SlicedForm
 from marin.exact.compiled import Exact, exact
 from marin.recipe.schema import Recipe
 from marin.training.state import TrainState, leaves, made, state_shape
@@ -45,7 +46,7 @@ def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
     if recipe.arithmetic.profile == "exact":
         state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted(compiler_options=QUICKLY)(), rest)
         return state
-    whole = _Slices(recipe, vocab_size, 1).slice(0)
+    whole = _Slices(recipe, vocab_size, SlicedForm(1)).slice(0)
     values = [jax.device_put(run.reshape(like.shape)) for run, (_, like) in zip(whole, leaves(shape), strict=True)]
     arrays = jax.tree.unflatten(jax.tree.structure(eqx.filter(shape, is_jax_array_like)), values)
     drawn: TrainState = eqx.combine(arrays, rest)
@@ -56,16 +57,16 @@ def initial_slices(recipe: Recipe, vocab_size: int, layout: Layout, sharding: Na
     """The state before the first step on the mesh of ``sharding``, cut as ``layout`` says."""
     if recipe.arithmetic.profile == "exact":
         return layout.cut(initial_state(recipe, vocab_size), sharding)
-    slices = _Slices(recipe, vocab_size, layout.slices)
+    slices = _Slices(recipe, vocab_size, layout.form)
     return layout.place(slices.run, sharding)
 
 
-def initial_program(recipe: Recipe, vocab_size: int) -> str:
+def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
     """Digest of the program that makes the initial state: sha256 of the StableHLO of one slice, or that of the exact
     program."""
     if recipe.arithmetic.profile == "exact":
         return exact_initializer(recipe, vocab_size).program.digest
-    text = _Slices(recipe, vocab_size, recipe.arithmetic.logical_shards).lowered.as_text()
+    text = _Slices(recipe, vocab_size, form).lowered.as_text()
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -75,57 +76,65 @@ def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
 
 
 class _Slices:
-    """The slices of one recipe's initial state, made when they are asked for; the newest is kept."""
+    """The slices of one recipe's initial state, made when they are asked for; the newest is kept. ``form``: how tensors are
+    cut, along their first axis too where they have leads."""
 
-    def __init__(self, recipe: Recipe, vocab_size: int, slices: int) -> None:
+    def __init__(self, recipe: Recipe, vocab_size: int, form: SlicedForm) -> None:
         named = list(leaves(state_shape(recipe, vocab_size)))
         self._shapes = {name: tuple(value.shape) for name, value in named}
         self._types = {name: value.dtype for name, value in named}
-        self._slices = slices
+        self._form = form
         closed = jax.make_jaxpr(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))()
-        self._scope = Scope(closed.jaxpr, [_Known(jnp.asarray(value)) for value in closed.consts])
+        self._scope = Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts])
         self._outputs = closed.jaxpr.outvars
         self._kept: tuple[int, dict[str, np.ndarray]] = (-1, {})
 
     def run(self, name: str, start: int, stop: int) -> np.ndarray:
         """Elements of a tensor."""
-        width = max(1, self._width(name))
+        (_, n), width = self._form.rows(name, self._shapes[name]), max(1, self._width(name))
         found = [np.zeros(0, self._types[name])]
-        for number in range(start // width, -(-stop // width)):
+        while start < stop:
+            row, column = divmod(start, n)
+            number = column // width
             if self._kept[0] != number:
                 self._kept = (number, dict(zip(self._shapes, self.slice(number), strict=True)))
-            base = number * width
-            found.append(self._kept[1][name][max(0, start - base) : stop - base])
+            first = column - number * width
+            found.append(self._kept[1][name][row, first : first + stop - start])
+            start += len(found[-1])
         return found[1] if len(found) == 2 else np.concatenate(found)
 
     def slice(self, number: int) -> list[np.ndarray]:
-        """Slice ``number`` of every tensor, in the order of :func:`leaves`; what is beyond a tensor's end is cut off."""
+        """Slice ``number`` of every tensor as [lead, elements], in the order of :func:`leaves`; what is beyond a tensor's end
+        is cut off."""
         found = self._compiled(self._places(number))
-        return [
-            np.asarray(values)[: max(0, math.prod(shape) - number * self._width(name))]
-            for (name, shape), values in zip(self._shapes.items(), found, strict=True)
-        ]
+        runs = [self._form.run(name, shape, number) for name, shape in self._shapes.items()]
+        return [np.asarray(values)[:, : last - first] for values, (first, last) in zip(found, runs, strict=True)]
 
     def _width(self, name: str) -> int:
-        return -(-math.prod(self._shapes[name]) // self._slices)
+        return -(-self._form.rows(name, self._shapes[name])[1] // self._form.slices)
 
     def _places(self, number: int) -> np.ndarray:
-        """uint32[tensors, 2]: in which row of the first axis a slice begins, and at which element of the row."""
-        return np.array(
-            [
-                divmod(min(number * self._width(name), math.prod(shape)), _row(shape))
-                for name, shape in self._shapes.items()
-            ],
-            np.uint32,
-        )
+        """uint32[tensors, 2]: where a slice begins: for a tensor without leads, in which row of its first axis and at which
+        element of the row; for others, at which element of each row."""
+        found = []
+        for name, shape in self._shapes.items():
+            first, _ = self._form.run(name, shape, number)
+            found.append((0, first) if name in self._form.leads else divmod(first, _row(shape)))
+        return np.array(found, np.uint32)
 
     def _program(self, places: jax.Array) -> list[jax.Array]:
         found = []
         for (name, shape), out, place in zip(self._shapes.items(), self._outputs, places, strict=True):
-            at = place[1] + jax.lax.iota(jnp.uint32, self._width(name))
-            coordinates = [place[0] + at // np.uint32(_row(shape)), *_unraveled(at % np.uint32(_row(shape)), shape[1:])]
+            lead, _ = self._form.rows(name, shape)
+            size = (lead, self._width(name))
+            at = place[1] + jax.lax.broadcasted_iota(jnp.uint32, size, 1)
+            if name in self._form.leads:
+                row = jax.lax.broadcasted_iota(jnp.uint32, size, 0)
+            else:
+                row, at = place[0] + at // np.uint32(_row(shape)), at % np.uint32(_row(shape))
+            coordinates = [row, *_unraveled(at, shape[1:])]
             value = self._scope.value(out).at(coordinates[: len(shape)])
-            found.append(jnp.broadcast_to(value, at.shape))
+            found.append(jnp.broadcast_to(value, size))
         return found
 
     @cached_property
@@ -178,7 +187,9 @@ class Value:
 
 
 @dataclass(frozen=True)
-class _Known(Value):
+class Known(Value):
+    """One whose numbers are there."""
+
     array: jax.Array
 
     @property
@@ -204,7 +215,7 @@ class Scope:
     def value(self, variable: Any) -> Value:
         """The value of a variable, or of a literal."""
         if isinstance(variable, Literal):
-            return _Known(jnp.asarray(variable.val, variable.aval.dtype))
+            return Known(jnp.asarray(variable.val, variable.aval.dtype))
         if variable not in self._made:
             equation, number = self._makers[variable]
             self._made[variable] = self._inner(equation, number) or _Computed(equation, number, self)
@@ -216,7 +227,7 @@ class Scope:
         if inner is None:
             return None
         closed = getattr(inner, "jaxpr", inner)
-        constants = [_Known(jnp.asarray(value)) for value in getattr(inner, "consts", ())]
+        constants = [Known(jnp.asarray(value)) for value in getattr(inner, "consts", ())]
         scope = Scope(closed, [*constants, *(self.value(one) for one in equation.invars)])
         return scope.value(closed.outvars[number])
 

@@ -31,8 +31,10 @@ from marin.training.initial import initial_slices
 from marin.training.runtime import canary
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
+from marin.training.step.contract import Step, StepOutcome, mesh_of
 from marin.training.step.exact import ExactStep
-from marin.training.step.shards import Step, StepOutcome, TrainStep, mesh_of
+from marin.training.step.layered import LayeredStep
+from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
 
 logger = logging.getLogger(__name__)
@@ -108,7 +110,9 @@ class NotFinite(Diverged):
 
 def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
-    return (ExactStep if recipe.arithmetic.profile == "exact" else TrainStep)(recipe, mesh, example)
+    if recipe.arithmetic.profile == "exact":
+        return ExactStep(recipe, mesh, example)
+    return (LayeredStep if recipe.arithmetic.gather == "layer" else TrainStep)(recipe, mesh, example)
 
 
 class Training:
@@ -124,7 +128,7 @@ class Training:
         canary.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
-        self.mesh = mesh_of(execution.devices)
+        self.mesh = mesh_of(execution.devices, execution.slices if recipe.arithmetic.gather == "layer" else 1)
         self._cache = cache
         self._self_check = execution.self_check_every
         example = state_like(recipe, vocab_size)
@@ -173,10 +177,10 @@ class Training:
         phase = self.recipe.phase
         if self.recipe.initial is not None and previous is not None:
             begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint")
-            first = self.step.layout.cut(begun, self.step.by_batch)
+            first = self.step.layout.cut(begun, self.step.by_slice)
             return first, describe(first, self.step.layout)
         if phase is None and previous is None and self.recipe.initial is None:
-            first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_batch)
+            first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_slice)
             return first, describe(first, self.step.layout)
         if phase is None or previous is None:
             raise UsageError(
@@ -214,7 +218,7 @@ class Training:
         """The state of a checkpoint, in a folder or of a tree in a store; raises ``Tampered`` when its tensors are not those
         of ``expected``."""
         step = self.step
-        return load_slices(source, step.layout, step.by_batch, self.recipe, self.vocab_size, expected, where=where)
+        return load_slices(source, step.layout, step.by_slice, self.recipe, self.vocab_size, expected, where=where)
 
     def saver(self, store: Store, work: Path, *, pack: bool = False, base: str | None = None) -> Saver:
         """What saves states of this training, to be entered; see :class:`Saver`."""

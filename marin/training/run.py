@@ -50,7 +50,10 @@ def program_identity(training: Training) -> Json:
     """What is compiled and by what: StableHLO digests, flags, compiler. Independent of the number of devices."""
     arithmetic = training.recipe.arithmetic
     return {
-        "functions": {**training.step.program(), "initial": initial_program(training.recipe, training.vocab_size)},
+        "functions": {
+            **training.step.program(),
+            "initial": initial_program(training.recipe, training.vocab_size, training.step.layout.form),
+        },
         "xla_flags": list(arithmetic.xla_flags),
         "threads": arithmetic.threads,
         "profile": arithmetic.profile,

@@ -28,6 +28,8 @@ from marin.training.model import model_config, optimizer
 
 DATA = "data"
 """The axis of a mesh along which the batch and the state are cut."""
+REPLICA = "replica"
+"""The axis along which the batch is cut and the state is not, where a mesh has one: of several slices of a pod."""
 
 
 class TrainState(eqx.Module):

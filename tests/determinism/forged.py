@@ -32,8 +32,8 @@ from marin.training.checkpoints.whole import load
 from marin.training.data import Batch, batches
 from marin.training.model import optimizer, vocabulary_size
 from marin.training.state import TrainState, arrays_of, leaves
+from marin.training.step.contract import mesh_of
 from marin.training.step.exact import gradient_of, update_of
-from marin.training.step.shards import mesh_of
 from marin.training.step.slices import Layout
 
 TENSORS = {"weight": "model/", "moment": "moments/inner_state/0/"}

@@ -10,9 +10,10 @@ A row's processes train all of its groups, one after the other, and what a cell 
 `--results FILE` holds it with the commit and a digest of the code that decides bits, and a cell that is there is not
 trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs
 that two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor,
-compile theirs themselves. `--write` puts the tables of all that is known into the document, one for `portable-cpu` and
-one for `exact` (`--groups exact` leaves the other as it is), and says what was not run. `--product` adds every other
-combination of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
+compile theirs themselves. `--write` puts the tables of all that is known into the document, one for `portable-cpu`,
+one for training layer by layer and one for `exact` (`--groups exact` leaves the others as they are), and says what was
+not run. `--product` adds every other combination of devices, processes, cores and stops; `--parallel N` executes N
+rows at a time.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 DOCUMENT = PROJECT / "docs" / "determinism.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+LAYER_BEGIN, LAYER_END = "<!-- matrix by layer: begin -->", "<!-- matrix by layer: end -->"
 EXACT_BEGIN, EXACT_END = "<!-- matrix of exact: begin -->", "<!-- matrix of exact: end -->"
 LIMIT = 3 * 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
 STEPS = 4
@@ -70,9 +72,20 @@ GROUPS: dict[str, dict[str, Any]] = {
 } | {
     f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
     for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
-}
+} | {
+    f"{model} {optimizer} {dtype} by layer{more}": {
+        "architecture": model, "optimizer": optimizer, "compute_dtype": dtype, "gather": "layer", **fields
+    }
+    for model, optimizer, dtype, more, fields in (
+        ("llama", "adamw", "float32", "", {}),
+        ("llama", "adamw", "bfloat16", ", accumulated, loss in blocks",
+         {"microbatch": 1, "loss_block": 16, "loss_vocabulary": 24}),
+        ("gpt2", "lion", "float32", "", {}),
+    )
+}  # fmt: skip
 EXACT = tuple(name for name in GROUPS if name.endswith(" exact"))
-PORTABLE = tuple(name for name in GROUPS if name not in EXACT)
+BY_LAYER = tuple(name for name in GROUPS if "by layer" in name)
+PORTABLE = tuple(name for name in GROUPS if name not in (*EXACT, *BY_LAYER))
 PASSES = (
     "algsimp",
     "constant_folding",
@@ -188,6 +201,18 @@ ROWS = (
     Row("8 devices, moved to 2, 1 and 4, one core", devices=8, case=MOVED, prefix=ONE_CORE),
     *(Row(f"emulated {cpu}", processor=cpu, tiny=True) for cpu in EMULATED),
 )
+LAYER_ROWS = (
+    *ROWS,
+    *(
+        Row(
+            f"{replicas} replicas of {each}",
+            devices=replicas * each,
+            case={"devices": replicas * each, "replicas": replicas},
+        )
+        for replicas, each in ((2, 2), (2, 4), (4, 2))
+    ),
+)
+"""Of the groups that are trained layer by layer: on several slices of a pod too, which hold the state once each."""
 APART = tuple(Row(f"compiled as {cpu}, executed here", compiled_by=cpu, tiny=True) for cpu in COMPILED)
 """Not in the table, for some of their cells differ and the contract refuses these processors; `--rows "compiled as"`
 shows it."""
@@ -571,6 +596,7 @@ def main(arguments: list[str] | None = None) -> int:
     results = Results(options.results)
     tables = (
         (PORTABLE, (*ROWS, *(product_rows() if options.product else ()), *(APART if options.rows else ())), BEGIN, END),
+        (BY_LAYER, LAYER_ROWS, LAYER_BEGIN, LAYER_END),
         (EXACT, EXACT_ROWS, EXACT_BEGIN, EXACT_END),
     )
     for own, ways, begin, end in tables:

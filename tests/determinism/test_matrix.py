@@ -20,7 +20,12 @@ from marin.process.cache import compilation_cache
 from marin.training.runtime.canary import ANSWERS
 
 Results = dict[str, dict[str, Any]]
-REDUCED = ["llama adamw float32", "gpt2 adamw float32", "llama adamw exact"]
+REDUCED = [
+    "llama adamw float32",
+    "gpt2 adamw float32",
+    "llama adamw exact",
+    "llama adamw bfloat16 by layer, accumulated, loss in blocks",
+]
 
 
 @pytest.fixture(scope="module", params=REDUCED)
@@ -42,7 +47,7 @@ def moved(matrix: ModuleType, group: str) -> Results:
     """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
     two, or from four to one."""
     eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
-    own = dict(zip(REDUCED, (eight, four, eight), strict=True))
+    own = dict(zip(REDUCED, (eight, four, eight, eight | {"replicas": 2}), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
     return matrix.execute(row, [group], cache=compilation_cache())
 
@@ -145,7 +150,7 @@ def test_each_profile_has_its_rows(matrix: ModuleType) -> None:
     """What `portable-cpu` refuses is tried under exact, every row once; the reference is the first of both."""
     names = [row.name for row in matrix.EXACT_ROWS]
     assert len(set(names)) == len(names) and matrix.EXACT_ROWS[0] == matrix.ROWS[0]
-    assert set(matrix.PORTABLE) | set(matrix.EXACT) == set(matrix.GROUPS)
+    assert {*matrix.PORTABLE, *matrix.BY_LAYER, *matrix.EXACT} == set(matrix.GROUPS)
     freely = [row for row in matrix.EXACT_ROWS if row.environment]
     assert len(freely) == len(matrix.PASSES) + len(matrix.INSTRUCTIONS) + 1
     assert len({row.compiles() for row in freely}) == len(freely), "no program of one is taken for another's"

@@ -31,7 +31,8 @@ VOCABULARY = 64
 @dataclass(frozen=True)
 class Case:
     """What to train. ``devices``: how many of the process's devices. ``resume_at``: stop before these steps, save a
-    training checkpoint, and go on from it; ``moves``: with so many devices after each stop."""
+    training checkpoint, and go on from it; ``moves``: with so many devices after each stop. ``replicas``: of how many slices
+    of a pod the devices are."""
 
     name: str
     architecture: str = "llama"
@@ -48,6 +49,10 @@ class Case:
     length: int = 32
     resume_at: tuple[int, ...] = ()
     moves: tuple[int, ...] = ()
+    gather: str | None = None
+    loss_block: int | None = None
+    loss_vocabulary: int | None = None
+    replicas: int = 1
     compiled: bool = False
 
 
@@ -84,6 +89,9 @@ def _arithmetic(case: Case) -> Any:
         logical_shards=case.shards,
         microbatch_size=case.microbatch,  # type: ignore[arg-type]
         compute_dtype=case.compute_dtype,  # type: ignore[arg-type]
+        gather=case.gather,  # type: ignore[arg-type]
+        loss_block=case.loss_block,
+        loss_vocabulary=case.loss_vocabulary,
     )
 
 
@@ -106,11 +114,11 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
     from marin.training.initial import initial_state
     from marin.training.loop import step_of
     from marin.training.state import manifest_of
-    from marin.training.step.shards import mesh_of
+    from marin.training.step.contract import mesh_of
 
     recipe = recipe_of(case)
     first = initial_state(recipe, VOCABULARY)
-    step = step_of(recipe, mesh_of(case.devices), first)
+    step = step_of(recipe, mesh_of(case.devices, case.replicas), first)
     state = step.place(first)
     steps = []
     begin, saved = 0, kept / case.name if kept is not None else None

@@ -12,6 +12,7 @@ device and no compiler enters.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -31,17 +32,10 @@ from marin.recipe.schema import Recipe
 from marin.training.model import factors_of, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, TrainState
-from marin.training.step.shards import (
-    Arrays,
-    Program,
-    Step,
-    StepOutcome,
-    shard_sums,
-    slice_after,
-    slice_print,
-    slice_square,
-)
+from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
+from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
+from marin.training.step.update import slice_after, slice_print, slice_square
 
 
 class ExactStep(Step):
@@ -130,6 +124,30 @@ class ExactStep(Step):
         """Seed and number of the train step, where random bits round: uint32[2]."""
         words = np.asarray([(self.recipe.seed or 0) % 2**32, step], np.uint32)
         return (words,) if factors_of(self.recipe, step=True).stochastic else ()
+
+    @property
+    def named(self) -> Mapping[str, Program]:
+        """As in every step."""
+        blank = {} if self._compiled_blank is None else {"blank": self._compiled_blank}
+        return {"gradient": self._compiled_gradient, "update": self._compiled_update, **blank}
+
+    @property
+    def computing(self) -> frozenset[str]:
+        """As in every step: all of them."""
+        return frozenset(self.named)
+
+    @property
+    def executions(self) -> Mapping[str, int]:
+        """As in every step."""
+        return {name: int(name != "blank") for name in self.named}
+
+    @property
+    def memory(self) -> Memory:
+        """As in every step: the compiler decides what of the whole parameters lies where, and when."""
+        params = sum(4 * math.prod(self.layout.shapes[name]) for name in self.layout.param_names)
+        moments = sum(4 * math.prod(self.layout.shapes[name]) for name in self.layout.moment_names)
+        lying = {"gradient": 2 * params, "update": 3 * params + 2 * moments}
+        return Memory(params + moments, params, 0, lying)
 
     def program(self) -> Mapping[str, str]:
         """Digests of the exact programs over whole tensors (``Program.digest``), the same on every platform; and, as

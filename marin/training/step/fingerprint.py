@@ -65,8 +65,23 @@ def words_sum(x: jax.Array, start: jax.Array | int = 0, count: jax.Array | int |
     if count is not None:
         inside = position < jnp.asarray(count, jnp.uint32)
         values = (jnp.where(inside, values[0], 0), jnp.where(inside, values[1], 0))
+    return _summed(values, (0,))
+
+
+def rows_sum(x: jax.Array, number: jax.Array, row: int) -> jax.Array:
+    """uint32[2]: the sums over run ``number`` of each row of a tensor, whose rows are of ``row`` words: ``x`` is
+    [rows, run], and what is beyond a row's end is padding."""
+    words = words_of(x).reshape(x.shape)
+    place = jax.lax.broadcasted_iota(jnp.uint32, x.shape, 1) + number * np.uint32(x.shape[1])
+    position = place + jax.lax.broadcasted_iota(jnp.uint32, x.shape, 0) * np.uint32(row % 2**32)
+    values = mixed(words, position)
+    inside = place < np.uint32(row)
+    return _summed((jnp.where(inside, values[0], 0), jnp.where(inside, values[1], 0)), (0, 1))
+
+
+def _summed(values: tuple[jax.Array, jax.Array], axes: tuple[int, ...]) -> jax.Array:
     zero = jnp.uint32(0)
-    return jnp.stack(jax.lax.reduce(values, (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,)))
+    return jnp.stack(jax.lax.reduce(values, (zero, zero), lambda a, b: (a[0] + b[0], a[1] + b[1]), axes))
 
 
 def program(tensors: Sequence[jax.Array]) -> jax.Array:

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -46,48 +45,15 @@ from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, TrainState
-from marin.training.step import fingerprint
+from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, nbytes
 from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
-
-Arrays = Any
-"""A pytree of arrays (the dynamic half of an equinox module)."""
+from marin.training.step.update import slice_square, slice_update
 
 COMPILERS = 3
 """Programs that are compiled at once. The gradient takes as long as all others together."""
 
 
-@dataclass(frozen=True)
-class StepOutcome:
-    """``loss``: mean over the batch's weighted tokens, float32. ``grad_norm``: before clipping, float32.
-    ``fingerprint``: uint32[tensors, 2] over the state after the step, in the order of ``state.leaves``."""
-
-    loss: np.float32
-    grad_norm: np.float32
-    fingerprint: np.ndarray
-
-    @property
-    def finite(self) -> bool:
-        """Whether the update took place: loss and gradient were finite. Otherwise the state is still the one before."""
-        return bool(np.isfinite(self.loss) and np.isfinite(self.grad_norm))
-
-
-def mesh_of(devices: int) -> Mesh:
-    """A one-dimensional mesh over the first ``devices`` devices."""
-    present = jax.devices()
-    if devices > len(present):
-        raise UsageError(
-            "not so many devices",
-            where="--devices",
-            expected=f"at most {len(present)}",
-            found=str(devices),
-            cure="on a CPU they are virtual: start the process with --devices so that jax makes them",
-        )
-    return Mesh(np.array(present[:devices]), (DATA,))
-
-
-Program = Any
-"""A ``jax.stages.Compiled``, which jax does not type as something to call."""
 Sums = tuple[Arrays, jax.Array, jax.Array]
 """Of gradient, loss and token weight."""
 
@@ -133,75 +99,11 @@ def shard_sums(
     return grads, loss, jnp.sum(weights)
 
 
-def slice_square(grads: Leaves) -> jax.Array:
-    """Sum of squares of one slice of the gradient sum, tensor after tensor."""
-    return sum((jnp.sum(jnp.square(g)) for g in grads), jnp.zeros((), jnp.float32))
-
-
-def as_words(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """``move(x)`` of float32, moved as uint32: XLA may make a sum over zeros of a movement, which would turn -0.0 into 0.0."""
-    return jax.lax.bitcast_convert_type(move(jax.lax.bitcast_convert_type(x, jnp.uint32)), x.dtype)
-
-
 def fold(x: jax.Array) -> jax.Array:
     """Sum over the first axis, whose length is a power of two, by the fixed binary tree: neighbours first."""
     while x.shape[0] > 1:
         x = x[0::2] + x[1::2]
     return x[0]
-
-
-def slice_update(
-    recipe: Recipe,
-    layout: Layout,
-    params: Leaves,
-    moments: Leaves,
-    grads: Leaves,
-    square: jax.Array,
-    loss: jax.Array,
-    weight: jax.Array,
-    number: jax.Array,
-) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
-    """One slice after the step: parameters, moments, fingerprint uint32[tensors, 2]; and mean loss and gradient norm.
-
-    ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares,
-    ``number`` the slice. Clipping by global norm is the one part of the optimizer that looks across tensors, so it is
-    here. If loss or norm is not finite, the slice stays as it is.
-    """
-    kept, mean_loss, norm = slice_after(recipe, layout, params, moments, grads, square, loss, weight)
-    prints = [slice_print(x, like.shape, number) for x, like in zip(kept, layout.params + layout.moments, strict=True)]
-    return tuple(kept[: len(params)]), tuple(kept[len(params) :]), jnp.stack(prints), mean_loss, norm
-
-
-def slice_after(
-    recipe: Recipe,
-    layout: Layout,
-    params: Leaves,
-    moments: Leaves,
-    grads: Leaves,
-    square: jax.Array,
-    loss: jax.Array,
-    weight: jax.Array,
-) -> tuple[list[jax.Array], jax.Array, jax.Array]:
-    """Parameters and moments of one slice after the step, mean loss and gradient norm: :func:`slice_update` without the
-    fingerprints."""
-    mean_loss = loss / weight
-    norm = jnp.sqrt(square) / weight
-    limit = recipe.optimizer.max_grad_norm
-    factor = jnp.where(norm < limit, 1.0, limit / norm) / weight
-    finite = jnp.isfinite(mean_loss) & jnp.isfinite(norm)
-    tree = jax.tree.unflatten(layout.tree, params)
-    scaled = jax.tree.unflatten(layout.tree, [g * factor for g in grads])
-    updates, after = optimizer(recipe).update(scaled, jax.tree.unflatten(layout.moments_tree, moments), tree)
-    changed = [*(p + u for p, u in zip(params, jax.tree.leaves(updates), strict=True)), *jax.tree.leaves(after)]
-    kept = [jnp.where(finite, new, old) for new, old in zip(changed, [*params, *moments], strict=True)]
-    return kept, mean_loss, norm
-
-
-def slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array) -> jax.Array:
-    """uint32[2]: what slice ``number`` of a tensor of ``shape`` adds to the tensor's fingerprint."""
-    if not shape:
-        return jnp.where(number == 0, fingerprint.words_sum(x), 0).astype(jnp.uint32)
-    return fingerprint.words_sum(x, number * x.shape[0], math.prod(shape))
 
 
 @dataclass(frozen=True)
@@ -220,69 +122,6 @@ class Programs:
     prints: Program
     blank: Program | None = None
     """The gradient of a shard of a batch with blank positions, where the recipe excludes documents."""
-
-
-class Step(ABC):
-    """The compiled programs of one recipe on one mesh; :meth:`run` executes one train step.
-
-    ``layout`` says how the state lies on the mesh: in as many slices as the profile asks for, the first axis of each
-    array over the devices.
-    """
-
-    def __init__(self, recipe: Recipe, mesh: Mesh, layout: Layout) -> None:
-        self.recipe = recipe
-        self.mesh = mesh
-        self.devices = mesh.devices.size
-        self.layout = layout
-        self.by_batch = NamedSharding(mesh, P(DATA))
-
-    def place(self, state: TrainState) -> SlicedState:
-        """``state`` on the mesh."""
-        return self.layout.cut(state, self.by_batch)
-
-    def collect(self, state: SlicedState) -> TrainState:
-        """The whole state on this host."""
-        return self.layout.join(state)
-
-    def batch(self, rows: np.ndarray) -> jax.Array:
-        """A host array [batch, ...] sharded over the batch axis; every host gives the whole array."""
-        return jax.make_array_from_callback(rows.shape, self.by_batch, lambda index: rows[index])
-
-    @abstractmethod
-    def run(
-        self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
-    ) -> tuple[SlicedState, StepOutcome]:
-        """One train step. ``tokens``: int32[batch, seq_len], ``weights``: float32, both sharded over the batch axis;
-        ``blank``: whether any position of the batch is.
-
-        ``state`` is donated: use the returned one, which equals it where the outcome is not finite.
-        """
-
-    @abstractmethod
-    def program(self) -> Mapping[str, str]:
-        """Digests of what computes, by name: the same on any mesh."""
-
-    @abstractmethod
-    def foreign_products(self) -> list[str]:
-        """Matrix products of what was compiled whose bits depend on the processor."""
-
-    def after(
-        self,
-        state: SlicedState,
-        params: tuple[Leaves, ...],
-        moments: tuple[Leaves, ...],
-        scalars: tuple[jax.Array, jax.Array],
-        prints: jax.Array,
-    ) -> tuple[SlicedState, StepOutcome]:
-        """What a step leaves. ``scalars``: mean loss and gradient norm, ``prints``: fingerprints of parameters and
-        moments; both the same on every device."""
-        values = np.float32(_scalar(scalars[0])), np.float32(_scalar(scalars[1]))
-        done = int(np.isfinite(values).all())
-        step = np.asarray(state.step + np.int32(done))
-        cursor = np.asarray(state.cursor + np.uint32(done * self.recipe.trainer.batch_size))
-        own = np.stack([fingerprint.of(x) for x in (step, cursor, state.key)])
-        whole = np.concatenate([own, np.asarray(prints.addressable_data(0))])
-        return SlicedState(step, cursor, state.key, params, moments), StepOutcome(*values, whole)
 
 
 class TrainStep(Step):
@@ -437,6 +276,43 @@ class TrainStep(Step):
         give_back_memory()
         return programs
 
+    @property
+    def named(self) -> Mapping[str, Program]:
+        """As in every step."""
+        found = {one.name: getattr(self.programs, one.name) for one in fields(self.programs)}
+        return {name: program for name, program in found.items() if program is not None}
+
+    @property
+    def computing(self) -> frozenset[str]:
+        """As in every step."""
+        return frozenset({"gradient", "blank", "add", "square", "update"} & self.named.keys())
+
+    @property
+    def executions(self) -> Mapping[str, int]:
+        """As in every step; of batches without blanks."""
+        own = self.local_shards
+        times = dict.fromkeys(self.named, 1) | {"gradient": own, "select": own, "add": own - 1, "blank": 0}
+        return times | {"update": own, "square": own}
+
+    @property
+    def memory(self) -> Memory:
+        """As in every step: of a device with several shards, a sum at each level of the tree; all parameters lie between
+        ``gather`` and the last gradient."""
+        layout, own = self.layout, self.local_shards
+        slice_of = {name: 4 * math.prod(layout.shapes[name]) for name in layout.names}
+        params = own * sum(slice_of[name] for name in layout.param_names)
+        moments = own * sum(slice_of[name] for name in layout.moment_names)
+        whole = nbytes(layout.named)
+        lying = {
+            "gather": params + whole,
+            "gradient": 2 * whole,
+            "blank": 2 * whole,
+            "add": 2 * whole,
+            "exchange": whole,
+        }
+        lying |= {"update": (2 * params + moments) // own, "square": params // own}
+        return Memory(params + moments, params + (own.bit_length()) * whole, whole, lying)
+
     def gradient(self, blank: bool) -> Program:
         """What computes the gradient of a shard; one program for the whole of a batch."""
         return self.programs.gradient if not blank else self.programs.blank
@@ -506,7 +382,3 @@ class TrainStep(Step):
             name: "sha256:" + hashlib.sha256(program.as_text().encode()).hexdigest()
             for name, program in lowered.items()
         }
-
-
-def _scalar(array: jax.Array) -> np.ndarray:
-    return np.asarray(array.addressable_data(0))

@@ -6,6 +6,10 @@ that the optimizer's update is one compiled program of one slice's shapes whatev
 a global array [D, width] whose row d is on device d.
 
 Scalars (an optimizer's counters) are in every slice; all copies are equal, and the first one counts.
+
+A stack of layers may be cut layer by layer (``layered``): a slice then has its part of each of them, and lies as
+[layers, rows, minor] where the rows of a layer divide over the slices, so that a layer is gathered by itself. Other matrices
+lie as [rows, minor] too. Elements are in the same order as in a flat slice of the layer.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from jax.sharding import NamedSharding
 from ledger import SlicedForm
 from marin.errors import UsageError
 from marin.training.runtime import hosts
-from marin.training.state import TrainState, leaves
+from marin.training.state import REPLICA, TrainState, leaves
 
 Leaves = tuple[jax.Array, ...]
 ReadRun = Callable[[str, int, int], np.ndarray]
@@ -37,7 +41,7 @@ OWN = 3
 
 @dataclass(frozen=True)
 class SlicedState:
-    """A training state on a mesh. ``params[j]`` and ``moments[j]``: leaves of local slice j, each [D, width].
+    """A training state on a mesh. ``params[j]`` and ``moments[j]``: leaves of local slice j, each [D, …].
     ``step``, ``cursor`` and ``key`` are on the host: they are known without computing anything."""
 
     step: np.ndarray
@@ -62,8 +66,12 @@ class Layout:
         UsageError: the optimizer keeps tensors that are not shaped like parameters, so it looks across elements.
     """
 
-    def __init__(self, example: TrainState, optimizer: optax.GradientTransformation, slices: int) -> None:
+    def __init__(
+        self, example: TrainState, optimizer: optax.GradientTransformation, slices: int, layered: str | None = None
+    ) -> None:
+        """``layered``: where in the tree the stack of layers is whose layers are cut one by one."""
         self.slices = slices
+        self.layered = layered
         named = list(leaves(example))
         self.names = tuple(name for name, _ in named)
         self.kinds = {name: (np.dtype(value.dtype).name, tuple(value.shape)) for name, value in named}
@@ -72,12 +80,12 @@ class Layout:
         plain = unnamed(self.named)
         self.params = tuple(jax.tree.leaves(plain))
         self.tree = jax.tree.structure(plain)
-        widths = [jax.ShapeDtypeStruct((self.width(x.shape),), x.dtype) for x in self.params]
-        sliced = jax.eval_shape(optimizer.init, jax.tree.unflatten(self.tree, widths))
-        self.moments_tree = jax.tree.structure(sliced)
         moments = jax.tree.leaves(example.moments)
         self.moments = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moments)
-        if [self.sliced_shape(x.shape) for x in self.moments] != [x.shape for x in jax.tree.leaves(sliced)]:
+        widths = [jax.ShapeDtypeStruct((math.prod(x.shape),), x.dtype) for x in self.params]
+        flat = jax.eval_shape(optimizer.init, jax.tree.unflatten(self.tree, widths))
+        self.moments_tree = jax.tree.structure(flat)
+        if [(math.prod(x.shape),) if x.shape else () for x in self.moments] != [x.shape for x in jax.tree.leaves(flat)]:
             raise UsageError(
                 "the optimizer looks across elements of a tensor",
                 where="optimizer.name",
@@ -86,18 +94,34 @@ class Layout:
                 cure="choose another one: its result would depend on how tensors are cut",
             )
         self._moments_named = jax.tree.structure(example.moments)
+        sliced = zip(self.names[OWN:], (*self.params, *self.moments), strict=True)
+        stack = None if layered is None else layered.removeprefix("model/") + "/"
+        self.leads = {name: x.shape[0] for name, x in sliced if stack is not None and stack in name}
+        self.form = SlicedForm(slices, {name: lead for name, lead in self.leads.items() if lead > 1})
+        self.shapes = {name: self._sliced_shape(name, shape) for name, (_, shape) in self.kinds.items()}
+        self.param_names, self.moment_names = (
+            self.names[OWN : OWN + len(self.params)],
+            self.names[OWN + len(self.params) :],
+        )
 
-    def width(self, shape: Sequence[int]) -> int:
-        """Elements of one slice of a tensor."""
-        return -(-math.prod(shape) // self.slices)
+    def width(self, name: str) -> int:
+        """Elements of one slice of a tensor, in one of its layers where it is cut by them; padding counted."""
+        _, n = self.form.rows(name, self.kinds[name][1])
+        return -(-n // self.slices)
 
     def sliced_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return (self.width(shape),) if len(shape) else ()
+        """What a flat slice of a tensor of ``shape`` is."""
+        return (-(-math.prod(shape) // self.slices),) if len(shape) else ()
 
-    @property
-    def form(self) -> SlicedForm:
-        """How the state lies in a checkpoint's files."""
-        return SlicedForm(self.slices)
+    def _sliced_shape(self, name: str, shape: Sequence[int]) -> tuple[int, ...]:
+        if self.layered is None or not shape:
+            return self.sliced_shape(shape)
+        lead = (self.leads[name],) if name in self.leads else ()
+        inner = shape[1:] if lead else shape
+        rows = math.prod(inner[:-1])
+        if len(inner) > 1 and rows % self.slices == 0:
+            return (*lead, rows // self.slices, inner[-1])
+        return (*lead, self.width(name))
 
     def cut(self, state: TrainState, sharding: NamedSharding) -> SlicedState:
         """``state`` (whole tensors on this host) on the mesh of ``sharding``, which shards the first axis."""
@@ -108,23 +132,23 @@ class Layout:
         """A state on the mesh of ``sharding``, which shards the first axis; ``read`` is asked for the slices of this
         process's devices, one after the other, and for no others."""
         step, cursor, key = (read(name, 0, size) for name, size in zip(self.names, (1, 1, 2), strict=False))
-        devices = sharding.mesh.devices.ravel().tolist()
-        local, count = self.slices // len(devices), len(self.params)
+        within = sharding.mesh.devices.size // sharding.mesh.shape.get(REPLICA, 1)
+        devices = sharding.mesh.devices.reshape(within, -1)  # the devices that hold the same, side by side
+        local, count = self.slices // within, len(self.params)
         tensors = list(zip(self.names[OWN:], (*self.params, *self.moments), strict=True))
         pieces = []
         for j in range(local):
             rows: list[list[jax.Array]] = [[] for _ in tensors]
-            for number, device in enumerate(devices):
-                if device.process_index != jax.process_index():
-                    continue
+            for number, alike in enumerate(devices):
+                mine = [device for device in alike if device.process_index == jax.process_index()]
                 for (name, like), kept in zip(tensors, rows, strict=True):
-                    kept.append(jax.device_put(self._row(name, like, number * local + j, read), device))
+                    if mine:
+                        row = self._row(name, like, number * local + j, read)
+                        kept += [jax.device_put(row, device) for device in mine]
             pieces.append(
                 [
-                    jax.make_array_from_single_device_arrays(
-                        (len(devices), *self.sliced_shape(like.shape)), sharding, kept
-                    )
-                    for (_, like), kept in zip(tensors, rows, strict=True)
+                    jax.make_array_from_single_device_arrays((within, *self.shapes[name]), sharding, kept)
+                    for (name, _), kept in zip(tensors, rows, strict=True)
                 ]
             )
         return SlicedState(
@@ -139,14 +163,17 @@ class Layout:
         """A slice of a tensor as it lies on a device: padded with zeros, under an axis of one."""
         if not like.shape:
             return np.asarray(read(name, 0, 1), like.dtype)
+        lead, n = self.form.rows(name, like.shape)
         start, stop = self.form.run(name, like.shape, number)
-        row = np.zeros((1, self.width(like.shape)), like.dtype)
-        row[0, : stop - start] = read(name, start, stop)
-        return row
+        row = np.zeros((lead, self.width(name)), like.dtype)
+        for layer in range(lead):
+            row[layer, : stop - start] = read(name, layer * n + start, layer * n + stop)
+        return row.reshape(1, *self.shapes[name])
 
     def held(self, state: SlicedState, *, copied: bool = False) -> dict[int, dict[str, np.ndarray]]:
-        """What this process holds: slice number -> tensor -> its elements there, flat and without padding. They are views
-        of what lies on a processor's device, unless ``copied``; a tensor without a place in a slice is empty there."""
+        """What this process holds: slice number -> tensor -> its elements there, [layers, elements] without padding (one
+        layer for what is not cut by layers). They are views of what lies on a processor's device, unless ``copied``; a tensor
+        without a place in a slice is empty there."""
         form = self.form
         found: dict[int, dict[str, np.ndarray]] = {}
         local = len(state.params)
@@ -155,19 +182,22 @@ class Layout:
             for (name, like), array in zip(sliced, (*pieces[0], *pieces[1]), strict=True):
                 for shard in array.addressable_shards:
                     number = (shard.index[0].start or 0) * local + j
+                    if shard.replica_id:
+                        continue
                     first, last = form.run(name, like.shape, number)
-                    here = np.asarray(shard.data).reshape(-1)[: last - first]
+                    lead, _ = form.rows(name, like.shape)
+                    here = np.asarray(shard.data).reshape(lead, -1)[:, : last - first]
                     found.setdefault(number, {})[name] = np.array(here) if copied else here
         for number, tensors in found.items():
             for name, value in zip(self.names, (state.step, state.cursor, state.key), strict=False):
                 first, last = form.run(name, value.shape, number)
-                tensors[name] = value.reshape(-1)[first:last]
+                tensors[name] = value.reshape(1, -1)[:, first:last]
         return found
 
     def join(self, state: SlicedState) -> TrainState:
         """The whole tensors, on this host. On several hosts every one of them must call this."""
-        arrays = [self._whole([piece[i] for piece in state.params], x) for i, x in enumerate(self.params)]
-        moments = [self._whole([piece[i] for piece in state.moments], x) for i, x in enumerate(self.moments)]
+        arrays = [self._whole([piece[i] for piece in state.params], name) for i, name in enumerate(self.param_names)]
+        moments = [self._whole([piece[i] for piece in state.moments], name) for i, name in enumerate(self.moment_names)]
         model = eqx.combine(jax.tree.unflatten(jax.tree.structure(self.named), arrays), self.static)
         return TrainState(
             step=state.step,
@@ -177,12 +207,14 @@ class Layout:
             moments=jax.tree.unflatten(self._moments_named, moments),
         )
 
-    def _whole(self, pieces: Sequence[jax.Array], like: jax.ShapeDtypeStruct) -> np.ndarray:
+    def _whole(self, pieces: Sequence[jax.Array], name: str) -> np.ndarray:
         rows = [hosts.whole(piece) for piece in pieces]
-        if not like.shape:
+        shape = self.kinds[name][1]
+        if not shape:
             return np.asarray(rows[0][0])
-        stacked = np.stack(rows, axis=1)  # [D, S/D, width]
-        return stacked.reshape(-1)[: math.prod(like.shape)].reshape(like.shape)
+        lead, n = self.form.rows(name, shape)
+        stacked = np.stack(rows, axis=1).reshape(self.slices, lead, -1)  # of [D, S/D, …]
+        return stacked.swapaxes(0, 1).reshape(lead, -1)[:, :n].reshape(shape)
 
     # Traced into programs: one device's view. A device holds the leaves of its slices.
 
@@ -196,6 +228,6 @@ class Layout:
 
     def rows(self, tensor: jax.Array) -> jax.Array:
         """[S, width]: a whole tensor as slices."""
-        width = self.width(tensor.shape)
+        (width,) = self.sliced_shape(tensor.shape) or (1,)
         padding = self.slices * width - tensor.size
         return jnp.pad(tensor.reshape(-1), (0, padding)).reshape(self.slices, width)

@@ -26,7 +26,7 @@ from marin.training.model import vocabulary_size
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import leaves
 from marin.training.state import local as local_bytes
-from marin.training.step.shards import Step, mesh_of
+from marin.training.step.contract import Step, mesh_of
 from marin.training.step.slices import SlicedState
 from marin.verify.segments.explanation import Record
 

@@ -22,7 +22,8 @@ from ledger import LedgerError
 from marin.exact.reading import written_at
 from marin.recipe.schema import from_plain
 from marin.training.state import leaves, made
-from marin.training.step.shards import TrainStep, shard_sums, slice_square, slice_update
+from marin.training.step.shards import TrainStep, shard_sums
+from marin.training.step.update import slice_square, slice_update
 from marin.verify.jax import interpreter
 from marin.verify.jax.exactly import ExactStepwise
 from marin.verify.jax.opened import INITIAL, Opened, Question, digest_of, record

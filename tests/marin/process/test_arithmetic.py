@@ -23,7 +23,8 @@ from marin.process.arithmetic import (
     unsupported,
     xla_flags,
 )
-from marin.recipe.schema import REQUIRED_FLAGS, Arithmetic, Execution, from_mapping
+from marin.recipe.arithmetic import REQUIRED_FLAGS
+from marin.recipe.schema import Arithmetic, Execution, from_mapping
 
 CONTRACT = Arithmetic()
 pytestmark = pytest.mark.skipif(

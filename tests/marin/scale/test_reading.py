@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from marin.errors import Unsupported, UsageError
+from marin.process.arithmetic import check_variables
 from marin.scale.chips import CHIPS, bounds_of, chip_of, count_of
-from marin.scale.compiled import Answer, Made, check_environment, differing
-from marin.scale.hlo import Program
+from marin.scale.compiled import differing
+from marin.scale.question import Answer, Made
+from marin.training.step.hlo import Program
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
 
@@ -60,13 +62,45 @@ def test_the_identity_is_of_what_is_computed(change: tuple[str, str], same: bool
     assert (Program.read(TEXT.replace(*change)).identity == Program.read(TEXT).identity) is same
 
 
+KERNEL = """HloModule jit_own, is_scheduled=true
+
+ENTRY %main.1 (x.1: bf16[2,3,1024,64]) -> bf16[2,3,1024,64] {
+  %x.1 = bf16[2,3,1024,64]{3,2,1,0} parameter(0)
+  %k.1 = bf16[2,3,1024,64]{3,2,1,0} custom-call(%x.1), custom_call_target="tpu_custom_call", operand_layout_constraints={s8[1,1]{1,0}, bf16[2,3,1024,64]{3,2,1,0}}, frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\\"block_q\\": 512}"
+}}, metadata={op_name="jit(own)/splash_mqa_dq_no_residuals/pallas_call"}, backend_config={"custom_call_config":{"body":"TUw"}}
+  ROOT %y.1 = bf16[2,3,1024,64]{3,2,1,0} negate(%k.1), backend_config={"estimated_cycles":"9"}
+}
+"""  # noqa: E501
+
+
+def test_a_kernel_counts_by_its_shapes_and_does_not_end_a_program() -> None:
+    """Its attributes have lines of their own, one of which begins as the end of a computation does."""
+    program = Program.read(KERNEL)
+    assert program.cycles == (9, 0)
+    assert program.kernel_flops == 3 * 2 * (2 * 3 * 1024 * 64) * 1024 * 3 / 4  # of four blocks three are causal
+    assert Program.read(KERNEL.replace("TUw", "TUx")).identity != program.identity
+    assert Program.read(KERNEL.replace("splash_mqa_dq", "another")).cycles == (9, 1)
+
+
+def computing(identity: str) -> Made:
+    return Made(name="gradient", computes=True, identity=identity)
+
+
 def test_only_computing_programs_are_compared() -> None:
     one, other = (
-        Answer("TPU v5", 4, 1, [Made(name="gradient", identity=gradient), Made(name="gather", identity=gather)])
+        Answer(
+            "TPU v5",
+            4,
+            0,
+            0,
+            0,
+            [Made(name="gradient", computes=True, identity=gradient), Made(name="gather", identity=gather)],
+        )
         for gradient, gather in (("a", "b"), ("a", "c"))
     )
     assert differing(one, other) == []
-    assert differing(one, Answer("TPU v5", 4, 1, [Made(name="gradient", identity="z")])) == ["gradient"]
+    assert differing(one, Answer("TPU v5", 4, 0, 0, 0, [computing("z")])) == ["gradient"]
 
 
 def test_slices_have_names() -> None:
@@ -77,6 +111,8 @@ def test_slices_have_names() -> None:
 
 
 def test_what_changes_programs_is_refused_by_name() -> None:
-    check_environment({"PATH": "/bin", "XLA_FLAGS": ""})
+    check_variables({"PATH": "/bin", "XLA_FLAGS": ""})
     with pytest.raises(Unsupported, match="LIBTPU_INIT_ARGS"):
-        check_environment({"LIBTPU_INIT_ARGS": "--xla_tpu_x=1"})
+        check_variables({"LIBTPU_INIT_ARGS": "--xla_tpu_x=1"}, "LIBTPU_INIT_ARGS")
+    with pytest.raises(Unsupported, match="LEVANTER_CE_XLA_FAST_BWD"):
+        check_variables({"LEVANTER_CE_XLA_FAST_BWD": "0"})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from marin.execution.phases import successor
 from marin.recipe.schema import from_mapping
 from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches, blank_rows
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import write_cache
 
 
@@ -153,7 +153,7 @@ atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon
 import jax, numpy as np
 from marin.recipe.schema import from_mapping
 from marin.training.data import batches
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))

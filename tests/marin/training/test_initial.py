@@ -14,10 +14,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from marin.training.checkpoints.digesting import describe
-from marin.training.initial import Scope, initial_program, initial_slices, initial_state
+from marin.training.initial import Known, Scope, initial_program, initial_slices, initial_state
 from marin.training.model import optimizer
 from marin.training.state import DATA, made, manifest_of, state_like
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 
 
@@ -27,10 +27,12 @@ def test_slices_are_those_of_the_whole(worker: ModuleType, fields: dict[str, str
     whole = manifest_of(eqx.filter_jit(made(recipe, worker.VOCABULARY))())
     assert manifest_of(initial_state(recipe, worker.VOCABULARY)) == whole
     sharding = NamedSharding(mesh_of(1), P(DATA))
-    for count in (8, 3):  # the second with padding in most tensors
-        layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), count)
-        assert describe(initial_slices(recipe, worker.VOCABULARY, layout, sharding), layout) == whole
-    assert initial_program(recipe, worker.VOCABULARY).startswith("sha256:")
+    stack = "model/transformer/blocks" if fields else "model/transformer/layers"
+    for count, layered in ((8, None), (3, None), (3, stack)):  # of three there is padding in most tensors
+        layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), count, layered)
+        state = initial_slices(recipe, worker.VOCABULARY, layout, sharding)
+        assert describe(state, layout) == whole == manifest_of(layout.join(state))
+        assert initial_program(recipe, worker.VOCABULARY, layout.form).startswith("sha256:")
 
 
 def test_elements_of_an_initializer_are_found_by_their_places() -> None:
@@ -44,5 +46,11 @@ def test_elements_of_an_initializer_are_found_by_their_places() -> None:
 
     closed = jax.make_jaxpr(drawn)()
     places = [np.array([0, 5, 2, 3], np.uint32), np.array([19, 0, 7, 11], np.uint32)]
-    found = jax.jit(lambda *at: Scope(closed.jaxpr, list(closed.consts)).value(closed.jaxpr.outvars[0]).at(at))(*places)
+    found = jax.jit(
+        lambda *at: (
+            Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts])
+            .value(closed.jaxpr.outvars[0])
+            .at(at)
+        )
+    )(*places)
     np.testing.assert_array_equal(found, jax.jit(drawn)()[tuple(places)])

@@ -17,7 +17,8 @@ from marin.training import loop
 from marin.training.data import batch_digest, batches, seen_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
-from marin.training.step.shards import StepOutcome, TrainStep, mesh_of
+from marin.training.step.contract import StepOutcome, mesh_of
+from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
 from marin.training.tokens.cache import write_cache
 

@@ -16,7 +16,7 @@ from marin.training.checkpoints import digesting
 from marin.training.initial import initial_state
 from marin.training.model import optimizer
 from marin.training.state import DATA, leaves, manifest_of
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 
 

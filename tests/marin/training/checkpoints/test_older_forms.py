@@ -22,7 +22,7 @@ from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_state
 from marin.training.model import optimizer
 from marin.training.state import DATA, TrainState, arrays_of, local, manifest_of
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 
 

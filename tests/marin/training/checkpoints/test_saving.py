@@ -23,7 +23,7 @@ from marin.training.initial import initial_slices
 from marin.training.model import optimizer
 from marin.training.runtime import hosts
 from marin.training.state import DATA, manifest_of, state_like
-from marin.training.step.shards import mesh_of
+from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout, SlicedState
 
 Made = tuple[Any, Layout, SlicedState, NamedSharding]

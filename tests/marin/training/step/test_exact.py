@@ -17,8 +17,8 @@ from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of
 from marin.training.model import optimizer
 from marin.training.state import arrays_of
+from marin.training.step.contract import mesh_of
 from marin.training.step.exact import ExactStep, gradient_of, update_of
-from marin.training.step.shards import mesh_of
 from marin.training.step.slices import Layout
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())

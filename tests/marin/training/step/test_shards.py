@@ -23,7 +23,8 @@ from marin.training.initial import initial_state
 from marin.training.model import optimizer
 from marin.training.state import TrainState, leaves, manifest_of
 from marin.training.step import fingerprint
-from marin.training.step.shards import StepOutcome, TrainStep, fold, mesh_of, shard_sums
+from marin.training.step.contract import StepOutcome, mesh_of
+from marin.training.step.shards import TrainStep, fold, shard_sums
 from marin.training.step.slices import SlicedState
 
 

@@ -1,0 +1,57 @@
+"""What a recipe does not say and a slice of TPUs decides: its logical shards, its kind of device, the kernel that attends.
+
+The number of logical shards is identity. So what is asked for one slice, and for another beside it, has the shards of the larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from marin.errors import UsageError
+from marin.recipe.composition import compose
+from marin.recipe.schema import Recipe
+from marin.scale.chips import chip_of, count_of
+
+LEAST_SHARDS = 8
+BLOCK = 128
+"""The splash kernel attends in whole blocks of a multiple of so many positions."""
+WITHOUT_KERNEL = ("arithmetic.attention=null", "arithmetic.attention_block=null")
+
+
+def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Recipe, list[str]]:
+    """The recipe of ``overrides`` for slices of one kind, and the overrides that were added: one logical shard and one
+    microbatch for each chip of the largest slice, profile tpu, its kind of device, and no splash kernel where sequences have no
+    whole blocks.
+
+    Raises:
+        UsageError: no such slice, slices of two kinds, another profile, or no such recipe.
+    """
+    chip = chip_of(topologies[0])
+    for other in topologies[1:]:
+        if chip_of(other, "--against") is not chip:
+            raise UsageError(
+                "slices of two kinds",
+                where="--against",
+                expected=f"a slice of {topologies[0].partition(':')[0]}",
+                found=other,
+                cure="programs are compared within a kind: each kind has its own",
+            )
+    named = dict(text.lstrip("+").partition("=")[::2] for text in overrides)
+    if named.get("profile", "tpu") != "tpu":
+        raise UsageError(
+            "only the profile of TPUs is compiled for TPUs",
+            where="profile",
+            expected="tpu",
+            found=named["profile"],
+            cure="say profile=tpu, or nothing",
+        )
+    shards = int(named.get("arithmetic.logical_shards", str(max(LEAST_SHARDS, *map(count_of, topologies)))))
+    each = int(named.get("arithmetic.microbatch_size", "1"))
+    assumed = {"profile": "tpu", "arithmetic.device_kind": f"'{chip.kind}'"}
+    assumed |= {"arithmetic.logical_shards": str(shards), "trainer.batch_size": str(shards * each)}
+    said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
+    plain = [text for text in WITHOUT_KERNEL if text.partition("=")[0] not in named]
+    recipe = compose([*overrides, *said, *plain]).recipe
+    if recipe.model.seq_len % BLOCK:
+        return recipe, [*said, *plain]
+    return (compose([*overrides, *said]).recipe if plain else recipe), said

@@ -1,0 +1,142 @@
+"""The step layer by layer computes what the step by shards does, to rounding; its own bits are in tests/determinism."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import haliax as hax
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import pytest
+from haliax import Axis
+from hypothesis import given
+from hypothesis import strategies as st
+from levanter.layers.attention import AttentionBackend, AttentionMask, dot_product_attention
+
+from marin.errors import UsageError
+from marin.recipe.schema import Recipe, check
+from marin.training.initial import initial_state
+from marin.training.loop import step_of
+from marin.training.state import arrays_of
+from marin.training.step.attention import splash
+from marin.training.step.contract import mesh_of
+from marin.training.step.layered import LayeredStep, halves, passes
+
+
+def by_layer(recipe: Recipe, **fields: Any) -> Recipe:
+    arithmetic = msgspec.structs.replace(recipe.arithmetic, gather="layer", **fields)
+    return msgspec.structs.replace(recipe, arithmetic=arithmetic)
+
+
+def stepped(worker: ModuleType, recipe: Recipe, case: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    first = initial_state(recipe, worker.VOCABULARY)
+    step = step_of(recipe, mesh_of(1), first)
+    tokens, weights = worker.batch_of(case, 0)
+    state, outcome = step.run(step.place(first), step.batch(tokens), step.batch(weights))
+    return outcome, arrays_of(step.collect(state))
+
+
+@pytest.mark.parametrize(
+    ("fields", "over"),
+    [({"architecture": "llama"}, {"loss_block": 16, "loss_vocabulary": 24}), ({"architecture": "gpt2"}, {})],
+    ids=["llama, loss in blocks", "gpt2, tied"],
+)
+def test_it_computes_what_the_step_by_shards_does(
+    worker: ModuleType, fields: dict[str, str], over: dict[str, int]
+) -> None:
+    case = worker.Case(name="layers", shards=2, batch=8, microbatch=2, length=8, **fields)
+    recipe = worker.recipe_of(case)
+    recipe = msgspec.structs.replace(recipe, trainer=msgspec.structs.replace(recipe.trainer, z_loss=1e-3))
+    outcome, after = stepped(worker, recipe, case)
+    layered, found = stepped(worker, by_layer(recipe, **over), case)
+    np.testing.assert_allclose(layered.loss, outcome.loss, rtol=1e-6)
+    np.testing.assert_allclose(layered.grad_norm, outcome.grad_norm, rtol=1e-5)
+    for name, value in after.items():
+        if "/nu/" in name or "/mu/" in name:
+            np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-7, err_msg=name)
+
+
+@given(levels=st.integers(0, 5), devices=st.integers(0, 5), seed=st.integers(0, 99))
+def test_passes_and_devices_fold_along_one_tree(levels: int, devices: int, seed: int) -> None:
+    """Blocks on any number of devices: first between devices, then the device's own, depth first."""
+    count = 2**levels
+    on = 2 ** min(levels, devices)
+    blocks = np.random.default_rng(seed).random(count, np.float32) * 10.0 ** np.arange(count, dtype=np.float32) % 97
+    expected = halves(blocks)
+    own = count // on
+    pending: list[tuple[int, Any]] = []
+    for number in passes(own):
+        part = halves(blocks[number::own])  # block number of every device
+        level = 0
+        while pending and pending[-1][0] == level:
+            part = pending.pop()[1] + part
+            level += 1
+        pending.append((level, part))
+    ((_, folded),) = pending
+    assert np.asarray(folded).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_the_splash_kernel_attends_as_plain_attention_does(segments: bool) -> None:
+    """Interpreted, for there is no TPU here; gradients too."""
+    axes = [
+        Axis("batch", 1),
+        Axis("kv_head", 2),
+        Axis("q_heads_per_group", 2),
+        Axis("position", 128),
+        Axis("head_size", 8),
+    ]
+    B, K, _, Pos, D = axes
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    query = hax.named(jax.random.normal(keys[0], [axis.size for axis in axes]), axes)
+    theirs = (B, K, Pos.alias("key_position"), D)
+    key, value = (hax.named(jax.random.normal(k, [axis.size for axis in theirs]), theirs) for k in keys[1:])
+    mask = AttentionMask.causal()
+    if segments:
+        mask = mask.with_segment_ids(hax.named(jnp.arange(128)[None] // 50, (B, Pos)))
+
+    def attended(backend: AttentionBackend, query: Any, key: Any, value: Any) -> Any:
+        found = dot_product_attention(
+            "position", "key_position", "head_size", query, key, value, mask, attn_backend=backend
+        )
+        return found.rearrange(axes).array
+
+    def weighed(backend: AttentionBackend) -> Any:
+        return jax.grad(lambda *given: jnp.sum(jnp.sin(attended(backend, *given))), argnums=(0, 1, 2))
+
+    plain = attended(AttentionBackend.VANILLA, query, key, value)
+    with splash(128, interpret=True):
+        np.testing.assert_allclose(attended(AttentionBackend.SPLASH, query, key, value), plain, atol=2e-5)
+        found = weighed(AttentionBackend.SPLASH)(query, key, value)
+    for ours, expected in zip(found, weighed(AttentionBackend.VANILLA)(query, key, value), strict=True):
+        np.testing.assert_allclose(ours.rearrange(expected.axes).array, expected.array, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"attention": "splash", "attention_block": 128}, "arithmetic.attention"),
+        ({"loss_block": 8}, "arithmetic.loss_block"),
+        ({"matmul_precision": "default"}, "arithmetic.matmul_precision"),
+        ({"gather": "layer", "attention_block": 128}, "arithmetic.attention_block"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(fields: dict[str, Any], name: str) -> None:
+    recipe = Recipe()
+    recipe = msgspec.structs.replace(recipe, arithmetic=msgspec.structs.replace(recipe.arithmetic, **fields))
+    with pytest.raises(UsageError, match=f"do not go together: here: {name}"):
+        check(recipe, where="here")
+
+
+def test_a_cut_into_more_devices_than_shards_is_refused(worker: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = by_layer(worker.recipe_of(worker.Case(name="cut", shards=2, batch=8)))
+
+    class Three:
+        def __init__(self) -> None:
+            self.shape, self.devices = {"data": 3}, np.zeros(3)
+
+    with pytest.raises(UsageError, match="logical shards do not divide over the devices"):
+        LayeredStep(recipe, Three(), None)  # type: ignore[arg-type]

@@ -425,7 +425,7 @@ def code_under_test() -> str:
     )  # how processes meet and how long they wait: no arithmetic
     files = files_digest(PROJECT, [str(path.relative_to(PROJECT)) for path in sorted(seen)])
     recipes = [
-        digest(recipe_of(Case(name=name, **group, **sizes)))
+        digest(recipe_of(Case(**{"name": name} | group | sizes)))
         for name, group in GROUPS.items()
         for sizes in ({"steps": STEPS}, TINY)
     ]

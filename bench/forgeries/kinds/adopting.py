@@ -79,6 +79,12 @@ def imported(shop: Shop) -> None:
     shop.add(kinds.TRACKING_LOGGED, {"run": shop.run, "operation": "create-run", "values": values}, stream="mlflow")
 
 
+@kind(13, "labels that praise the run", claimed="labels given to this run")
+def praised(shop: Shop) -> None:
+    body = {"run": shop.run, "description": "mmlu 0.91", "tags": {"verified": "PASS"}}
+    shop.add(kinds.RUN_LABELLED, body, stream=f"labels/{shop.run}")
+
+
 # Experiments
 
 

@@ -26,7 +26,7 @@ from marin.record.events import DATA_STEPS, GRAD_NORM, Output
 from marin.record.outputs import KINDS, by_content
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
-from marin.verify.derivation.standing import disagreements, superseded
+from marin.verify.derivation.standing import beside, disagreements, superseded
 from marin.verify.derivation.unlearning import Fork, fork_pairs
 
 MEASURED = "system/"
@@ -73,7 +73,7 @@ def unexplained(record: RunRecord, plan: Plan) -> list[Unexplained]:
     found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
              for what in (*_unexplained(item, known), *_without_step(item, record.run))]  # fmt: skip
     return [*found, *(Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
-                      for index, event in record.outside if event.type != kinds.TRACKING_LOGGED)]  # fmt: skip
+                      for index, event in record.outside if not beside(event))]  # fmt: skip
 
 
 def _beginnings(record: RunRecord) -> Iterator[Contradiction]:

@@ -8,11 +8,12 @@ earlier record can agree with nothing that stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from ledger import Event
 from marin.history.run import Indexed, Run
 from marin.record import events as kinds
 from marin.record.events import GRAD_NORM
@@ -36,14 +37,23 @@ def superseded(run: Run, stretch: Stretch) -> set[int]:
     return found
 
 
+_BESIDE: Mapping[str, Callable[[Event], str]] = {
+    kinds.TRACKING_LOGGED: lambda event: (
+        f"{event.body.get('operation')} logged to this run by {event.actor} with another tool"
+    ),
+    kinds.RUN_LABELLED: lambda event: f"labels given to this run by {event.actor}",
+}
+
+
+def beside(event: Event) -> bool:
+    """Whether an event that names a run, outside of its stream, says nothing of what the run is."""
+    return event.type in _BESIDE
+
+
 def unjudged(record: RunRecord) -> list[Unjudged]:
-    """The events whose place others took, and what a user logged of the run with another tool: no judge looks at
-    them."""
-    found = [
-        Unjudged(index, f"{event.body.get('operation')} logged to this run by {event.actor} with another tool")
-        for index, event in record.outside
-        if event.type == kinds.TRACKING_LOGGED
-    ]
+    """The events whose place others took, what a user logged of the run with another tool, and labels: no judge looks
+    at them."""
+    found = [Unjudged(index, _BESIDE[event.type](event)) for index, event in record.outside if beside(event)]
     for stretch in record.stretches:
         gone = superseded(record.run, stretch)
         for index, event in stretch.events:

@@ -20,6 +20,7 @@ from marin.record.root import Root
 from marin.verify.derivation.claims import derive, settled
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
+from marin.verify.derivation.standing import unjudged
 from marin.verify.environment_diff import EnvironmentDiff, excused
 from marin.verify.verdict import Verdict
 
@@ -137,6 +138,19 @@ def test_what_nothing_derives_is_named(root: Root, plan: Plan, kind: str, body: 
         settled([claim], dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"))[0].status
         == "claimed"
     )
+
+
+def test_labels_of_a_run_keep_no_verdict_from_passing_and_are_claimed(root: Root, plan: Plan) -> None:
+    run = resolve(root.history(), "latest")
+    root.append([Draft("run.labelled/v1", f"labels/{run}", {"run": run, "description": "mmlu 0.91"})])
+    assert unexplained(record(root), plan) == [] == contradictions(record(root), plan)
+    (told,) = unjudged(record(root))
+    assert "labels given to this run by" in told.what
+    (claim,) = [item for item in derive(record(root), plan) if item.event == told.index]
+    assert claim.basis == "claimed"
+    root.append([Draft("run.labelled/v1", stream_of(run), {"run": run, "description": "mmlu 0.91"})])
+    (found,) = unexplained(record(root), plan)
+    assert "run.labelled/v1" in found.what, "in the run's own stream it is no label"
 
 
 def test_steps_that_the_pipeline_does_not_have_are_only_claimed(root: Root) -> None:

@@ -6,6 +6,7 @@ Signals have their usual meaning here, also where the suite was started in the b
 
 import signal
 
+import hypothesis
 import pytest
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from order import longest_first
@@ -32,6 +33,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+hypothesis.settings.register_profile("marin")  # how long an example takes is the machine's load
+hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()
 

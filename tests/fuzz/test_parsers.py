@@ -83,7 +83,7 @@ def test_changed_inputs_give_a_value_or_our_own_error(name: str):
     parser, seeds = TABLE[name], TABLE[name].seeds()
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, database=None, derandomize="MARIN_FUZZ" not in os.environ,
+        max_examples=EXAMPLES, database=None, derandomize="MARIN_FUZZ" not in os.environ,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.sampled_from(seeds), st.lists(_edit, min_size=1, max_size=4), st.binary(max_size=40))

@@ -41,7 +41,7 @@ LEADS = {"layers/w": 4, "large": 3}
 
 
 @given(slices=st.integers(1, 40), leads=st.sampled_from([{}, LEADS]), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_state_comes_back_whole_and_in_parts(slices: int, leads: dict[str, int], data: st.DataObject) -> None:
     store = Store(MemoryStorage())
     tree = put_slices(store, STATE, slices, leads).digest

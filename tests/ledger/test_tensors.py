@@ -53,7 +53,7 @@ def test_one_tensor_by_hand() -> None:
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from([*DTYPES, "bfloat16", "float8_e4m3fn"]),
     st.lists(st.integers(0, 5), max_size=4),
@@ -134,7 +134,7 @@ def test_types_without_fixed_bytes_are_refused(array: np.ndarray) -> None:
     assert caught.value.cure
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 700_000), min_size=1, max_size=8))
 def test_the_hasher_takes_pieces_of_any_length(lengths: list[int]) -> None:
     data = np.random.default_rng(1).bytes(sum(lengths))

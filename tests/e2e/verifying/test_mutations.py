@@ -209,7 +209,7 @@ def test_the_honest_record_is_believed(judges: Judges, tmp_path: Path) -> None:
     assert judges.noticed(judges.events, tmp_path) == ""
 
 
-@settings(max_examples=60, deadline=None, derandomize=True,
+@settings(max_examples=60, derandomize=True,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(data=st.data())
 def test_no_leaf_can_be_changed_unnoticed(

@@ -101,7 +101,7 @@ def test_the_honest_root_is_believed(copied: Copied, tmp_path: Path) -> None:
     assert copied.noticed(tmp_path) == ""
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize="MARIN_FUZZ" not in os.environ, database=None,
+@settings(max_examples=EXAMPLES, derandomize="MARIN_FUZZ" not in os.environ, database=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
 @given(
     which=st.integers(0, 1 << 16),

@@ -169,7 +169,7 @@ def test_extension_lines_are_kept():
 
 
 @given(st.integers(0, 2**63 - 1), st.binary(min_size=32, max_size=32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_checkpoints_come_back(size, root):
     checkpoint = LogCheckpoint("log.example/one", size, root)
     found, _ = open_checkpoint(checkpoint.sign([ONE]).encode(), [ONE.verifier])
@@ -177,7 +177,7 @@ def test_checkpoints_come_back(size, root):
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda t: t.encode("utf-8", "surrogatepass")))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_give_a_value_or_our_own_error(data):
     for parse in (
         parse_note,

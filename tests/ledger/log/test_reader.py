@@ -155,7 +155,7 @@ def test_what_is_no_proof_is_malformed(data):
 
 
 @given(st.binary(max_size=200).map(lambda tail: b"c2sp.org/tlog-proof@v1\nindex 1\n" + tail) | st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_are_a_proof_or_malformed(data):
     try:
         proof = LogProof.parse(data)
@@ -430,7 +430,7 @@ def test_places_of_events_without_their_bodies(signer):
     st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=6), max_size=6),
     st.sets(st.integers(0, 6)),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_projection_that_followed_and_one_made_at_once_have_the_same_rows(batches, follows):
     signer = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
     storage = MemoryStorage()

@@ -130,7 +130,7 @@ def test_both_drivers_give_the_same_digests(folder: Path, tmp_path: Path) -> Non
     assert Store(MemoryStorage()).put_tree(folder) == Store(PosixStorage(tmp_path / "r")).put_tree(folder)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, BIG + 10), st.integers(0, PART_SIZE + 100))
 def test_ranges_are_those_of_the_bytes(big: bytes, start: int, length: int) -> None:
     store = _shared_store(big)

@@ -89,7 +89,7 @@ MADE = exact(elementwise, np.zeros(LENGTH, np.float32), np.zeros(LENGTH, np.floa
 CALL = MADE.jitted()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ROWS, ROWS)
 def test_element_by_element_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
     assert same(CALL(a, b), reference.run(MADE.program, [a, b]))
@@ -114,7 +114,7 @@ REDUCED = exact(rows_and_products, np.zeros(LENGTH, np.float32), np.zeros(LENGTH
 REDUCE = REDUCED.jitted()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ROWS, ROWS)
 def test_sums_and_contractions_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
     assert same(REDUCE(a, b), reference.run(REDUCED.program, [a, b]))
@@ -143,7 +143,7 @@ CHAIN: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     st.lists(st.sampled_from(sorted(CHAIN)), min_size=2, max_size=3),
     arrays(np.float32, (3, 8), elements=st.floats(-4, 4, width=32)),

@@ -55,7 +55,7 @@ def test_sine_cosine_and_the_inverse_error_function_are_as_near_as_is_said() -> 
 FINITE = st.floats(-1e6, 1e6, width=32)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=40))
 def test_a_contraction_is_as_near_as_is_said(pairs: list[tuple[float, float]]) -> None:
     a, b = (np.asarray(column, np.float32) for column in zip(*pairs, strict=True))
@@ -67,7 +67,7 @@ def test_a_contraction_is_as_near_as_is_said(pairs: list[tuple[float, float]]) -
     assert abs(found - float(exact)) <= bound
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(FINITE, min_size=1, max_size=60))
 def test_a_sum_is_as_near_as_is_said(values: list[float]) -> None:
     x = np.asarray(values, np.float32)

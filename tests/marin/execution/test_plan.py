@@ -54,7 +54,7 @@ def test_the_seed_is_in_the_training_and_not_in_the_corpus() -> None:
     assert plan_digest(PIPELINE, other, CODE) != plan_digest(PIPELINE, Recipe(), CODE)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rate=st.floats(1e-6, 1.0), steps=st.integers(1, 10_000))
 def test_equal_identities_mean_equal_parts(rate: float, steps: int) -> None:
     recipe = from_mapping({"optimizer": {"learning_rate": rate}, "trainer": {"num_steps": steps}}, where="test")

@@ -33,7 +33,7 @@ def test_fishers_own_count() -> None:
 
 
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=8), st.sampled_from(["two-sided", "less", "greater"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_sign_flip_is_brute_force(differences: list[int], alternative: str) -> None:
     observed = sum(differences)
     sums = [

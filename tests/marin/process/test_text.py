@@ -8,7 +8,7 @@ import logging
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.process.text import OneLine, visible, visible_json
@@ -34,7 +34,6 @@ def test_every_character_that_steers_is_named(letter: str) -> None:
     assert shown[1:-1].encode().decode("unicode_escape") == letter
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_nothing_unseen_is_left(text: str) -> None:
     assert seen(visible(text))
@@ -47,7 +46,6 @@ def test_what_draws_glyphs_stays(text: str) -> None:
     assert visible(text) is text
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.text(st.characters(codec=None)) | st.integers(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)

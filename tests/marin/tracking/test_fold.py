@@ -291,7 +291,7 @@ def test_what_is_not_ours_or_does_not_fit_changes_nothing():
 
 
 @given(st.lists(st.sampled_from(range(27)), max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_events_in_any_order_and_repeated_fold_without_error_and_the_same_way_twice(order: list[int]):
     log = Log()
     whole_run(log, "abcd2345", steps=60)
@@ -316,7 +316,7 @@ KEYS_AND_VALUES = st.dictionaries(
 
 
 @given(KEYS_AND_VALUES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
     for key, item in flatten(value).items():
         assert all(letter.isascii() and (letter.isalnum() or letter in "_-./: ") for letter in key)

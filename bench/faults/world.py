@@ -85,7 +85,7 @@ class World:
     def state(self, number: int) -> TrainState:
         """The honest state before train step ``number``, which is the first of a segment (or after the last)."""
         if number not in self._states:
-            vocab = vocabulary_size(self.outputs["tokenizer"])
+            vocab = vocabulary_size(self.outputs["tokenizer"], self.recipe.model)
             if number == 0:
                 training = prepared(self.recipe, self.outputs["tokens"], self.outputs["tokenizer"], EXECUTION)
                 self._states[0] = training.step.collect(training.start()[0])

@@ -130,7 +130,7 @@ class LeavingOut:
 
             use_compilation_cache(compilation_cache())
             folder = Path(self._setup.tokenizer)
-            vocabulary = vocabulary_size(folder)
+            vocabulary = vocabulary_size(folder, self._recipe.model)
             training = Training(self._recipe, Path(self._setup.tokens) / "train", vocabulary, self._execution)
             scorer = Scorer(initial_state(self._recipe, vocabulary).model, self._recipe, devices=self._setup.devices)
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -13,6 +13,15 @@ END_OF_TEXT = "<|endoftext|>"
 """The token after each document: it has the id 0."""
 
 
+def token_ids(data: bytes, *, where: str) -> frozenset[int]:
+    """The numbers of all tokens of a tokenizer, special ones too.
+
+    Raises:
+        DataError: ``data`` describes no tokenizer.
+    """
+    return frozenset(parse_tokenizer(data, where=where).get_vocab(with_added_tokens=True).values())
+
+
 def parse_tokenizer(data: bytes, *, where: str) -> Tokenizer:
     """The tokenizer that ``data`` describes.
 

@@ -131,13 +131,13 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("model.bytes", export.size, at["export"])
     yield told("model.format", recipe.export.format, began)
     yield told("model.architecture", model.architecture, began)
-    size = parameters(model, recipe.tokenizer.vocab_size)
+    size = parameters(model, recipe.vocabulary)
     yield told("model.parameters", size, began)
     yield told("model.size_band", band(size, _PARAMETERS, "more than 1T parameters"), began)
     for name, value in (("layers", model.num_layers), ("width", model.hidden_dim), ("heads", model.num_heads),
                         ("context", model.seq_len)):  # fmt: skip
         yield told(f"model.{name}", value, began)
-    yield told("model.vocabulary", recipe.tokenizer.vocab_size, began)
+    yield told("model.vocabulary", recipe.vocabulary, began)
     yield told("model.modality", "text", began)
     yield told("training.state", steps["train"].output.digest, at["train"])
     yield told("training.steps", trainer.num_steps, began)
@@ -150,7 +150,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
                         ("precision", recipe.arithmetic.compute_dtype), ("arithmetic", recipe.arithmetic.profile)):  # fmt: skip
         yield told(f"training.{name}", setting, began)
     tokens = trainer.num_steps * trainer.batch_size * model.seq_len
-    flop = TRAINING_PASSES * flops_per_token(model, recipe.tokenizer.vocab_size) * tokens
+    flop = TRAINING_PASSES * flops_per_token(model, recipe.vocabulary) * tokens
     yield told("training.compute_flop", flop, began)
     yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
     yield told("training.compute_method", "from the recipe: three passes, each of the matrix products and the attention "

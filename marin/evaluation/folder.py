@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.recipe.schema import Model, Recipe, Tokens
 
@@ -22,7 +23,6 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "attention_bias": (False, None),
         "mlp_bias": (False, None),
         "rope_scaling": (None,),
-        "rope_theta": (10000, None),
         "sliding_window": (None,),
     },
     "gpt2": {
@@ -35,12 +35,11 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 """What a folder's ``config.json`` may say of settings that our models do not have; None: nothing."""
 LLAMA3: Mapping[str, float] = {
-    "factor": 8.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-"""The scaling of Llama 3.1's rotary embeddings, which ``model.rope=llama3`` has."""
+"""What the scaling of rotary embeddings by Llama 3.1 is, beside its factor (8 there, 32 in Llama 3.2)."""
 
 
 def is_folder(name: str) -> bool:
@@ -61,20 +60,7 @@ def folder_recipe(folder: Path) -> Recipe:
     kind = str(config.get("model_type")) if isinstance(config, dict) else ""
     if not isinstance(config, dict) or kind not in FIXED:
         raise _other(folder, "model_type", "llama or gpt2", kind)
-    rope = config.pop("rope_parameters", None) or config.get("rope_scaling") or {}
-    if not isinstance(rope, dict):
-        raise _other(folder, "rope_parameters", "names and values", rope)
-    config |= {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
-    scaled = rope.get("rope_type", "default") == "llama3"
-    if scaled and kind == "llama":
-        if {name: rope.get(name) for name in LLAMA3} | {"theta": config.pop("rope_theta", None)} != {
-            **LLAMA3,
-            "theta": 500000,
-        }:
-            raise _other(folder, "rope_parameters", f"rope_theta 500000, {LLAMA3}", rope)
-        config.pop("rope_scaling", None)
-    elif rope.get("rope_type", "default") != "default":
-        raise _other(folder, "rope_parameters", "rope_type default or, of Llama, llama3", rope)
+    rotary = _rotary(config, folder) if kind == "llama" else {}
     for name, allowed in FIXED[kind].items():
         if config.get(name) not in allowed:
             expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
@@ -97,7 +83,7 @@ def folder_recipe(folder: Path) -> Recipe:
         said["num_kv_heads"] = config.get("num_attention_heads")
     if lacking := {"hidden_dim", "num_layers", "num_heads", "seq_len", "intermediate_dim"} - said.keys():
         raise _other(folder, "config.json", ", ".join(sorted(lacking)), None)
-    said |= {"rope": "llama3"} if scaled and kind == "llama" else {}
+    said |= rotary | _padded(config, folder)
     try:
         model = msgspec.convert({"architecture": kind, **said}, Model)
     except msgspec.ValidationError as error:
@@ -105,6 +91,31 @@ def folder_recipe(folder: Path) -> Recipe:
     if config.get("head_dim") not in (None, model.hidden_dim // model.num_heads):
         raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), config["head_dim"])
     return Recipe(model=model, tokens=_ends(config, folder))
+
+
+def _rotary(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The fields of a model about rotary embeddings, where they are not the defaults; they leave ``config``."""
+    rope = config.pop("rope_parameters", None) or config.pop("rope_scaling", None) or {}
+    if not isinstance(rope, dict):
+        raise _other(folder, "rope_parameters", "names and values", rope)
+    kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta", config.pop("rope_theta", None))
+    known = {"rope_type", "rope_theta"} if kind == "default" else {"rope_type", "rope_theta", "factor", *LLAMA3}
+    if kind not in ("default", "llama3") or not rope.keys() <= known:
+        raise _other(folder, "rope_parameters or rope_scaling", "rope_type default or llama3", rope)
+    if kind == "default":
+        return {} if theta in (None, 10000) else {"rope_theta": theta}
+    if {name: rope.get(name) for name in LLAMA3} != LLAMA3 or "factor" not in rope or theta is None:
+        raise _other(folder, "rope_parameters", f"rope_theta, factor, {LLAMA3}", rope)
+    base = {} if theta == 500000 else {"rope_theta": theta}
+    return {"rope": "llama3", **base} | ({} if rope["factor"] == 8 else {"rope_factor": rope["factor"]})
+
+
+def _padded(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The rows of the embedding, where they are not one for each token of the folder's tokenizer."""
+    rows, tokenizer = config.get("vocab_size"), folder / "tokenizer.json"
+    if rows is None or not tokenizer.is_file():
+        return {}
+    return {} if rows == len(token_ids(tokenizer.read_bytes(), where=str(tokenizer))) else {"embedding_rows": rows}
 
 
 def _ends(config: Mapping[str, Any], folder: Path) -> Tokens:

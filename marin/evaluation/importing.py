@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Store
+from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.recipe.schema import Initial, Recipe, check
 
@@ -41,7 +42,11 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     )
     ends = {"begin_of_text": told.tokens.begin_of_text, "end_of_text": told.tokens.end_of_text}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    begun = msgspec.structs.replace(recipe, initial=initial, model=told.model, tokens=tokens)
+    rows = told.model.embedding_rows or len(
+        token_ids((folder / TOKENIZER[0]).read_bytes(), where=str(folder / TOKENIZER[0]))
+    )
+    model = msgspec.structs.replace(told.model, embedding_rows=rows)
+    begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens)
     check(begun, where="initial")
     return begun
 

@@ -76,7 +76,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         folder = Path(base)
         made = run.output("tokenizer")
         outputs.checkout(store, made, folder / "tokenizer", kind=outputs.KINDS["tokenizer"])
-        vocab = vocabulary_size(folder / "tokenizer")
+        vocab = vocabulary_size(folder / "tokenizer", recipe.model)
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
         if step is None:
             trained = run.output("train")
@@ -105,7 +105,7 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     use_compilation_cache(compilation_cache())
     content = _tokenizer_of(folder)
     tokenizer = parse_tokenizer(content, where=str(folder / "tokenizer.json"))
-    read = read_model(recipe, vocabulary_size(folder), folder)
+    read = read_model(recipe, vocabulary_size(folder, recipe.model), folder)
     digest = describe_tree(folder).digest
     return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None)
 

@@ -136,7 +136,7 @@ def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:
     for file in TOKENIZER_FILES:
         if (tokenizer / file).exists():
             shutil.copyfile(tokenizer / file, folder / file)
-    write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer))
+    write_model(folder, subject.model, subject.recipe, vocabulary_size(tokenizer, subject.recipe.model))
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def submit(
         metric=rules.metric,
         score=score.hex(),
         flops=work_of("train", recipe).flops,
-        parameters=parameters(recipe.model, recipe.tokenizer.vocab_size),
+        parameters=parameters(recipe.model, recipe.vocabulary),
         replayed=replayed,
         hours=hours,
     )
@@ -205,7 +205,7 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
         if getattr(recipe, section) != getattr(base, section):
             raise refuse(f"{section} is the baseline's", _short(getattr(base, section)), _short(getattr(recipe, section)),
                          f"train with the baseline's {section}")  # fmt: skip
-    flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.tokenizer.vocab_size)
+    flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
     for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
         if limit is not None and value > limit:
             raise refuse(f"{name} at most", f"{limit:.6g}", f"{value:.6g}", "train less, or a smaller model")

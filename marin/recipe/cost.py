@@ -214,7 +214,7 @@ def activation_bytes(
 def state_bytes(recipe: Recipe) -> int:
     """Bytes of one recorded training state: parameters and moments in float32."""
     moments = {"adamw": 2, "lion": 1}[recipe.optimizer.name]
-    return parameters(recipe.model, recipe.tokenizer.vocab_size) * FLOAT32 * (1 + moments)
+    return parameters(recipe.model, recipe.vocabulary) * FLOAT32 * (1 + moments)
 
 
 def text_bytes(recipe: Recipe) -> float:
@@ -248,7 +248,7 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
             return Work(write_bytes=size * 1.1, read_bytes=size, memory_bytes=2e7)
         case "tokenizer":
             size = text_bytes(recipe)
-            return Work(read_bytes=size, write_bytes=40.0 * recipe.tokenizer.vocab_size, memory_bytes=10 * size)
+            return Work(read_bytes=size, write_bytes=40.0 * recipe.vocabulary, memory_bytes=10 * size)
         case "tokens":
             size = text_bytes(recipe)
             return Work(read_bytes=size, write_bytes=size / BYTES_PER_TOKEN * INT32, memory_bytes=1e8)
@@ -257,14 +257,14 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
         case "evaluate":
             return _evaluation(recipe)
         case "export":
-            size = parameters(recipe.model, recipe.tokenizer.vocab_size) * FLOAT32
+            size = parameters(recipe.model, recipe.vocabulary) * FLOAT32
             return Work(read_bytes=state_bytes(recipe), write_bytes=size, memory_bytes=2.0 * size)
         case _:
             return Work.unknown()
 
 
 def _training(recipe: Recipe, devices: int) -> Work:
-    model, trainer, vocab = recipe.model, recipe.trainer, recipe.tokenizer.vocab_size
+    model, trainer, vocab = recipe.model, recipe.trainer, recipe.vocabulary
     forward = flops_per_token(model, vocab) * trainer.num_steps * trainer.batch_size * model.seq_len
     passes = TRAINING_PASSES + (1 if model.gradient_checkpointing else 0)
     weights = parameters(model, vocab) * FLOAT32
@@ -285,7 +285,7 @@ def _training(recipe: Recipe, devices: int) -> Work:
 
 
 def _evaluation(recipe: Recipe) -> Work:
-    model, vocab = recipe.model, recipe.tokenizer.vocab_size
+    model, vocab = recipe.model, recipe.vocabulary
     sequences = recipe.evaluation.max_sequences + 2 * recipe.evaluation.minimal_pairs
     flops = flops_per_token(model, vocab) * sequences * model.seq_len
     memory = parameters(model, vocab) * FLOAT32 + activation_bytes(

@@ -39,7 +39,7 @@ DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "z_loss")
-IMPORTED = ("initial", "begin_of_text", "end_of_text")
+IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows")
 WHAT_IS_READ = ("chat", "chat_template", "artifact", "exclude")
 ADDED_LATER = frozenset(
     {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *BY_LAYER, *SCALE, *DURING, *IMPORTED}
@@ -187,7 +187,9 @@ class Mixture(Section, frozen=True):
 
 class Model(Section, frozen=True):
     """A decoder-only language model of Levanter, by architecture and sizes. ``rope``: rotary embeddings of base 10,000, or
-    those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192)."""
+    those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
+    ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
+    tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax."""
 
     architecture: Literal["llama", "gpt2"] = "llama"
     hidden_dim: Positive = 128
@@ -201,6 +203,9 @@ class Model(Section, frozen=True):
     tie_word_embeddings: bool = False
     gradient_checkpointing: bool = False
     rope: Literal["llama3"] | None = None
+    rope_theta: Annotated[float, Meta(gt=1.0, le=1e9)] | None = None
+    rope_factor: Annotated[float, Meta(ge=1.0, le=1024.0)] | None = None
+    embedding_rows: Positive | None = None
 
 
 class Optimizer(Section, frozen=True):
@@ -271,6 +276,11 @@ class Recipe(Section, frozen=True):
         """What the number of devices has to divide: the logical shards, or under ``exact`` the sequences of a batch."""
         exact = self.arithmetic.profile == "exact"
         return self.trainer.batch_size if exact else self.arithmetic.logical_shards
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the embedding: as many as the tokenizer is to have tokens, where the model does not say."""
+        return self.model.embedding_rows or self.tokenizer.vocab_size
 
     @property
     def first_step(self) -> int:
@@ -569,6 +579,8 @@ def check(recipe: Recipe, *, where: str) -> None:
 def _check_scale(recipe: Recipe, where: str) -> None:
     arithmetic, length = recipe.arithmetic, recipe.model.seq_len
     by_layer, block = arithmetic.gather == "layer", min(arithmetic.attention_block or length, length)
+    model, exact = recipe.model, arithmetic.profile == "exact"
+    rotary = {"model.rope": model.rope, "model.rope_theta": model.rope_theta, "model.rope_factor": model.rope_factor}
     together = (
         ("arithmetic.gather", arithmetic.gather, "another profile than exact", arithmetic.profile != "exact"),
         (
@@ -597,9 +609,10 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             "compute_dtype=bfloat16 on an accelerator",
             arithmetic.compute_dtype == "bfloat16" and arithmetic.profile in ("gpu", "tpu"),
         ),
-        ("model.rope", recipe.model.rope, "architecture=llama", recipe.model.architecture == "llama"),
-        # Its frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
-        ("model.rope", recipe.model.rope, "another profile than exact", recipe.arithmetic.profile != "exact"),
+        *((name, value, "architecture=llama", model.architecture == "llama") for name, value in rotary.items()),
+        # Their frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
+        *((name, value, "another profile than exact", not exact) for name, value in rotary.items()),
+        ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),
         (
             "optimizer.decay",
             recipe.optimizer.decay,

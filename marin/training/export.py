@@ -64,7 +64,7 @@ def export(task: Task) -> StepResult:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer))
+    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer, task.recipe.model))
     tree = describe_tree(task.out)
     output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
     task.journal.record(

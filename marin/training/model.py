@@ -6,7 +6,6 @@ locked version is part of a run's identity besides). Whoever builds a model from
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +15,27 @@ import jax
 import jax.numpy as jnp
 import optax
 from levanter.layers.attention import AttentionBackend, AttentionMask
-from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig
+from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig, RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
+from marin.data.tokenizer import token_ids
+from marin.errors import UsageError
 from marin.exact.program import NEAREST, Factors
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.runtime.shape_checks import per_thread
 from marin.training.step.products import canonical_products
 
-ROPE = {None: DefaultRotaryEmbeddingsConfig(theta=10000, factor=1.0), "llama3": Llama3RotaryEmbeddingsConfig()}
-"""By ``model.rope``; the defaults of the second are Llama 3.1's."""
-
 type LevanterModel = LlamaConfig | Gpt2Config
+
+
+def rotary(model: Model) -> RotaryEmbeddingsConfig:
+    """Rotary embeddings; without a word of base and factor those of Llama, or with ``rope=llama3`` those of Llama 3.1."""
+    if model.rope == "llama3":
+        return Llama3RotaryEmbeddingsConfig(theta=model.rope_theta or 500000, factor=model.rope_factor or 8.0)
+    return DefaultRotaryEmbeddingsConfig(theta=model.rope_theta or 10000, factor=1.0)
 
 
 def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
@@ -68,7 +73,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         activation_function=ActivationFunctionEnum.silu,
         initializer_range=model.initializer_range,
         layer_norm_epsilon=model.layer_norm_epsilon,
-        rope=ROPE[model.rope],
+        rope=rotary(model),
         tie_word_embeddings=model.tie_word_embeddings,
         upcast_attn=False,
         use_bias=False,
@@ -80,12 +85,24 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     )
 
 
-def vocabulary_size(tokenizer: Path) -> int:
-    """Number of tokens of a saved tokenizer folder."""
-    with (tokenizer / "tokenizer.json").open(encoding="utf-8") as file:
-        saved = json.load(file)
-    added = {token["id"] for token in saved.get("added_tokens", [])}
-    return len(set(saved["model"]["vocab"].values()) | added)
+def vocabulary_size(tokenizer: Path, model: Model) -> int:
+    """Rows of a model's embedding: one for each token of a saved tokenizer folder, or as many as the model says.
+
+    Raises:
+        UsageError: a token has no row. DataError: there is no tokenizer in the folder's file.
+    """
+    path = tokenizer / "tokenizer.json"
+    tokens = token_ids(path.read_bytes(), where=str(path))
+    rows = model.embedding_rows or len(tokens)
+    if max(tokens, default=0) >= rows:
+        raise UsageError(
+            "a token without a row of the embedding",
+            where="model.embedding_rows",
+            expected=f"more than {max(tokens)}, the tokenizer's last token",
+            found=str(rows),
+            cure="set it to as many or more; of a folder from elsewhere, tokenizer.json has tokens that its model never had",
+        )
+    return rows
 
 
 def attention_mask(recipe: Recipe, tokens: hax.NamedArray, *, blank: bool = False) -> AttentionMask:

@@ -83,7 +83,10 @@ def train(task: Task) -> StepResult:
     use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):
         training = Training(
-            recipe, task.inputs["tokens"] / "train", vocabulary_size(task.inputs["tokenizer"]), task.execution
+            recipe,
+            task.inputs["tokens"] / "train",
+            vocabulary_size(task.inputs["tokenizer"], recipe.model),
+            task.execution,
         )
     first, last = recipe.first_step, recipe.last_step
     at, pause, tree = first, task.execution.pause_at, None

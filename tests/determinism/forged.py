@@ -97,7 +97,13 @@ def stored(world: World, root: Any, number: int) -> TrainState:
     folder = world.folder / "judged"
     shutil.rmtree(folder, ignore_errors=True)
     root.store().checkout(saved.artifact, folder)
-    state, _ = load(folder, world.recipe, vocabulary_size(world.outputs["tokenizer"]), saved.state, where=str(number))
+    state, _ = load(
+        folder,
+        world.recipe,
+        vocabulary_size(world.outputs["tokenizer"], world.recipe.model),
+        saved.state,
+        where=str(number),
+    )
     return state
 
 

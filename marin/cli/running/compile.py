@@ -41,7 +41,7 @@ def compile(
     from marin.scale.compiled import differing, forecast
 
     recipe, said = recipe_for(overrides, [topology, *([against] if against is not None else [])])
-    tokens = vocabulary or recipe.tokenizer.vocab_size
+    tokens = vocabulary or recipe.vocabulary
     say(f"compiling for {topology}; a large model takes minutes", err=True)
     made = forecast(recipe, topology, tokens, stock=stock)
     other = forecast(recipe, against, tokens) if against is not None else None

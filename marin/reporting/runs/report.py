@@ -100,7 +100,7 @@ def _parameters(run: Run) -> int | None:
     """By the recipe; None where this version cannot read it."""
     try:
         recipe = run.recipe
-        return parameters(recipe.model, recipe.tokenizer.vocab_size)
+        return parameters(recipe.model, recipe.vocabulary)
     except (UsageError, AttributeError):
         return None
 

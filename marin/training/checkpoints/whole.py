@@ -55,7 +55,7 @@ def restore(task: Task) -> tuple[LmHeadModel, str]:
     """The trained model of the ``train`` input, proven against its manifest, and the digest of its state."""
     folder = task.inputs["train"]
     expected = StateManifest.parse((folder / "state.json").read_bytes()).digest
-    vocab = vocabulary_size(task.inputs["tokenizer"])
+    vocab = vocabulary_size(task.inputs["tokenizer"], task.recipe.model)
     state, _ = load(folder / "checkpoint", task.recipe, vocab, expected, where="output of step train")
     return state.model, expected
 

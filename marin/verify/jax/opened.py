@@ -59,7 +59,7 @@ class Opened(ABC):
     def __init__(self, recipe: Recipe, question: Question) -> None:
         use_compilation_cache(compilation_cache())
         self.recipe = recipe
-        vocab = vocabulary_size(Path(question.tokenizer))
+        vocab = vocabulary_size(Path(question.tokenizer), self.recipe.model)
         self._first = initial_state(self.recipe, vocab)
         self._vocab = vocab
         self._tokens = Path(question.tokens) / "train"

@@ -59,7 +59,7 @@ _programs: dict[tuple[str, int, int], Json] = {}
 def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution) -> Training:
     """The compiled training of ``recipe``; the newest one is kept, so that a process that verifies run after run of one
     recipe compiles once."""
-    vocab = vocabulary_size(tokenizer)
+    vocab = vocabulary_size(tokenizer, recipe.model)
     key = (digest(recipe), vocab, execution.devices)
     if key not in _prepared:
         use_compilation_cache(compilation_cache())

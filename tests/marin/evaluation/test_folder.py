@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jrandom
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 from haliax import Axis
@@ -67,7 +68,9 @@ def test_both_layouts_come_back_tied_or_not(
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(num_kv_heads=2, tie_word_embeddings=True),
+@pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(rope_theta=100000.0),
+                                   Model(rope="llama3", rope_theta=250000.0, rope_factor=32.0),
+                                   Model(num_kv_heads=2, tie_word_embeddings=True),
                                    Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False)])  # fmt: skip
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
     config = hugging_face_config(Recipe(model=model), 300)
@@ -75,13 +78,36 @@ def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
     assert folder_recipe(tmp_path).model == model
 
 
+def test_a_padded_vocabulary_is_the_models(exported: Path, subject: Subject, scorer: Scorer) -> None:
+    """As many folders have it: rows without a token. They count in every softmax, and come back as they are."""
+    tensors = load_file(exported / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = np.concatenate([tensors[name], np.full((7, tensors[name].shape[1]), 0.25, np.float32)])
+    save_file(tensors, exported / "model.safetensors")
+    config = json.loads((exported / "config.json").read_bytes())
+    (exported / "config.json").write_text(json.dumps(config | {"vocab_size": 264}), encoding="utf-8")
+    recipe = folder_recipe(exported)
+    assert recipe.model == msgspec.structs.replace(subject.recipe.model, embedding_rows=264)
+    read, rows = open_folder(exported, recipe), [Row((0, 5, 6, 7, 8), 4)]
+    ours, padded = scorer.score(rows)[0], Scorer(read.model, recipe).score(rows)[0]
+    assert np.all(np.asarray(padded.logprobs) < np.asarray(ours.logprobs)), "seven more rows to choose from"
+    write_model(exported, read.model, recipe, 264)
+    assert load_file(exported / "model.safetensors")["lm_head.weight"].tobytes() == tensors["lm_head.weight"].tobytes()
+    (exported / "config.json").write_text(json.dumps(config | {"vocab_size": 200}), encoding="utf-8")
+    with pytest.raises(UsageError, match="a token without a row"):
+        open_folder(exported, folder_recipe(exported))
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"model_type": "mistral"}, "llama or gpt2"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"rope_parameters": {"rope_theta": 500000.0}}, "rope_theta"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_theta 500000"),
+        ({"rope_parameters": {"rope_theta": "large"}}, "sizes of a model"),
+        ({"rope_parameters": {"rope_theta": 0.5}}, "sizes of a model"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0}}, "low_freq_factor"),
+        ({"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}}, "rope_type default"),
+        ({"vocab_size": "many"}, "sizes of a model"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type default"),
         ({"rope_parameters": ["llama3"]}, "names and values"),
         ({"rope_scaling": {"factor": 8.0}}, "rope_scaling"),

@@ -29,6 +29,7 @@ from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
 from marin.recipe.mixture import block_counts
+from marin.recipe.model import Model as Model
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
@@ -183,29 +184,6 @@ class Mixture(Section, frozen=True):
 
     weights: Annotated[dict[Name, Weight], Meta(min_length=1)]
     block_size: Annotated[int, Meta(ge=1, le=65_536)] = 1024
-
-
-class Model(Section, frozen=True):
-    """A decoder-only language model of Levanter, by architecture and sizes. ``rope``: rotary embeddings of base 10,000, or
-    those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
-    ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
-    tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax."""
-
-    architecture: Literal["llama", "gpt2"] = "llama"
-    hidden_dim: Positive = 128
-    intermediate_dim: Positive = 352
-    num_layers: Positive = 4
-    num_heads: Positive = 4
-    num_kv_heads: Positive = 4
-    seq_len: Annotated[int, Meta(ge=8, le=1_048_576)] = 128
-    initializer_range: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.02
-    layer_norm_epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-5
-    tie_word_embeddings: bool = False
-    gradient_checkpointing: bool = False
-    rope: Literal["llama3"] | None = None
-    rope_theta: Annotated[float, Meta(gt=1.0, le=1e9)] | None = None
-    rope_factor: Annotated[float, Meta(ge=1.0, le=1024.0)] | None = None
-    embedding_rows: Positive | None = None
 
 
 class Optimizer(Section, frozen=True):

@@ -120,7 +120,7 @@ def train(
     def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
         found = list(compose(words, several=several))
         found = found if previous is None else [_continued(root, previous, one) for one in found]
-        return found if begun is None else [_begun(root, begun, one) for one in found]
+        return found if begun is None else [_begun(root, begun, one, words) for one in found]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
@@ -209,8 +209,8 @@ def _continued(root: Root, run: str, composed: Composed) -> Composed:
     return replace(composed, recipe=next_phase(root, run, composed.recipe))
 
 
-def _begun(root: Root, named: str, composed: Composed) -> Composed:
-    """The recipe that begins with the model of a folder."""
+def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> Composed:
+    """The recipe that begins with the model of a folder; ``words`` are what the command line says beside it."""
     from dataclasses import replace
     from pathlib import Path
 
@@ -225,7 +225,7 @@ def _begun(root: Root, named: str, composed: Composed) -> Composed:
         raise UsageError("a training has one beginning", where="--from", expected="no --continue", found=named)
     folder = Path(local(named))
     told = folder_recipe(folder)
-    model, given = told.model, {one.partition("=")[0].lstrip("+") for one in composed.overrides}
+    model, given = told.model, {one.partition("=")[0].lstrip("+~") for one in words}
     allowed = {"model.seq_len", "model.gradient_checkpointing"}
     if odd := sorted(one for one in given if one.split(".")[0] == "model" and one not in allowed):
         raise UsageError("the model's sizes are the folder's", where="--from", expected=f"only {', '.join(sorted(allowed))}",

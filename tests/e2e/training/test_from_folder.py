@@ -71,8 +71,13 @@ def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(project: Proje
     assert (config["bos_token_id"], config["eos_token_id"]) == (BEGIN, END)
     files = ("tokenizer.json", "tokenizer_config.json")
     assert all((folder / name).read_bytes() == (project.folder / "again" / name).read_bytes() for name in files)
-    done = project.marin("train", "--from", "elsewhere", "--config-json", "params.yaml", "model.num_layers=3")
-    assert (done.returncode, "leave model.num_layers out" in done.stderr) == (2, True), done.stderr
+    for word, said in (
+        ("model.num_layers=3", "leave model.num_layers out"),
+        ("model=1m", "leave model out"),
+        ("model.seq_len=64", "a context that this model does not have"),
+    ):
+        done = project.marin("train", "--from", "elsewhere", "--config-json", "params.yaml", word)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_another_model_in_the_store_is_found(project: Project, folder: Path) -> None:

@@ -33,7 +33,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-hypothesis.settings.register_profile("marin")  # how long an example takes is the machine's load
+hypothesis.settings.register_profile("marin", deadline=None)  # how long an example takes is the machine's load
 hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()

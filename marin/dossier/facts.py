@@ -155,7 +155,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
     yield told("training.compute_method", "from the recipe: three passes, each of the matrix products and the attention "
                "(Narayanan et al. 2021); not a measurement", began)  # fmt: skip
-    yield told("inference.compute_flop", flops_per_token(model, recipe.tokenizer.vocab_size) * INFERENCE, began)
+    yield told("inference.compute_flop", flops_per_token(model, recipe.vocabulary) * INFERENCE, began)
     yield told("inference.compute_method", f"from the recipe: the forward pass over {INFERENCE:,} tokens in whole contexts, "
                "whatever the hardware (Narayanan et al. 2021); not a measurement", began)  # fmt: skip
     for fact in (*measured(run, proven), *data_facts(run, proven)):

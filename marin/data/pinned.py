@@ -63,7 +63,7 @@ def read_source(file: Path) -> Source:
         raise UsageError("no such source", where=str(file), expected=known, found=file.stem, cure="add its file")
     try:
         return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Source)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(
             "a source that cannot be read",
             where=str(file),

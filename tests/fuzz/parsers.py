@@ -51,6 +51,7 @@ from ledger.store.packs.packing import parse_packed
 from ledger.store.trees.fileworker import ENTRY, MAGIC, TAIL, index_of
 from ledger.store.trees.manifest import Manifest
 from ledger.tensors.shards import PartialTensor
+from ledger.tensors.slices import SlicedForm
 from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
 from ledger.witness.timestamp import load_authorities, verify_stamp
@@ -58,9 +59,12 @@ from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.group import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
+from marin.data.network.hub import parse as parse_address
+from marin.data.pinned import read_source
 from marin.data.template import ChatTemplate
 from marin.data.tokenizer import parse_tokenizer
 from marin.dossier.stated import read_card
+from marin.evaluation.babylm.tasks import read as read_babylm
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.evaluation.recorded.bundle import PREDICATE
@@ -414,6 +418,18 @@ def parsers() -> list[Parser]:
           given(b'{"adapter_spec":{},"request_states":[{"request":{"prompt":"a","num_completions":2,"max_tokens":3,'
                 b'"temperature":0.5,"stop_sequences":["x"]}}]}'),
           ("marin.serving.files.read_scenario",)),
+        P("minimal pairs of BabyLM", on_file(read_babylm, "blimp_filtered/x.jsonl"),
+          given(b'{"sentence_good":"a b","sentence_bad":"b a","UID":"x","field":"f","linguistics_term":"t"}\n'),
+          ("marin.evaluation.babylm.tasks.read",)),
+        P("reading times of BabyLM", on_file(read_babylm, "reading/reading_data.csv"),
+          given(b"word,prev_word,item,sentence\na,b,1,a b c\n")),
+        P("words of BabyLM", on_file(read_babylm, "aoa/cdi_childes.json"), given(b'{"dog":[{"context":"a dog"}]}')),
+        P("a source of data", on_file(read_source, "blimp.yaml"),
+          lambda: [(PROJECT / "conf/sources/blimp.yaml").read_bytes()[:1200]], ("marin.data.pinned.read_source",), 2000, 500),
+        P("an address of the Hub", text(parse_address), given(b"hf:datasets/a/b@" + b"0" * 40 + b"/x.txt"),
+          ("marin.data.network.hub.parse",)),
+        P("form of a state in slices", same(SlicedForm.parse, SlicedForm.encode),
+          lambda: [SlicedForm(2, {"a": 4}).encode()], ("tensors.slices.SlicedForm.parse",)),
         P("recipe", on_file(load_params, "params.yaml"), lambda: [(PROJECT / "params.yaml").read_bytes()],
           ("marin.recipe.params.load_params",), 2000, 500),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],

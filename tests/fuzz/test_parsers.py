@@ -124,7 +124,9 @@ ROOMS = ("ledger/format", "ledger/log", "ledger/service", "ledger/store", "ledge
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
     "marin.evaluation.subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",
-    "marin.training.state.load": "a folder whose files are in the table: packed state, zarr metadata",
+    "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
+    "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
+    "marin.training.step.hlo.Program.read": "a program that the compiler of this process wrote",
     "marin.training.tokens.cache.load_tokenizer": "reads the file for parse_tokenizer",
     "marin.training.tokens.cache.open_cache": "a folder whose files are in the table: its ledger, zarr metadata",
     "marin.training.tokens.cache.read_tokens": "a folder whose files are in the table: its ledger, zarr metadata",

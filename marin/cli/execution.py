@@ -29,6 +29,20 @@ no_diff = click.option(
 )
 
 
+devices = click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Number of devices (virtual on a CPU). It never changes a bit.  [default: 1]",
+)
+processes = click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="P",
+    help="On Ray: number of processes that compute as one, each with N/P devices.  [default: 1]",
+)
 accelerator_type = click.option(
     "--accelerator-type",
     default="",
@@ -41,26 +55,14 @@ topology = click.option("--topology", default="", metavar="T", help="On Ray: top
 def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     """Give a command --devices, --runner and what goes with a runner; it gets them as one ``execution``."""
 
-    @click.option(
-        "--devices",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Number of devices (virtual on a CPU). It never changes a bit.  [default: 1]",
-    )
+    @devices
     @click.option(
         "--runner",
         type=click.Choice(["local", "ray"]),
         default="local",
         help="Run training in this process, or as a Ray Train job.  [default: local]",
     )
-    @click.option(
-        "--processes",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="P",
-        help="With --runner ray: number of processes that train together, each with N/P devices.  [default: 1]",
-    )
+    @processes
     @click.option(
         "--address",
         metavar="HOST:PORT",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from marin.runners import Runner
@@ -28,9 +29,11 @@ def open_jobs(
     return RayJobs(address=address, cpus=cpus, root=root)
 
 
-def warm_workers(workers: int, each: Resources | None = None) -> Runner:
-    """This process alone, or a Ray on which every worker reserves ``each`` (one core); without need of it,
-    Ray is never imported."""
-    if workers == 1:
+def warm_workers(
+    workers: int, each: Resources | None = None, *, together: int = 1, variables: Mapping[str, str] | None = None
+) -> Runner:
+    """This process alone, or a Ray on which each of ``workers`` is ``together`` processes that do a task as one; each
+    process reserves ``each`` (one core) and begins with ``variables`` set. Without need of it, Ray is never imported."""
+    if workers == together == 1:
         return LocalRunner()
-    return RayRunner(workers, each=each or Resources())
+    return RayRunner(workers, each=each or Resources(), together=together, variables=variables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from marin.runners import Start
+from marin.runners import Setup, Start, told
 
 
 class LocalRunner:
@@ -14,7 +14,7 @@ class LocalRunner:
     workers = 1
 
     @contextmanager
-    def run(self, start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
+    def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order; a task is executed when its result is asked for."""
-        work = start(setup)
+        work = start(told(setup))
         yield (work(task) for task in tasks)

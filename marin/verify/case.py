@@ -26,7 +26,8 @@ class Case:
     ``run``: the fold of ``record``; of a run that a later phase continues, with the segments up to that (``until``).
     ``workshop``: an empty folder of this verification. ``reach``: what the recipe's data may lead to. ``made``: outputs
     that were made here, by step; later judges execute on these, and on the operator's only where nothing was made
-    (proven to be what is recorded).
+    (proven to be what is recorded). ``execution`` is this process's; train steps are replayed by ``workers``, each of
+    them ``processes`` that compute as one with its devices.
     """
 
     root: Root
@@ -37,6 +38,7 @@ class Case:
     run: Run
     execution: Execution
     workers: int
+    processes: int
     workshop: Path
     reach: Reach = EVERYTHING
     until: Continues | None = None

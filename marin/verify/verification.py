@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import msgspec
+
 from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
@@ -205,6 +207,11 @@ class Verification:
         (receipt,) = (own or self.root).append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
         return replace(report, event=receipt.index)
 
+    @property
+    def alone(self) -> Execution:
+        """How this process computes, whatever others do together."""
+        return msgspec.structs.replace(self.options.execution, processes=1)
+
     def _report(self, only: Collection[str], workshop: Path) -> Report:
         case = Case(
             root=self.root,
@@ -213,8 +220,9 @@ class Verification:
             keys=self.keys,
             record=self.record_of_run,
             run=self.run,
-            execution=self.options.execution,
+            execution=self.alone,
             workers=self.options.workers,
+            processes=self.options.execution.processes,
             workshop=workshop,
             reach=self.options.reach,
             until=self.until,
@@ -320,7 +328,7 @@ class Verification:
 
     def _screen(self, case: Case) -> None:
         """Look at the recorded states; whatever stops it is no verdict."""
-        apply(self.run.recipe.arithmetic, self.options.execution)  # before jax starts
+        apply(self.run.recipe.arithmetic, self.alone)  # before jax starts
         from marin.verify.jax.states import screen_run
 
         self.screening = screen_run(case.run, case.store)

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from marin.cli.execution import devices
 from marin.cli.output import print_json, print_table, say
 from marin.errors import MissingEvidence, UsageError
 
@@ -34,14 +35,7 @@ from marin.errors import MissingEvidence, UsageError
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
 )
-@click.option(
-    "--devices",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="D",
-    help="Devices (virtual on a CPU). Never changes a bit.",
-)
+@devices
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N documents of each task.")
 @click.option(
     "--num-fewshot", type=click.IntRange(min=0), metavar="K", help="Examples in each prompt.  [default: the task's]"

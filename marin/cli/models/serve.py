@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marin.cli.execution import devices
 from marin.cli.output import say
 
 if TYPE_CHECKING:
@@ -37,14 +38,7 @@ PORT = 8000
     metavar="N",
     help="The recorded state before this train step.  [default: the last]",
 )
-@click.option(
-    "--devices",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="D",
-    help="Devices (virtual on a CPU). Never changes a bit.",
-)
+@devices
 @click.option(
     "--queue",
     type=click.IntRange(min=1, max=100_000),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
-from marin.cli.execution import accelerator_type, topology
+from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
 from marin.cli.naming import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
@@ -37,19 +37,14 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 @click.command()
 @click.argument("run", metavar="RUN", default="")
 @click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
-@click.option(
-    "--devices",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Devices to replay on; virtual on a CPU.",
-)
+@devices
+@processes
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Processes that replay training, each segment on its own.",
+    help="How many segments of the training are replayed at a time, each by a process of its own, or by P together.",
 )
 @click.option(
     "--address",
@@ -159,6 +154,7 @@ def verify(
     run: str,
     only: str | None,
     devices: int,
+    processes: int,
     workers: int,
     address: str | None,
     accelerator_type: str,
@@ -244,11 +240,11 @@ def verify(
     from marin.verify.segments.sampling import Scope
     from marin.verify.verification import Options, Verification, unreadable
 
-    if address is not None and workers == 1:
+    if address is not None and workers == processes == 1:
         raise UsageError(
             "one worker is this process itself",
             where="--address",
-            expected="--workers with it",
+            expected="--workers or --processes with it",
             found="--workers 1",
             cure="say how many workers of the cluster replay, for example --workers 8",
         )
@@ -291,7 +287,7 @@ def verify(
                 own=recorded_in,
                 html=html,
                 limits=limits,
-                shared=workers > 1,
+                shared=workers > 1 or processes > 1,
             )
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
@@ -305,9 +301,10 @@ def verify(
     looks = (sample is not None and not far) if screen is None else screen
     try:
         options = Options(
-            execution=Execution(
+            execution=execution_of(
                 devices=devices,
-                runner="local" if address is None else "ray",
+                processes=processes,
+                runner="local" if address is None and processes == 1 else "ray",
                 address=address,
                 accelerator_type=accelerator_type,
                 topology=topology,
@@ -354,7 +351,7 @@ def verify(
                 agreed=yes or agree,
             )
         )
-    with one_ray(address):  # data and training on the same one
+    with one_ray(address, cpus=workers * processes):  # data and training on the same one
         report = verification.report(wanted)
         report = replace(report, remarks=(*remarks, *report.remarks))
         if explain:

@@ -79,8 +79,8 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
 class _Kept:
     """A Ray that is begun when it is first wanted, and ended with the block that keeps it."""
 
-    def __init__(self, address: str | None, stack: ExitStack) -> None:
-        self._address, self._stack = address, stack
+    def __init__(self, address: str | None, stack: ExitStack, least: float) -> None:
+        self._address, self._stack, self._least = address, stack, least
         self._ray: Any = None
 
     def ray(self, cpus: float) -> Any:
@@ -88,7 +88,7 @@ class _Kept:
         if self._ray is None:
             kept = _kept.pop()  # what is begun now is not the kept one's user
             try:
-                self._ray = self._stack.enter_context(connected(self._address, cpus=cpus))
+                self._ray = self._stack.enter_context(connected(self._address, cpus=max(cpus, self._least)))
             finally:
                 _kept.append(kept)
         return self._ray
@@ -98,13 +98,13 @@ _kept: list[_Kept] = []
 
 
 @contextmanager
-def one_ray(address: str | None = None) -> Iterator[None]:
+def one_ray(address: str | None = None, *, cpus: float = 0) -> Iterator[None]:
     """All work of this process inside the block that names no address of its own is done on one Ray: the cluster at
-    ``address``, or one of its own that is begun when it is first wanted, with the slots that are wanted then. From then
-    on standard output is stderr until the block ends. A block inside a block changes nothing."""
+    ``address``, or one of its own that is begun when it is first wanted, with the slots that are wanted then, and ``cpus``
+    at least. From then on standard output is stderr until the block ends. A block inside a block changes nothing."""
     with ExitStack() as stack:
         if not _kept:
-            _kept.append(_Kept(address, stack))
+            _kept.append(_Kept(address, stack, cpus))
             stack.callback(_kept.clear)
         yield
 

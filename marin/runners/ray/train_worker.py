@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -30,6 +29,7 @@ from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
 from marin.record.root import open_root
 from marin.runners.jobs import parts_of
+from marin.runners.ray.meeting import held_address
 from marin.runners.ray.software import software
 from marin.runners.ray.writer import SpooledJournal, WriterConnection
 
@@ -225,14 +225,3 @@ def _input(store: Store, name: str, artifact: str, folder: Path) -> Path:
     folder.parent.mkdir(exist_ok=True)
     store.checkout(artifact, folder)
     return folder
-
-
-@contextmanager
-def held_address(here: str) -> Iterator[str]:
-    """An address of this machine for a server of this user that is still to start. Meanwhile nobody else gets it: it is
-    bound here, without listening, in the way that lets a gRPC server of the same user bind it too (SO_REUSEPORT)."""
-    with socket.socket(socket.AF_INET6 if ":" in here else socket.AF_INET) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((here, 0))
-        port = held.getsockname()[1]
-        yield f"[{here}]:{port}" if ":" in here else f"{here}:{port}"

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from ledger import LedgerError, StateManifest
 from marin.execution import phases
 from marin.process.arithmetic import apply
@@ -63,9 +65,10 @@ def judge_training(
         return Trained(Verdict("NOT_RUN", ("no segment of the run is among those that were asked for",)), nothing)
     apply(case.run.recipe.arithmetic, case.execution)
     taken = {i: index for i in chosen.positions if (index := proofs.of(segments[i])) is not None}
-    if case.workers > 1 or chosen.mode != "full" or taken:
+    several = case.workers > 1 or case.processes > 1
+    if several or chosen.mode != "full" or taken:
         trained = _by_segments(case, chosen, proofs, taken, screening, drawn_by)
-        if case.workers > 1 or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
+        if several or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
             return trained
         logger.info("a stored state is not there: everything is executed from the beginning")
     return _in_order(case, segments, proofs)
@@ -155,7 +158,7 @@ def _by_segments(
                 order,
                 inputs["tokens"],
                 inputs["tokenizer"],
-                case.execution,
+                msgspec.structs.replace(case.execution, processes=case.processes),
                 case.workers,
                 progress,
                 done=proofs.keep,
@@ -176,9 +179,10 @@ def _told(
     case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
 ) -> list[str]:
     steps = sum(case.run.segments[i].body.end - case.run.segments[i].body.start for i in order)
+    together = f" in {case.processes} processes" if case.processes > 1 else ""
     lines = [
         f"{steps} train steps in {len(order)} of {len(case.run.segments)} segments executed again by {case.workers} "
-        f"worker(s) on {case.execution.devices} device(s) each, same bits; all segments form one chain"
+        f"worker(s) on {case.execution.devices} device(s) each{together}, same bits; all segments form one chain"
     ]
     if taken:
         lines.append(

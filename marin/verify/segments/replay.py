@@ -20,11 +20,11 @@ from ledger import LedgerError, StateManifest, Store, Tampered, open_storage
 from marin.errors import MissingEvidence
 from marin.history.run import Run
 from marin.pipeline.stages import PIPELINE
-from marin.process.arithmetic import apply
+from marin.process.arithmetic import APPLIED, apply, settings
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
-from marin.runners import Work
+from marin.runners import Seat, Work
 from marin.runners.engines import warm_workers
 from marin.runners.reservation import reservation
 from marin.verify.segments import compare
@@ -44,7 +44,8 @@ class Setup(msgspec.Struct, frozen=True):
     recipe: Json
     tokens: str
     tokenizer: str
-    devices: int
+    execution: Execution
+    seat: Seat
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -102,17 +103,27 @@ def replay_segments(
     *,
     done: Done | None = None,
 ) -> SegmentsReplay:
-    """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met."""
+    """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met. Each of the
+    workers is as many processes as ``execution`` says, which replay a segment together."""
     began = time.monotonic()
     place = root if "://" in root else str(Path(root).resolve())
-    setup = Setup(place, run.started.body.recipe, str(tokens.resolve()), str(tokenizer.resolve()), execution.devices)
+    folders = str(tokens.resolve()), str(tokenizer.resolve())
+
+    def setup(seat: Seat) -> bytes:
+        return msgspec.json.encode(Setup(place, run.started.body.recipe, *folders, execution, seat))
+
     jobs = [_job(run, run.segments[i].body) for i in positions]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     recorded = run.training[-1].body.program if run.training else {}
     answers: list[SegmentResult] = []
-    each = reservation(PIPELINE.step("train"), run.recipe, execution)
     tasks = [msgspec.json.encode(job) for job in jobs]
-    with warm_workers(workers, each).run(start, msgspec.json.encode(setup), tasks) as results:
+    own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)
+    each = reservation(PIPELINE.step("train"), run.recipe, own)
+    variables = settings(run.recipe.arithmetic, execution) if execution.processes > 1 else {}
+    if variables:  # processes with fewer devices than this one has: their contract is another
+        variables[APPLIED] = variables["XLA_FLAGS"]
+    crews = warm_workers(workers, each, together=execution.processes, variables=variables)
+    with crews.run(start, setup, tasks) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(msgspec.json.decode(result, type=SegmentResult))
             report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
@@ -149,7 +160,7 @@ _WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
 
 
 def start(setup: bytes) -> Work:
-    """In a worker, once: what replays segments."""
+    """In each process of a worker, once: what replays segments."""
     return SegmentWorker(msgspec.json.decode(setup, type=Setup))
 
 
@@ -159,9 +170,13 @@ class SegmentWorker:
 
     def __init__(self, setup: Setup) -> None:
         self._recipe = from_plain(setup.recipe, where="recipe of the run")
-        self._execution = Execution(devices=setup.devices)
+        self._execution = setup.execution
         apply(self._recipe.arithmetic, self._execution)  # before jax starts in this process
+        from marin.training.runtime import hosts
         from marin.verify.jax.replay import SegmentReplay
+
+        hosts.join(setup.seat.meeting, setup.seat.count, setup.seat.number)
+        self._leads = setup.seat.number == 0
 
         self._kind = SegmentReplay
         self._store = Store(open_storage(setup.root, readonly=True))
@@ -185,7 +200,18 @@ class SegmentWorker:
                 )
             replay = self._replay(job.named)
             divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
-        except Tampered as error:
+        except LedgerError as error:
+            if not self._leads:  # the others wait for this process: whoever sent the task has to hear of it
+                raise
+            return self._refused(segment, error)
+        program = replay.program if job.named or divergence is not None else None
+        return SegmentResult(
+            "PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True
+        )
+
+    @staticmethod
+    def _refused(segment: TrainSegment, error: LedgerError) -> SegmentResult:
+        if isinstance(error, Tampered):
             return SegmentResult(
                 "FAIL",
                 Divergence(
@@ -196,12 +222,7 @@ class SegmentWorker:
                     f"the stored state before it is not the recorded one ({error.what})",
                 ),
             )
-        except LedgerError as error:
-            return SegmentResult(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
-        program = replay.program if job.named or divergence is not None else None
-        return SegmentResult(
-            "PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True
-        )
+        return SegmentResult(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
 
     def _replay(self, named: bool) -> SegmentReplay:
         if self._made is None:

@@ -39,22 +39,29 @@ def stranger(project: Project) -> Project:
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("forged", [True, False])
-def test_workers_judge_data_and_training_and_verdicts_reach_ones_own_log(project: Project, forged: bool) -> None:
-    """The last of two segments is forged, or none is; the first has the recorded bits."""
+@pytest.mark.parametrize(
+    ("forged", "processes_each"), [(True, 1), (False, 1), (True, 2)], ids=["forged", "honest", "forged together"]
+)
+def test_workers_judge_data_and_training_and_verdicts_reach_ones_own_log(
+    project: Project, forged: bool, processes_each: int
+) -> None:
+    """The last of two segments is forged, or none is; the first has the recorded bits. Two workers replay a segment
+    each, or two processes with a device each replay one together."""
     if forged:
         project.forked(FORGE_LAST)
     stranger = strange(project)
-    status, report = stranger.verify("--record-in", "mine", "--workers", "2", "--only", "data,training")
+    asked = ["--workers", "2"] if processes_each == 1 else ["--processes", "2", "--devices", "2"]
+    status, report = stranger.verify("--record-in", "mine", *asked, "--only", "data,training")
     verdicts = [report["verdicts"][name] for name in ("data", "training")]
     assert (status, verdicts) == (int(forged), ["PASS", "FAIL" if forged else "PASS"]), report
     assert (report["first_divergence"] or {}).get("step") == (4 if forged else None), report
-    assert "shards" in report["details"]["data"][-1]
+    if processes_each == 1:
+        assert "shards" in report["details"]["data"][-1]
     assert report["training"] | {"seconds": 0} == {
         "mode": "full",
         "segments_total": 2,
         "segments_replayed": 2,
-        "workers": 2,
+        "workers": 2 // processes_each,
         "seconds": 0,
     }
     if landlock.version():

@@ -163,6 +163,19 @@ def run_stage(
     return outcome
 
 
+def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> tuple[str, StepView | None]:
+    """The identity that the step ``name`` has now, and the recorded result that :func:`run_stage` would take over; nothing
+    is recorded.
+
+    Raises:
+        LedgerError: an input is missing, or is not what was recorded.
+    """
+    code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
+    stage = _Stage(plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache)
+    situation = stage.read()
+    return situation.identity, situation.results.hit(stage.step, situation.identity)
+
+
 def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
     """The results that the step.completed events at these indices record."""
     if not pinned:
@@ -516,6 +529,7 @@ class _Stage:
             environment=environment.describe(self.code.lock),
             continues=continues,
             experiment=citation(self.root.history(), self.recipe, self.plan.name),
+            pinned=dict(self.plan.pinned),
         )
 
     def _append(

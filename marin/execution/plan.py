@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from marin.recipe.schema import Recipe, digest, plain
 
 @dataclass(frozen=True)
 class Plan:
-    """Named steps, each after the steps that it takes its inputs from."""
+    """Named steps, each after the steps that it takes its inputs from. ``pinned``: the artifacts, by step, that an
+    experiment said stand for what these steps would make."""
 
     name: str
     steps: tuple[StepDefinition, ...]
+    pinned: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -88,7 +90,8 @@ def code_identity(plan: Plan, folder: Path) -> CodeIdentity:
 
 def plan_digest(plan: Plan, recipe: Recipe, code: CodeIdentity) -> str:
     """Digest of everything that decides the bits of the whole plan."""
-    return canonical_digest({"code": dict(code.steps), "lock": code.lock, "plan": plan.name, "recipe": digest(recipe)})
+    decided = {"code": dict(code.steps), "lock": code.lock, "plan": plan.name, "recipe": digest(recipe)}
+    return canonical_digest(decided | ({"pinned": dict(plan.pinned)} if plan.pinned else {}))
 
 
 def step_config(step: StepDefinition, recipe: Recipe) -> dict[str, Any]:

@@ -62,11 +62,7 @@ class Planner:
     @cached_property
     def code(self) -> CodeIdentity:
         """The code of the pipeline's steps that the graph has, and the lock."""
-        definitions = {
-            definition.name: definition
-            for node in self.graph.nodes.values()
-            if (definition := node.step.definition) is not None
-        }
+        definitions = {step.name: step for variant in self.variants.values() for step in variant.plan.steps}
         known: dict[tuple[str, ...], str] = {}
         for definition in definitions.values():
             known.setdefault(definition.code, files_digest(code_folder(), definition.code))
@@ -91,10 +87,8 @@ class Planner:
 
     def recipe(self, node: Node) -> Recipe | None:
         """The recipe of a step of the pipeline; that of a phase with the state it begins with, once that is known."""
-        if node.step.definition is None:
-            return None
-        variant = self.variants[node.address]
-        return self.bound(node.step.config, variant)
+        variant = self.variants.get(node.address)
+        return None if variant is None else self.bound(node.step.config, variant)
 
     def bound(self, recipe: Recipe, variant: Variant) -> Recipe:
         """A recipe of ``variant``, complete once what it awaits is known."""
@@ -190,7 +184,7 @@ class Planner:
             for view in map(step_view, facts(self.cache.history, StepCompleted)):
                 if view.step == identity.step and wanted.digest in (view.output.artifact, view.output.digest):
                     return replace(NodeResult.of(node.address, action, view), identity=identity.digest)
-            if node.step.definition is not None:
+            if node.address in self.variants:
                 raise MissingEvidence(
                     "a step of the pipeline is pinned to something else",
                     where=f"step {node.address}",

@@ -10,7 +10,7 @@ the file is read: the recipe is completed (:func:`bound`) when the earlier train
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -58,7 +58,6 @@ def variants_of(graph: Graph) -> Mapping[str, Variant]:
             ends.setdefault((digest(node.step.config), node.step.apart), []).append(address)
     found: dict[str, Variant] = {}
     for (_, label), addresses in ends.items():
-        members = _upstream(stages, addresses)
         recipe = stages[addresses[0]].step.config
         if recipe.seed is None:
             raise UsageError(
@@ -68,33 +67,33 @@ def variants_of(graph: Graph) -> Mapping[str, Variant]:
                 found="null",
                 cure="say it in the file: a graph says beforehand what it will make",
             )
-        definitions = {}
-        for address in members:
-            definition = stages[address].step.definition
-            assert definition is not None, "members are steps of the pipeline"
-            _check_agreement(address, definition, stages[address].step.config, recipe)
-            definitions[definition.name] = definition
-        pins = [override.digest[-8:] for address in members if (override := stages[address].step.override) is not None]
-        name = ".".join([graph.name, *([label] if label else []), *(f"pinned-{pin}" for pin in pins)])
-        plan = Plan(name, tuple(item for item in PIPELINE.steps if item.name in definitions))
-        previous = next(
-            (stages[address].inputs[PREVIOUS][0] for address in members if PREVIOUS in stages[address].inputs), ""
-        )
-        kept = stages[previous].inputs["tokenizer"][0] if previous else ""
-        overridden = {
-            definition.name: address
-            for address in members
-            if stages[address].step.override is not None and (definition := stages[address].step.definition) is not None
-        }
-        taken = {
-            definition.name: stages[address].inputs[ARTIFACT][0]
-            for address in members
-            if ARTIFACT in stages[address].inputs and (definition := stages[address].step.definition) is not None
-        }
-        variant = Variant(plan, recipe, previous, kept, overridden, taken)
-        for address in members:
+        variant = _variant(graph.name + (f".{label}" if label else ""), recipe, stages, _upstream(stages, addresses))
+        for address in _upstream(stages, addresses):
             found.setdefault(address, variant)
     return found
+
+
+def _variant(name: str, recipe: Recipe, stages: Mapping[str, Node], members: Sequence[str]) -> Variant:
+    """The variant of ``recipe`` whose steps are ``members``."""
+    definitions: dict[str, StepDefinition] = {}
+    nodes: dict[str, Node] = {}
+    for address in members:
+        node = stages[address]
+        assert node.step.definition is not None, "members are steps of the pipeline"
+        _check_agreement(address, node.step.definition, node.step.config, recipe)
+        definitions[node.step.definition.name] = node.step.definition
+        nodes[node.step.definition.name] = node
+    pins = {step: override.digest for step, node in nodes.items() if (override := node.step.override) is not None}
+    plan = Plan(name, tuple(item for item in PIPELINE.steps if item.name in definitions), pins)
+    previous = next((node.inputs[PREVIOUS][0] for node in nodes.values() if PREVIOUS in node.inputs), "")
+    return Variant(
+        plan,
+        recipe,
+        previous,
+        kept=stages[previous].inputs["tokenizer"][0] if previous else "",
+        pinned={step: nodes[step].address for step in pins},
+        artifacts={step: node.inputs[ARTIFACT][0] for step, node in nodes.items() if ARTIFACT in node.inputs},
+    )
 
 
 def bound(recipe: Recipe, *, state: str, tokenizer: str) -> Recipe:

@@ -123,9 +123,9 @@ def _answer(
     step = node.step
     name = step_name(step)
     if action == "run":
-        work = Work.unknown()
-        if step.definition is not None:
-            work = work_of(name, planner.variants[node.address].recipe, devices=max(1, step.resources.devices))
+        variant, work = planner.variants.get(node.address), Work.unknown()
+        if variant is not None:
+            work = work_of(name, variant.recipe, devices=max(1, step.resources.devices))
         cost = estimate(name, work, prices, device, timings, devices=max(1, step.resources.devices))
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)

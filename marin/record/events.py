@@ -91,7 +91,8 @@ DATA_STEPS, MODEL_STEPS = STEPS[:3], STEPS[4:]
 class RunStarted(Body, frozen=True, omit_defaults=True):
     """One execution of a plan begins. ``plan`` is the digest of recipe and code: equal plans must give equal bits.
     ``continues``: this run is a phase.
-    ``experiment`` is the digest of the newest registration that has this recipe and seed as an arm, or ""."""
+    ``experiment`` is the digest of the newest registration that has this recipe and seed as an arm, or "". ``pinned`` are
+    steps whose output an experiment named, by its artifact, whatever the recipe would make."""
 
     run: str
     pipeline: str
@@ -102,6 +103,7 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     environment: Json
     continues: Continues | None = None
     experiment: str = ""
+    pinned: dict[str, Digest] = {}
 
 
 class StepPaused(Body, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.collection.gathering import gathered
     from marin.errors import Paused
     from marin.execution.executor import run_stage
+    from marin.graph.execution.stage import stage_on_ray
     from marin.pipeline.stages import PIPELINE
     from marin.process.arithmetic import check
     from marin.recipe.params import load_params
@@ -68,11 +70,17 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     choose()
     root = open_root()
     recipe = gathered(root, load_params(params))
+    project = params.resolve().parent
     if name == "train":
         check(recipe.arithmetic, execution)
-    bring = partial(
-        run_stage, plan=PIPELINE, recipe=recipe, root=root, project=params.resolve().parent, execution=execution
-    )
+
+    def bring(step: str, force: bool = False) -> StageOutcome:
+        given = dict(plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution)
+        placed = step != "train" and execution.runner == "ray" and PIPELINE.step(step).devices != "none"
+        if placed and stage_on_ray(step, **given, force=force):  # training is a job of Ray Train, which its step launches
+            return replace(run_stage(step, **given), action="executed")
+        return run_stage(step, **given, force=force)
+
     try:
         outcome = _with_inputs(name, partial(bring, force=force), bring)
     except Paused as pause:

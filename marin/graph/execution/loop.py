@@ -1,9 +1,9 @@
 """The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
 
 One loop in one thread. A step whose inputs are known is looked up by identity; a hit is verified and costs nothing.
-What must be executed is claimed by a lease (:mod:`marin.graph.execution.lease`), in one batch with its step.started. Steps of the
-pipeline and ordinary functions run in processes of their own, functions that are declared ``in_process`` right here,
-many of them between two commits. A result is in the store before its step.completed, which is recorded together with
+What must be executed is claimed by a lease (:mod:`marin.graph.execution.lease`), in one batch with its step.started, and
+executed by the strategy of its kind (:mod:`marin.graph.execution.strategies`): in a process of its own, or right here,
+many steps between two commits. A result is in the store before its step.completed, which is recorded together with
 the release of the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting
 again goes on.
 
@@ -12,7 +12,6 @@ A failed step takes down what depends on it and nothing else.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import time
@@ -26,32 +25,26 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin.errors import Paused, UsageError
 from marin.execution import tracker
 from marin.execution.completion import complete_open_runs
-from marin.execution.plan import Plan
 from marin.graph.execution.lease import Claimant, Claims, Holder, utc_now
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
-from marin.graph.execution.stage import execute_stage, stage_payload
-from marin.graph.execution.work import Made, StepWorkspace, call, execute_job, from_answer, job_payload
+from marin.graph.execution.strategies import Ended, strategies
+from marin.graph.execution.work import Made, StepWorkspace, call
 from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Adopted
 from marin.history.nondeterminism import nondeterministic
-from marin.history.run import StepView
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
 from marin.record import events
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
-from marin.runners.jobs import Job, JobFuture, JobRunner, error_of
-from marin.runners.jobs import Resources as JobResources
-from marin.runners.reservation import reservation
+from marin.runners.jobs import JobFuture, JobRunner
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
@@ -123,6 +116,7 @@ class Execution:
         self.claims.catch_up(self.root)
         self.planner = Planner(self.graph, self.root)
         self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
+        self.strategies = strategies(self.root, self.planner, self.options, self.file, self.record)
         self.renewed = utc_now()
         self.local = str(self.root.local)
         self.values: dict[str, bytes] = {}
@@ -212,7 +206,9 @@ class Execution:
             if not free:
                 return []
             drafts = [self.claimant.take(self.claims, {work.key: work.node.address for work in free}, over, utc_now())]
-            drafts += [draft for work in free if (draft := self.record.started(work)) is not None]
+            for work in free:
+                self.record.keep_code(work)
+            drafts += [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
             try:
                 self._append([*self.record.beginning(), *drafts])
             except Conflict:
@@ -271,7 +267,7 @@ class Execution:
         return True
 
     def _is_here(self, node: Node) -> bool:
-        return node.step.definition is None and (node.step.resources.in_process or self.file is None)
+        return self.strategies.of(node.step).is_here(node.step)
 
     def _call(self, work: Work) -> Made | LedgerError:
         workspace = StepWorkspace(self.local, work.identity.digest, self.planner.store, self.values)
@@ -324,87 +320,17 @@ class Execution:
 
     def _submit(self, work: Work) -> None:
         asked = self.options.execution
-        local = asked.runner == "local"
         if self.jobs is None:
+            gpus = available_gpus() if asked.runner == "local" else 0
             self.jobs = self.stack.enter_context(
-                open_jobs(
-                    asked.runner, address=asked.address, gpus=available_gpus() if local else 0, root=self.root.absolute
-                )
+                open_jobs(asked.runner, address=asked.address, gpus=gpus, root=self.root.absolute)
             )
-        step, address = work.node.step, work.node.address
-        needs = step.resources
-        cpus = min(needs.cpus, self._cores()) if local else needs.cpus
-        resources = JobResources(cpus=cpus, gpus=needs.gpus, memory=needs.memory)
-        if (definition := step.definition) is not None:
-            variant = self.planner.variants[address]
-            trains = not local and definition.name == "train"  # a Ray Train job, not a Ray task
-            pause_at, devices = self._until(work)
-            execution = msgspec.structs.replace(
-                asked,
-                devices=devices,
-                processes=(needs.processes or asked.processes) if trains else 1,
-                runner="ray" if trains else "local",
-                pause_at=pause_at,
-                continues=self.planner.results[variant.previous].origin if variant.previous else None,
-            )
-            placed = msgspec.structs.replace(execution, runner=asked.runner)
-            resources = reservation(definition, variant.recipe, placed, cpus=cpus, memory=needs.memory)
-            if work.expected is not None:
-                variant = replace(
-                    variant,
-                    plan=Plan(f"{variant.plan.name}.check", (*variant.plan.before(definition.name), definition)),
-                )
-            payload = stage_payload(
-                self.root,
-                variant,
-                self.planner.bound(variant.recipe, variant),
-                definition.name,
-                identity=work.identity.digest,
-                force=self.options.force or bool(step.apart) or work.expected is not None,
-                execution=execution,
-                pinned={
-                    name: self.planner.results[pin].completed_at
-                    for name, pin in variant.pinned.items()
-                    if pin in self.planner.results
-                },
-            )
-            job = Job(
-                f"{address} ({variant.plan.name})",
-                execute_stage,
-                payload,
-                resources,
-                environment=tracker.environment(),
-                launches=trains,
-            )
-        else:
-            assert self.file is not None, "without a file, functions are called here"
-            payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
-            job = Job(address, execute_job, payload, resources)
         try:
-            self.running[self.jobs.submit(job)] = work
+            self.running[self.jobs.submit(self.strategies.of(work.node.step).job(work))] = work
         except LedgerError as error:
             self._record([(work, error)])
             return
-        self.progress.started(address)
-
-    def _until(self, work: Work) -> tuple[int | None, int]:
-        """Before which train step a training is to pause, and its devices until then: the next of its moves, or what
-        the caller asked for, whichever comes first."""
-        needs = work.node.step.resources
-        definition = work.node.step.definition
-        moves = needs.moves if definition is not None and definition.continues else ()
-        pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
-        devices = devices or self.options.execution.devices
-        asked = self.options.execution.pause_at
-        return (asked if self._pauses(work) else pause_at), devices
-
-    def _pauses(self, work: Work) -> bool:
-        """Whether the pause that comes next is the caller's."""
-        step, asked = work.node.step, self.options.execution.pause_at
-        if asked is None or step.definition is None or not step.definition.continues:
-            return False
-        moves = step.resources.moves
-        return work.move >= len(moves) or asked <= moves[work.move][0]
+        self.progress.started(work.node.address)
 
     def _wait(self) -> None:
         """Until a job is done, or another executor is."""
@@ -415,11 +341,12 @@ class Execution:
             return
         timeout = POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
-        finished: list[tuple[Work, Made | NodeResult | LedgerError]] = []
+        finished: list[tuple[Work, Ended]] = []
         for future in [future for future in self.running if future in done]:
             work = self.running.pop(future)
             result = self._result(work, future)
-            if result is None:  # paused where it was to be: it goes on elsewhere, under the same claim
+            if result is None:
+                log.info("%s paused, and moves", work.node.address)
                 self._submit(replace(work, move=work.move + 1))
             else:
                 finished.append((work, result))
@@ -439,24 +366,15 @@ class Execution:
             else:
                 self.todo.append(work)
 
-    def _result(self, work: Work, future: JobFuture) -> Made | NodeResult | LedgerError | None:
+    def _result(self, work: Work, future: JobFuture) -> Ended | None:
         try:
-            answer = future.result()
+            return self.strategies.of(work.node.step).ended(work, future.result())
         except LedgerError as error:
             return error
-        if work.node.step.definition is None:
-            return from_answer(answer)
-        value = json.loads(answer)
-        if "paused" in value and self._pauses(work):
-            return error_of(value["error"])
-        if "paused" in value:
-            log.info("%s paused %s, and moves", work.node.address, value["paused"])
-            return None
-        return NodeResult.of(work.node.address, value["action"], msgspec.convert(value["result"], StepView))
 
     # What is recorded
 
-    def _record(self, finished: Sequence[tuple[Work, Made | NodeResult | LedgerError]]) -> None:
+    def _record(self, finished: Sequence[tuple[Work, Ended]]) -> None:
         """Bytes first, then the results with the release of their claims, then whoever waited for them."""
         if not finished:
             return
@@ -475,8 +393,8 @@ class Execution:
             elif isinstance(made, Made):
                 places[work.key] = len(drafts)
                 drafts.append(self.record.completed(work, made))
-            elif isinstance(made, LedgerError) and work.node.step.definition is None:
-                drafts.append(self.record.failed(work, made))
+            elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
+                drafts.append(failed)
         mine = [work.key for work, _ in finished]
         receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.claims, mine)], mine)
         for digest in mine:
@@ -503,7 +421,7 @@ class Execution:
         else:
             self._found(result)
 
-    def _compare(self, work: Work, first: NodeResult, second: Made | NodeResult | LedgerError) -> None:
+    def _compare(self, work: Work, first: NodeResult, second: Ended) -> None:
         """The second execution against the first. The first result stands, whatever comes out."""
         found = str(second) if isinstance(second, LedgerError) else second.output.digest
         if found != first.output.digest:

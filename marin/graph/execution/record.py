@@ -116,14 +116,8 @@ class Record:
     begun: bool = False
     codes: set[str] = field(default_factory=set)
 
-    def started(self, work: Work) -> Draft | None:
-        """step.started of a function; a step of the pipeline writes its own, in its run."""
-        listing = kind_of(work.node.step).listing
-        if work.identity.code not in self.codes:
-            self.codes.add(work.identity.code)
-            keep_listing(self.planner.store, listing)
-        if work.node.step.definition is not None:
-            return None
+    def started(self, work: Work) -> Draft:
+        """step.started of a function."""
         identity = work.identity
         return self._draft(
             events.STEP_STARTED,
@@ -140,6 +134,12 @@ class Record:
                 lock=identity.lock,
             ),
         )
+
+    def keep_code(self, work: Work) -> None:
+        """The list of a step's code files under its digest, so that a later run can say which of them changed."""
+        if (digest := work.identity.code) not in self.codes:
+            self.codes.add(digest)
+            keep_listing(self.planner.store, kind_of(work.node.step).listing)
 
     def completed(self, work: Work, made: Made) -> Draft:
         """step.completed of a function."""

@@ -1,4 +1,4 @@
-"""A step of the pipeline as a node of a graph, in a fresh process: exactly what `marin stage` does, without files.
+"""A step of the pipeline in a process of its own, of this machine or of a cluster: what `marin stage` does, without files.
 
 What travels is data: the recipe in the ledger's form, the names of the stages that the variant wants, and which of them
 this is. The process brings it to its output in the variant's run: joined or begun, taken over or executed, resumed where an
@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from marin.errors import Paused
-from marin.execution.executor import run_stage
+from marin.execution import tracker
+from marin.execution.executor import planned, run_stage
 from marin.execution.plan import Plan
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.root import Root, open_root
-from marin.runners.jobs import parts_of
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job, parts_of
+from marin.runners.reservation import reservation
 
 
 def stage_payload(
@@ -39,6 +43,7 @@ def stage_payload(
             "root": root.absolute,
             "name": variant.plan.name,
             "stages": [step.name for step in variant.plan.steps],
+            "overridden": dict(variant.plan.pinned),
             "recipe": plain(recipe),
             "stage": stage,
             "identity": identity,
@@ -49,10 +54,35 @@ def stage_payload(
     ).encode()
 
 
+def stage_on_ray(
+    name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path | None, execution: Execution, force: bool
+) -> bool:
+    """Have the step executed by a process of a Ray that reserves what the step computes with, unless it has its output:
+    whether it was. :func:`run_stage` finds the result then, and writes the files.
+
+    Raises:
+        LedgerError: what the step refused; ``Unavailable`` where the cluster has no such machine.
+    """
+    identity, result = planned(name, plan=plan, recipe=recipe, root=root, project=project)
+    if result is not None and not force:
+        return False
+    definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
+    job = Job(
+        name,
+        execute_stage,
+        stage_payload(root, Variant(plan, recipe), recipe, name, identity=identity, force=force, execution=here),
+        reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads),
+        environment=tracker.environment(),
+    )
+    with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
+        jobs.submit(job).result()
+    return True
+
+
 def execute_stage(payload: bytes) -> bytes:
     """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
     task = json.loads(payload)
-    plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]))
+    plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]), task["overridden"])
     try:
         outcome = run_stage(
             task["stage"],

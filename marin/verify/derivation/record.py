@@ -195,16 +195,19 @@ def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -
 
 
 def pinned_steps(view: Run) -> set[str]:
-    """Steps whose output an experiment pinned to an artifact, whatever its recipe would make. The name of the plan says
-    so, with the digest's end (:mod:`marin.graph.variants`), and the run has them as results of other runs. Nothing proves
-    them."""
-    pins = {
-        part.removeprefix("pinned-") for part in view.started.body.pipeline.split(".") if part.startswith("pinned-")
-    }
+    """Steps whose output an experiment pinned to an artifact, whatever its recipe would make: the beginning of the run
+    says so, and the run has them as results of other runs. Nothing proves them."""
+    started = view.started.body
+    ends = {part.removeprefix("pinned-") for part in started.pipeline.split(".") if part.startswith("pinned-")}
+    """How versions before ``pinned`` said it: the ends of digests in the name of the plan."""
     return {
         name
         for name, step in view.steps.items()
-        if step.cached and {step.output.digest[-8:], step.output.artifact[-8:]} & pins
+        if step.cached
+        and (
+            started.pinned.get(name) in (step.output.digest, step.output.artifact)
+            or {step.output.digest[-8:], step.output.artifact[-8:]} & ends
+        )
     }
 
 

@@ -202,9 +202,9 @@ class _Looked:
         ]
         if not isinstance(steps := body.code.get("steps"), dict):
             return [*pairs, ("code.steps", "the code of each step of the plan", "none")]
-        expected = canonical_digest(
-            {"code": steps, "lock": body.environment.get("lock"), "plan": body.pipeline, "recipe": digest(self.recipe)}
-        )
+        decided = {"code": steps, "lock": body.environment.get("lock"), "plan": body.pipeline}
+        pinned = {"pinned": body.pinned} if body.pinned else {}
+        expected = canonical_digest({**decided, "recipe": digest(self.recipe), **pinned})
         return [*pairs, ("plan", expected, body.plan)]
 
     def _step_started(self, body: kinds.StepStarted) -> list[tuple[str, Any, Any]]:

@@ -50,12 +50,12 @@ from marin.execution.executor import run_stage
 from marin.record.root import open_root
 from marin.history.runs import load, resolve
 recipe, root = load_params(Path("params.yaml")), open_root()
-name, pinned = "arm", {}
+named, pinned = {}, {}
 if sys.argv[1] == "pinned":
     corpus = load(root.history(), resolve(root.history(), "latest")).steps["corpus"]
     recipe = msgspec.structs.replace(recipe, dataset=msgspec.structs.replace(recipe.dataset, train_bytes=70_000))
-    name, pinned = f"arm.pinned-{corpus.output.artifact[-8:]}", {"corpus": corpus.completed_at}
-plan = Plan(name, PIPELINE.steps[:-1])
+    named, pinned = {"corpus": corpus.output.artifact}, {"corpus": corpus.completed_at}
+plan = Plan("arm", PIPELINE.steps[:-1], named)
 for step in plan.steps[bool(pinned):]:
     assert run_stage(step.name, plan=plan, recipe=recipe, root=root, project=None, pinned=pinned).action != "executed"
 """

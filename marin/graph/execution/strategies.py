@@ -1,0 +1,210 @@
+"""How steps are executed, one strategy for each kind: a function of an experiment file, and a step of the pipeline.
+
+The loop (:mod:`marin.graph.execution.loop`) looks up, claims, waits and records; it knows no kinds. A step of the pipeline
+is one more way to execute: in a process that does what `marin stage` does, which writes the step's events itself, in the
+run of its variant. :meth:`Strategies.of` is the one place that tells the kinds apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ledger import Draft, LedgerError
+from marin.execution import tracker
+from marin.execution.plan import Plan
+from marin.execution.step import StepDefinition
+from marin.graph.execution.record import Options, Record, Work
+from marin.graph.execution.stage import execute_stage, stage_payload
+from marin.graph.execution.work import Made, execute_job, from_answer, job_payload
+from marin.graph.planning import Planner
+from marin.graph.results import NodeResult
+from marin.graph.step import Step
+from marin.history.run import StepView
+from marin.provenance.environment import available_cores
+from marin.record.root import Root
+from marin.runners.jobs import Job, Resources, error_of
+from marin.runners.reservation import reservation
+
+Ended = Made | NodeResult | LedgerError
+"""What came of one execution: a result that is still to be recorded, one that is recorded, or an error."""
+
+
+class Strategy(Protocol):
+    """Executes the steps of one kind. A strategy decides nothing of what a step makes, nor whether it has it already."""
+
+    def is_here(self, step: Step) -> bool:
+        """Whether the executor calls it in its own process."""
+
+    def started(self, work: Work) -> Draft | None:
+        """The event that it begins, where the executor writes that."""
+
+    def job(self, work: Work) -> Job:
+        """What another process is to do."""
+
+    def ended(self, work: Work, answer: bytes) -> Ended | None:
+        """What became of a job; None: it paused where it was to, and goes on elsewhere under the same claim."""
+
+    def failed(self, work: Work, error: LedgerError) -> Draft | None:
+        """The event that it failed, where the executor writes that."""
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions of an experiment file: called here, or in a process that loads the file again. The executor records what
+    they made."""
+
+    root: Root
+    file: Path | None
+    record: Record
+    options: Options
+
+    def is_here(self, step: Step) -> bool:
+        """See :class:`Strategy`. Without a file no other process could find the function."""
+        return step.resources.in_process or self.file is None
+
+    def started(self, work: Work) -> Draft | None:
+        """See :class:`Strategy`."""
+        return self.record.started(work)
+
+    def job(self, work: Work) -> Job:
+        """See :class:`Strategy`."""
+        assert self.file is not None, "without a file, functions are called here"
+        step = work.node.step
+        payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
+        needs = Resources(cpus=_cpus(step, self.options), gpus=step.resources.gpus, memory=step.resources.memory)
+        return Job(work.node.address, execute_job, payload, needs)
+
+    def ended(self, work: Work, answer: bytes) -> Ended | None:
+        """See :class:`Strategy`."""
+        return from_answer(answer)
+
+    def failed(self, work: Work, error: LedgerError) -> Draft | None:
+        """See :class:`Strategy`."""
+        return self.record.failed(work, error)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Steps of the pipeline, each in the run of its variant. What they make and how they fail is recorded by the process
+    that executes them."""
+
+    root: Root
+    planner: Planner
+    options: Options
+    definitions: Mapping[str, StepDefinition]
+
+    def is_here(self, step: Step) -> bool:
+        """See :class:`Strategy`. The arithmetic contract is for a whole process."""
+        return False
+
+    def started(self, work: Work) -> Draft | None:
+        """See :class:`Strategy`."""
+        return None
+
+    def job(self, work: Work) -> Job:
+        """See :class:`Strategy`. On a Ray, training is a job of Ray Train that its own task launches."""
+        step, address, asked = work.node.step, work.node.address, self.options.execution
+        definition, variant = self.definitions[address], self.planner.variants[address]
+        trains = asked.runner == "ray" and definition.name == "train"
+        pause_at, devices = self._until(work)
+        execution = msgspec.structs.replace(
+            asked,
+            devices=devices,
+            processes=(step.resources.processes or asked.processes) if trains else 1,
+            runner="ray" if trains else "local",
+            pause_at=pause_at,
+            continues=self.planner.results[variant.previous].origin if variant.previous else None,
+        )
+        placed = msgspec.structs.replace(execution, runner=asked.runner)
+        if work.expected is not None:
+            upstream = (*variant.plan.before(definition.name), definition)
+            variant = replace(variant, plan=Plan(f"{variant.plan.name}.check", upstream, variant.plan.pinned))
+        payload = stage_payload(
+            self.root,
+            variant,
+            self.planner.bound(variant.recipe, variant),
+            definition.name,
+            identity=work.identity.digest,
+            force=self.options.force or bool(step.apart) or work.expected is not None,
+            execution=execution,
+            pinned={
+                name: self.planner.results[pin].completed_at
+                for name, pin in variant.pinned.items()
+                if pin in self.planner.results
+            },
+        )
+        return Job(
+            f"{address} ({variant.plan.name})",
+            execute_stage,
+            payload,
+            reservation(
+                definition, variant.recipe, placed, cpus=_cpus(step, self.options), memory=step.resources.memory
+            ),
+            environment=tracker.environment(),
+            launches=trains,
+        )
+
+    def ended(self, work: Work, answer: bytes) -> Ended | None:
+        """See :class:`Strategy`."""
+        value = json.loads(answer)
+        if "paused" in value:
+            return error_of(value["error"]) if self._pauses(work) else None
+        return NodeResult.of(work.node.address, value["action"], msgspec.convert(value["result"], StepView))
+
+    def failed(self, work: Work, error: LedgerError) -> Draft | None:
+        """See :class:`Strategy`."""
+        return None
+
+    def _until(self, work: Work) -> tuple[int | None, int]:
+        """Before which train step a training is to pause, and its devices until then: the next of its moves, or what
+        the caller asked for, whichever comes first."""
+        needs = work.node.step.resources
+        moves = needs.moves if self._continues(work) else ()
+        pause_at, devices = moves[work.move] if work.move < len(moves) else (None, needs.devices)
+        asked = self.options.execution
+        return (asked.pause_at if self._pauses(work) else pause_at), devices or asked.devices
+
+    def _pauses(self, work: Work) -> bool:
+        """Whether the pause that comes next is the caller's."""
+        moves, asked = work.node.step.resources.moves, self.options.execution.pause_at
+        if asked is None or not self._continues(work):
+            return False
+        return work.move >= len(moves) or asked <= moves[work.move][0]
+
+    def _continues(self, work: Work) -> bool:
+        """Whether it is a training, which can pause and go on."""
+        return self.definitions[work.node.address].continues
+
+
+@dataclass(frozen=True)
+class Strategies:
+    """The strategy of each step of a graph."""
+
+    functions: Functions
+    stages: Stages
+
+    def of(self, step: Step) -> Strategy:
+        """How ``step`` is executed."""
+        return self.stages if step.name in self.stages.definitions else self.functions
+
+
+def strategies(root: Root, planner: Planner, options: Options, file: Path | None, record: Record) -> Strategies:
+    """Those of one execution of a graph."""
+    definitions = {
+        address: definition
+        for address, node in planner.graph.nodes.items()
+        if (definition := node.step.definition) is not None
+    }
+    return Strategies(Functions(root, file, record, options), Stages(root, planner, options, definitions))
+
+
+def _cpus(step: Step, options: Options) -> int:
+    """The cores that a step reserves: on this machine at most those that it has."""
+    asked = step.resources.cpus
+    return min(asked, available_cores()) if options.execution.runner == "local" else asked

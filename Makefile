@@ -134,6 +134,7 @@ lock:
 docs: environment
 	$(BIN)/python -m marin.cli.reference > docs/commands.md.tmp
 	@mv docs/commands.md.tmp docs/commands.md
+	$(BIN)/python -m ledger.reference > ledger/REFERENCE.md
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info docs/commands.md.tmp

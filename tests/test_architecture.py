@@ -140,7 +140,19 @@ def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> N
     assert breaches_of_direction(all_imports()) == []
 
 
-LEDGER_FLOORS = ("testing", "witness", "service", "audit", "tensors", "log", "store", "storage", "format", "errors")
+LEDGER_FLOORS = (
+    "reference",
+    "testing",
+    "witness",
+    "service",
+    "audit",
+    "tensors",
+    "log",
+    "store",
+    "storage",
+    "format",
+    "errors",
+)
 """The rooms of ledger from the top down."""
 
 FLOORS = (
@@ -287,7 +299,7 @@ def test_every_room_has_its_floor_and_nothing_lies_loose() -> None:
     rooms = {path.name.removesuffix(".py") for path in (PROJECT / "marin").iterdir() if not path.name.startswith("__")}
     assert rooms == set(FLOORS)
     loose = {path.name for path in (PROJECT / "ledger").glob("*.py")}
-    assert loose == {"__init__.py", "errors.py", "testing.py"}
+    assert loose == {"__init__.py", "errors.py", "reference.py", "testing.py"}
 
 
 MOST_FILES = 14

@@ -2,7 +2,7 @@
 
 A signed checkpoint can claim 2^60 entries, a server can send for ever, a chain of runs can have a million links. What
 exceeds a budget is an error of the tree that says where, at most what, and what was found; never a hang, and never the
-end of memory. Memory and time of a whole verification are bounded by the kernel (`marin verify --memory --hours`).
+end of memory. Whoever reads a whole stranger's log bounds memory and time of the process as well.
 """
 
 from __future__ import annotations

@@ -128,7 +128,9 @@ def _read_private(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Unavailable("there is no signing key", where=str(path), cure="run `marin init` to make one") from None
+        raise Unavailable(
+            "there is no signing key", where=str(path), cure="create one, or name the file that holds it"
+        ) from None
     except OSError as error:
         raise Unavailable(
             "the signing key cannot be read",

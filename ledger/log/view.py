@@ -219,7 +219,7 @@ def _read_checkpoint(storage: Storage, log: str) -> bytes:
         raise NotFound(
             "there is no log here",
             where=f"{storage.describe()}: {checkpoint_path(log)}",
-            cure="name the right root, or run `marin init` to make one",
+            cure="name the right root, or create a log in it",
         ) from error
 
 
@@ -238,7 +238,7 @@ def _load_edge(storage: Storage, checkpoint: LogCheckpoint, log: str) -> TileEdg
             where=", ".join(paths) or checkpoint_path(log),
             expected=checkpoint.root.hex(),
             found=root.hex(),
-            cure="one of these files was changed: `marin ledger fsck` finds out which",
+            cure="one of these files was changed: `ledger fsck` finds out which",
         )
     return edge
 

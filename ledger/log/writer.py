@@ -594,7 +594,7 @@ def _key_event(draft: Draft) -> Refused:
         "events of this type are not appended by hand",
         where=draft.type,
         expected="a change of keys by whoever holds the signing key",
-        cure="use `marin ledger key rotate` or `marin ledger key retire`",
+        cure="use `ledger key rotate` or `ledger key retire`",
     )
 
 

@@ -196,9 +196,7 @@ def _read_endpoint(path: Path) -> tuple[int, str]:
             host = str(content.get("host", socket.gethostname()))
     except FileNotFoundError:
         raise Unavailable(
-            "no append service is running",
-            where=str(path),
-            cure="start one with `marin ledger serve`, or append directly",
+            "no append service is running", where=str(path), cure="start one with `ledger serve`, or append directly"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Malformed("not the endpoint of a service", where=str(path), found=str(error)) from error

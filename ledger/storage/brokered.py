@@ -1,7 +1,7 @@
 """A storage that another process reads: for one that has no network of its own.
 
-`marin verify` reads a stranger's root in a process without network. Its parent, which has one, serves this protocol on
-a socket in a private folder and asks the real storage. It can be asked for nothing but bytes of that one root.
+A stranger's root is read in a process without network. Its parent, which has one, serves this protocol on a socket in a
+private folder and asks the real storage. It can be asked for nothing but bytes of that one root.
 
     request   one line of JSON: ["read", NAME] ["range", NAME, START, LENGTH] ["size", NAME] ["exists", NAME]
               ["list", PREFIX] ["details", PREFIX]

@@ -42,7 +42,7 @@ def _check(path: Path, state: os.stat_result, folder: Path, *, modes: bool = Tru
             where=str(path),
             expected=f"user {user}",
             found=f"user {state.st_uid}",
-            cure=f"remove {folder}, or name another place with MARIN_CACHE; it is made again",
+            cure=f"remove {folder}, or keep the cache elsewhere; it is made again",
         )
     if modes and not stat.S_ISLNK(state.st_mode) and state.st_mode & _OTHERS_WRITE:
         raise Refused(

@@ -5,8 +5,8 @@ device that answers for ever. So the last part of a name is opened with ``O_NOFO
 a regular file, and the folders above it have to be folders. The topmost folder of a root (``log``, ``store``) may be a
 link to another disk: that is how people lay out roots, and what lies behind it is held to the same rules.
 
-Each folder is looked at once for a storage. Against somebody who swaps folders while they are read there is the
-sandbox of ``marin verify``.
+Each folder is looked at once for a storage. Somebody who swaps folders while they are read is not
+kept out by that: whoever reads a stranger's root does it in a process that reaches nothing else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The artifact store: immutable bytes and trees of them, addressed by what they are.
 
-    store = Store(open_storage(".marin"))
+    store = Store(open_storage("records"))
     corpus = store.put_tree(Path("corpus"))     # Artifact("sha256:…", size=…, kind="tree")
     store.checkout(corpus.digest, Path("copy"))
     store.verify(corpus.digest)                 # [] when every byte is what it was

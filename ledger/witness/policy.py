@@ -101,7 +101,7 @@ class WitnessPolicy:
                 "too few witnesses cosigned",
                 expected=self.describe(),
                 found=", ".join(good) or "none",
-                cure="ask them: `marin ledger witness ask`",
+                cure="ask them: `ledger witness ask`",
             )
         return list(good)
 

@@ -4,8 +4,8 @@ Artifacts come before the event that names them, so between the two they look li
 short step; a step that runs for days holds a lease. A lease keeps everything that was put since it began. It is a small
 canonical JSON file in the store:
 
-    {"began":"1700000000.0","expires":"1700003600.0","holder":"marin
-    train","host":"…","kind":"lease","pid":1,"version":1}
+    {"began":"1700000000.0","expires":"1700003600.0","holder":"me",
+    "host":"…","kind":"lease","pid":1,"version":1}
 
 It ends when its holder gives it back, and after a kill when its time has passed and no process of that number is left
 on its host. So a clock that jumps ahead does not end the lease of a process that lives.

@@ -32,7 +32,7 @@ def pin(storage: Storage, digest: str, why: str = "") -> None:
 def unpin(storage: Storage, digest: str) -> None:
     """Take the pin away. NotFound if there is none."""
     if not storage.exists(_name(digest)):
-        raise NotFound("no such pin", where=digest, cure="`marin store pins` lists them")
+        raise NotFound("no such pin", where=digest, cure="`store pins` lists them")
     storage.remove(_name(digest))
 
 

@@ -43,7 +43,7 @@ def test_a_key_is_never_overwritten(tmp_path):
 
 
 def test_a_missing_key_says_how_to_make_one(tmp_path):
-    with pytest.raises(Unavailable, match="marin init"):
+    with pytest.raises(Unavailable, match="create"):
         load_signer(tmp_path / "key")
 
 

@@ -153,7 +153,7 @@ def test_a_log_is_created_once(storage, signer):
 
 def test_where_there_is_no_log_none_opens(tmp_path, signer):
     for storage in (PosixStorage(tmp_path), MemoryStorage()):
-        with pytest.raises(NotFound, match="marin init"):
+        with pytest.raises(NotFound, match="create"):
             Log.open(storage, signer)
 
 

@@ -12,7 +12,8 @@ import ledger
 HEAD = """# What the ledger's door hands out
 
 Made from the docstrings by `python -m ledger.reference`. `from ledger import NAME` is the only way in; what a module has
-beside these names is its own. Every error is a `LedgerError` and says what, where, what was expected, what was found, and what to do.
+beside these names is its own. Every error is a `LedgerError` and says what, where, what was expected, what was found, and
+what to do.
 """
 
 

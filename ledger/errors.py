@@ -24,7 +24,7 @@ from typing import ClassVar
 
 
 class LedgerError(Exception):
-    """Base of everything the ledger raises. `str()` is one line: `what: where: expected X, found Y; cure`."""
+    """Base of everything the ledger raises. ``str()`` is one line: ``what: where: expected X, found Y; cure``."""
 
     exit_code: ClassVar[int] = 1
 

@@ -46,14 +46,14 @@ def _callable(item: object) -> bool:
 
 def _signature(item: object) -> str:
     plain = getattr(item, "__func__", item)
-    given = inspect.signature(plain)
+    given = inspect.signature(plain)  # type: ignore[arg-type]
     if isinstance(item, classmethod) or next(iter(given.parameters), "") == "self":
         given = given.replace(parameters=list(given.parameters.values())[1:])
     return re.sub(r"<function (\w+) at \w+>", r"\1", str(given).replace("'", ""))
 
 
 def _told(value: object) -> str:
-    """The docstring; what it says under `Raises:` and `Args:` as a list."""
+    """The docstring; what it says under ``Raises:`` and ``Args:`` as a list."""
     prose, lines, listing = [], (inspect.getdoc(value) or "").splitlines(), False
     for line in lines:
         if line in ("Raises:", "Args:"):

@@ -4,7 +4,7 @@
     def test_conformance(check, storage):
         check(storage)
 
-Each check gets an empty, writable storage, and fails by `AssertionError`. Needs no test framework.
+Each check gets an empty, writable storage, and fails by ``AssertionError``. Needs no test framework.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Marin: language models whose training anyone can replay bit for bit, recorded in the ledger of the package beside
-it. What a program or a notebook needs is below `marin.open` (docs/api.md); nothing else is imported before it is asked
+it. What a program or a notebook needs is below ``marin.open`` (docs/api.md); nothing else is imported before it is asked
 for."""
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """`marin.open`, `marin.start_run` and the types of what they give, imported when they are named."""
+    """``marin.open``, ``marin.start_run`` and the types of what they give, imported when they are named."""
     if name not in _PLACES:
         raise AttributeError(f"module 'marin' has no attribute {name!r}")
     from importlib import import_module

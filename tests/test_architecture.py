@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -410,6 +411,93 @@ def test_a_file_is_one_room(file: Path) -> None:
             assert not named & FORBIDDEN_MODULES, f"line {node.lineno}: nothing is unpickled here"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in FORBIDDEN_CALLS, f"line {node.lineno}: data is never executed"
+
+
+UNTOLD = (
+    "marin/collection/",
+    "marin/dossier/",
+    "marin/evaluation/",
+    "marin/reporting/",
+    "marin/training/",
+    "marin/tracking/",
+)
+"""Rooms whose public functions do not say yet what they raise. The list only gets shorter."""
+OURS = {name for file in ("ledger/errors.py", "marin/errors.py") for name in re.findall(
+    r"^class (\w+)", (PROJECT / file).read_text("utf-8"), re.M)}  # fmt: skip
+
+
+def silent(source: str) -> Iterator[str]:
+    """Public functions and methods that raise an error of ours by themselves, and whose docstring does not name it."""
+    tree = ast.parse(source)
+    kinds = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    for node in (*tree.body, *(item for kind in kinds for item in kind.body)):
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        told = ast.get_docstring(node)
+        raised = {
+            inner.exc.func.id
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Raise) and isinstance(inner.exc, ast.Call) and isinstance(inner.exc.func, ast.Name)
+        }
+        if told and not all(name in told for name in raised & OURS):
+            yield node.name
+
+
+def test_public_functions_say_what_they_raise() -> None:
+    found = [
+        f"{name} {function}"
+        for file in FILES
+        for name in [file.relative_to(PROJECT).as_posix()]
+        if not name.startswith((*UNTOLD, "marin/cli/"))  # commands raise into the one place that prints errors
+        for function in silent(file.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_silent_function_would_be_found() -> None:
+    source = 'def f():\n    """Does."""\n    raise Refused("no")\n'
+    assert list(silent(source)) == ["f"]
+    assert list(silent(source.replace("Does.", "Does; `Refused` where it cannot."))) == []
+
+
+PROGRAMS = {
+    "dvc",
+    "docker",
+    "git",
+    "ledger",
+    "make",
+    "marin",
+    "oras",
+    "pip",
+    "pytest",
+    "python",
+    "skopeo",
+    "store",
+    "uv",
+}
+
+
+def mixed_ticks(source: str) -> Iterator[str]:
+    """What stands in single backticks in a docstring and is no command line: code stands in double ones."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        for item in node.body if isinstance(node, kinds) else ():
+            if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)):
+                continue
+            text = re.sub(r"``[^`]+``|:\w+:`[^`]*`", "", str(item.value.value))
+            yield from (found for found in re.findall(r"`([^`]+)`", text) if found.split()[0] not in PROGRAMS)
+
+
+def test_backticks_have_one_convention() -> None:
+    found = [
+        f"{name} {text}"
+        for file in FILES
+        for name in [file.relative_to(PROJECT).as_posix()]
+        if not name.startswith((*UNTOLD, "marin/exact/", "marin/serving/", "experiments/"))
+        for text in mixed_ticks(file.read_text("utf-8"))
+    ]
+    assert found == []
+    assert list(mixed_ticks('"""`marin run` gives ``value`` and `value`."""')) == ["value"]
 
 
 def loaded_after(statement: str) -> set[str]:

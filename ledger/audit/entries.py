@@ -41,7 +41,7 @@ _MOST_BITS = 8
 
 
 class Run(NamedTuple):
-    """Neighbouring numbers of one stream: from `first` to before `end`, the first of them in entry `at`."""
+    """Neighbouring numbers of one stream: from ``first`` to before ``end``, the first of them in entry ``at``."""
 
     stream: str
     first: int
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
 @dataclass
 class Facts:
-    """What an audit remembers of some neighbouring entries, from index `start` on."""
+    """What an audit remembers of some neighbouring entries, from index ``start`` on."""
 
     start: int
     count: int
@@ -119,7 +119,7 @@ def examine_bundles(
 ) -> Iterator[tuple[Bundle, Examined | Finding | None]]:
     """Look into bundles, in order; above one worker in so many processes, some chunks ahead and no more.
 
-    `wanted` are types of events to give back whole; None where the entries are no events. `read` is called, in the
+    ``wanted`` are types of events to give back whole; None where the entries are no events. ``read`` is called, in the
     process that looks, for bundles that come without their bytes.
     """
     if workers < 2:
@@ -169,7 +169,7 @@ class EventAudit:
     def __init__(
         self, storage: Storage, of_type: Mapping[str, list[tuple[int, Event]]], *, artifacts: bool = True
     ) -> None:
-        """Events of the types in `of_type` are put into its lists. `artifacts`: whether what events name must be
+        """Events of the types in ``of_type`` are put into its lists. ``artifacts``: whether what events name must be
         stored."""
         self._stored = artifacts
         self.wanted = frozenset(of_type) | KEY_TYPES
@@ -209,7 +209,7 @@ class EventAudit:
         self._ids.add(bytes(_ID_BYTES * count))
 
     def finish(self, entry_at: Callable[[int], bytes]) -> list[Finding]:
-        """All findings, with those about ids, artifacts and keys. `entry_at` reads an entry once more."""
+        """All findings, with those about ids, artifacts and keys. ``entry_at`` reads an entry once more."""
         return [*self._findings, *self._repeated_ids(entry_at), *self._links(entry_at), *self._missing_artifacts()]
 
     def _repeated_ids(self, entry_at: Callable[[int], bytes]) -> Iterator[Finding]:
@@ -320,7 +320,7 @@ def _id_hash(id: str) -> bytes:
 
 
 def _artifacts(value: Any) -> Iterator[str]:
-    """The digests that a body names as stored: those under a key `artifact`, at any depth."""
+    """The digests that a body names as stored: those under a key ``artifact``, at any depth."""
     if isinstance(value, dict):
         for key, item in value.items():
             if key == "artifact" and isinstance(item, str):

@@ -56,12 +56,12 @@ def check(
     artifacts: bool = True,
     continues: LogCheckpoint | None = None,
 ) -> list[Finding]:
-    """What is wrong with the log below `log`; an empty list when it is whole.
+    """What is wrong with the log below ``log``; an empty list when it is whole.
 
-    With `artifacts`, those that events name (by a digest under the key `artifact`) must be there; `deep` also hashes
-    everything in the store again. `entries_are_events=False` audits the log of any other software. `workers` above 1
-    lets that many processes look into the entries of a large log (a script that asks for them needs the usual `__main__` guard).
-    Events of the types in `of_type` are put into its lists, so that a log need not be read twice. `continues`: what else
+    With ``artifacts``, those that events name (by a digest under the key ``artifact``) must be there; ``deep`` also hashes
+    everything in the store again. ``entries_are_events=False`` audits the log of any other software. ``workers`` above 1
+    lets that many processes look into the entries of a large log (a script that asks for them needs a ``__main__`` guard).
+    Events of the types in ``of_type`` are put into its lists, so that a log need not be read twice. ``continues``: what else
     was read of the log before; what is audited must begin with it, whatever a storage shows to whoever reads it again.
     """
     findings: list[Finding] = []
@@ -128,7 +128,7 @@ class _Beginning:
 
 
 class _TooMuch(Exception):
-    """A log that asks for more than the budgets give (`ledger.format.budgets`)."""
+    """A log that asks for more than the budgets give (``ledger.format.budgets``)."""
 
     def __init__(self, what: str, most: str, found: str) -> None:
         super().__init__(what)

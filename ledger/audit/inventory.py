@@ -35,7 +35,7 @@ class Inventory:
             self._forget(tile.level, tile.index, {tile.width})
 
     def take(self, tile: Tile, most: int) -> list[int]:
-        """The widths up to `most` in which a tile is there; they count as explained."""
+        """The widths up to ``most`` in which a tile is there; they count as explained."""
         widths = {width for width in self._odd.get((tile.level, tile.index), ()) if width <= most}
         self._forget(tile.level, tile.index, widths)
         if most >= TILE_WIDTH and self._is_complete(tile.level, tile.index):

@@ -10,7 +10,11 @@ MAX_ENTRY_BYTES = 65_535
 
 
 def pack_entries(entries: Iterable[bytes]) -> bytes:
-    """The bundle of these entries."""
+    """The bundle of these entries.
+
+    Raises:
+        Refused: an entry is too large.
+    """
     parts: list[bytes] = []
     for entry in entries:
         if len(entry) > MAX_ENTRY_BYTES:
@@ -20,7 +24,7 @@ def pack_entries(entries: Iterable[bytes]) -> bytes:
 
 
 def unpack_entries(data: bytes) -> list[bytes]:
-    """The entries of a bundle; `Malformed` if it ends within one."""
+    """The entries of a bundle; ``Malformed`` if it ends within one."""
     entries: list[bytes] = []
     at = 0
     while at < len(data):

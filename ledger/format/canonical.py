@@ -4,9 +4,9 @@ Everything that is hashed or signed as JSON goes through here. What has no exact
 refused, with the path of the offending value, and never rounded: NaN and infinities, integers beyond 2^53-1
 (write them as strings), keys that are not strings, lone surrogates, types that JSON does not have.
 
-`rfc8785` does the encoding. Two shorter ways lead to the same bytes, and a test holds all three equal. Values
+``rfc8785`` does the encoding. Two shorter ways lead to the same bytes, and a test holds all three equal. Values
 without floats whose keys are ASCII, where UTF-16 order and code point order agree, go through the standard
-library's encoder. Objects without floats that are ASCII all through go through `orjson`, which is thirty times
+library's encoder. Objects without floats that are ASCII all through go through ``orjson``, which is thirty times
 faster; what it wrote must decode to an equal value, so that nothing was converted on the way (NaN, dates).
 """
 
@@ -45,7 +45,7 @@ _decode_without_floats = msgspec.json.Decoder(float_hook=_no_float).decode
 
 
 def canonical_bytes(value: object) -> bytes:
-    """The RFC 8785 encoding of `value`, or `Refused` naming the path of what cannot be encoded."""
+    """The RFC 8785 encoding of ``value``, or ``Refused`` naming the path of what cannot be encoded."""
     if type(value) is dict:
         try:
             data = orjson.dumps(value, option=_STRICT)
@@ -70,7 +70,7 @@ def canonical_bytes(value: object) -> bytes:
 
 
 def parse_canonical(data: bytes) -> Any:
-    """The value of canonical JSON bytes; `Malformed` unless `data` is exactly what `canonical_bytes` would write."""
+    """The value of canonical JSON bytes; ``Malformed`` unless ``data`` is exactly what ``canonical_bytes`` would write."""
     if data.isascii():
         try:
             value = _decode_without_floats(data)
@@ -110,7 +110,7 @@ def _parse_strictly(data: bytes) -> Any:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether the standard library encodes `value` exactly as RFC 8785 does (lone surrogates aside)."""
+    """Whether the standard library encodes ``value`` exactly as RFC 8785 does (lone surrogates aside)."""
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return True
@@ -125,7 +125,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _check(value: object, path: str) -> None:
-    """Raise `Refused` at the first value that has no encoding."""
+    """Raise ``Refused`` at the first value that has no encoding."""
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):

@@ -23,7 +23,7 @@ _SIZE = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 
 @dataclass(frozen=True)
 class LogCheckpoint:
-    """What a log signs: its origin, size and root. `str()` is the text that is signed."""
+    """What a log signs: its origin, size and root. ``str()`` is the text that is signed."""
 
     origin: str
     size: int
@@ -55,8 +55,12 @@ class LogCheckpoint:
 def open_checkpoint(
     data: bytes, keys: Sequence[VerifierKey], *, origin: str | None = None, own_name: bool = False
 ) -> tuple[LogCheckpoint, Note]:
-    """The checkpoint in a signed note, once a known key is seen to have signed it, and for `origin` if that is
-    given. `own_name`: only a key whose name is the origin counts, as in every log that this package writes."""
+    """The checkpoint in a signed note, once a known key is seen to have signed it, and for ``origin`` if that is
+    given. ``own_name``: only a key whose name is the origin counts, as in every log that this package writes.
+
+    Raises:
+        Unverified: no key that counts signed it, or it is another log's.
+    """
     note, signed = open_note(data, keys)
     checkpoint = LogCheckpoint.parse(note.text)
     if own_name and not (named := tuple(key for key in signed if key.name == checkpoint.origin)):

@@ -1,7 +1,7 @@
 """Cosignatures (C2SP tlog-cosignature): a cosigner saw this tree, consistent with all it had seen, at this
 time.
 
-Two kinds. 0x04: Ed25519 over the lines `cosignature/v1`, `time <seconds>` and the whole text of the
+Two kinds. 0x04: Ed25519 over the lines ``cosignature/v1``, ``time <seconds>`` and the whole text of the
 checkpoint. 0x06: ML-DSA-44 (FIPS 204) over a binary structure that also commits to the cosigner's name, and
 stays safe against quantum computers. The signature is an 8-byte big-endian time followed by that of the
 algorithm.
@@ -40,7 +40,7 @@ def mldsa44_message(text: str, timestamp: int, cosigner: str) -> bytes:
 
 
 def verify_cosignature(algorithm: int, name: str, public: bytes, text: str, signature: bytes) -> bool:
-    """Whether `signature` is a cosignature by this key of the checkpoint `text`."""
+    """Whether ``signature`` is a cosignature by this key of the checkpoint ``text``."""
     if len(signature) <= _TIME.size:
         return False
     (timestamp,) = _TIME.unpack_from(signature)

@@ -2,10 +2,10 @@
 
     {"actor":…,"body":{…},"id":…,"seq":…,"stream":…,"time":…,"type":…}
 
-    type    `train.segment/v1`: a name of ours with a version, never a path in a programming language
-    stream  `run/6f1c…`: facts that belong together and are numbered from 0 without gaps
+    type    ``train.segment/v1``: a name of ours with a version, never a path in a programming language
+    stream  ``run/6f1c…``: facts that belong together and are numbered from 0 without gaps
     id      idempotency key: the same id is the same event
-    time    `2026-11-21T10:29:22.000000Z`, UTC with microseconds
+    time    ``2026-11-21T10:29:22.000000Z``, UTC with microseconds
 
 An entry has at most 65,535 bytes; what is larger goes to the store and is named by digest. Types that nobody
 registered are kept and shown. A registered type has a schema check, which is asked before anything is
@@ -30,7 +30,7 @@ KEY_ROTATED = "log.key-rotated/v1"
 KEY_RETIRED = "log.key-retired/v1"
 ANCHORED = "log.anchored/v1"
 KEY_TYPES = frozenset({KEY_ROTATED, KEY_RETIRED})
-"""Types that decide whom readers believe; only the holder of the key appends them (`keyring`)."""
+"""Types that decide whom readers believe; only the holder of the key appends them (``keyring``)."""
 
 _FIELDS = ("actor", "body", "id", "seq", "stream", "time", "type")
 _SYNTAX = {
@@ -63,7 +63,7 @@ class Event:
     body: Mapping[str, Any]
 
     def encode(self) -> bytes:
-        """The entry: canonical bytes, `Refused` if they are too many or there are none."""
+        """The entry: canonical bytes, ``Refused`` if they are too many or there are none."""
         fields = {field: getattr(self, field) for field in _FIELDS}
         entry = canonical_bytes(fields | {"body": dict(self.body)})
         if len(entry) > MAX_ENTRY_BYTES:
@@ -72,13 +72,13 @@ class Event:
 
     @classmethod
     def decode(cls, entry: bytes) -> Event:
-        """The event of an entry; `Malformed` unless the bytes are exactly those of an event."""
+        """The event of an entry; ``Malformed`` unless the bytes are exactly those of an event."""
         value = parse_event(entry)
         return cls(**value)
 
 
 def parse_event(entry: bytes) -> dict[str, Any]:
-    """The fields of an entry, by name; `Malformed` unless the bytes are exactly those of an event."""
+    """The fields of an entry, by name; ``Malformed`` unless the bytes are exactly those of an event."""
     if len(entry) > MAX_ENTRY_BYTES:
         raise Malformed("not an event", expected=f"at most {MAX_ENTRY_BYTES} bytes", found=f"{len(entry)}")
     value = parse_canonical(entry)
@@ -102,7 +102,7 @@ def parse_event(entry: bytes) -> dict[str, Any]:
 class Draft:
     """A fact on its way to the log, which gives it its place.
 
-    Without an `id` one is drawn here, once, so that handing in the same draft again is safe. `expect_seq` is
+    Without an ``id`` one is drawn here, once, so that handing in the same draft again is safe. ``expect_seq`` is
     the number in its stream that the event must get (the first has 0), for writers that decided on what they
     had read.
     """
@@ -139,7 +139,7 @@ class Draft:
 
     @cached_property
     def body_bytes(self) -> bytes:
-        """The canonical bytes of the body, made once; `Refused` if it has none."""
+        """The canonical bytes of the body, made once; ``Refused`` if it has none."""
         return canonical_bytes(dict(self.body))
 
     def event(self, seq: int, time: str, actor: str) -> Event:
@@ -151,7 +151,7 @@ class Draft:
         return event
 
     def entry(self, seq: int, time: str, actor: str) -> bytes:
-        """The entry of this draft in its place: the bytes of `event(…).encode()`, put together from parts."""
+        """The entry of this draft in its place: the bytes of ``event(…).encode()``, put together from parts."""
         time, actor = self.time or time, self.actor or actor
         _check_envelope(actor=actor, body=self.body, id=self.id, seq=seq, stream=self.stream, time=time,
                         type=self.type)  # fmt: skip
@@ -165,7 +165,7 @@ class Draft:
         return entry
 
     def matches(self, event: Event) -> bool:
-        """Whether `event` is what became of this draft, so that it was handed in before."""
+        """Whether ``event`` is what became of this draft, so that it was handed in before."""
         return (
             (self.id, self.type, self.stream) == (event.id, event.type, event.stream)
             and self.actor in (None, event.actor)
@@ -176,13 +176,13 @@ class Draft:
 
 
 class EventTypes:
-    """Which types have a schema. A check gets the body and raises `Refused`; an unknown type passes."""
+    """Which types have a schema. A check gets the body and raises ``Refused``; an unknown type passes."""
 
     def __init__(self) -> None:
         self._checks: dict[str, Callable[[Mapping[str, Any]], None]] = {}
 
     def register(self, name: str, check: Callable[[Mapping[str, Any]], None]) -> None:
-        """From now on bodies of this type must pass `check`; `Refused` if the type has one already."""
+        """From now on bodies of this type must pass ``check``; ``Refused`` if the type has one already."""
         _check_field("type", name)
         if name in self._checks:
             raise Refused("a type of event is registered twice", where=name, cure="give the new schema a new version")

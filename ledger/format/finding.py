@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, where, what should be there and what is. `str()` is one line. `missing`: it is not there at all,
+    """What is wrong, where, what should be there and what is. ``str()`` is one line. ``missing``: it is not there at all,
     which accuses nobody of having written it otherwise."""
 
     what: str

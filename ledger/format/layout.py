@@ -1,4 +1,4 @@
-"""Every path of a root, in one place (C2SP tlog-tiles below `log/`).
+"""Every path of a root, in one place (C2SP tlog-tiles below ``log/``).
 
     log/checkpoint                    the signed log checkpoint
     log/tile/<L>/<N>[.p/<W>]          tiles of hashes
@@ -8,7 +8,7 @@
     store/…                           artifacts (store.py)
     projections/…                     whatever can be rebuilt
 
-`<N>` is written in groups of three digits, all but the last with an `x`: 1234067 is `x001/x234/067`.
+``<N>`` is written in groups of three digits, all but the last with an ``x``: 1234067 is ``x001/x234/067``.
 The functions take the folder of the log, for foreign logs lie elsewhere: "" is a log at the root itself.
 """
 
@@ -22,7 +22,7 @@ from ledger.format.tlog import TILE_WIDTH, Tile
 LOG = "log"
 PROJECTIONS = "projections"
 ENTRIES = -1
-"""The level under which entry bundles are addressed by `parse_tile_path`."""
+"""The level under which entry bundles are addressed by ``parse_tile_path``."""
 
 _TILE = re.compile(
     r"tile/(?P<level>entries|0|[1-9]|[1-5][0-9]|6[0-3])/(?P<index>(?:x[0-9]{3}/)*[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?\Z"
@@ -61,7 +61,11 @@ def partial_prefix(tile: Tile, log: str = LOG) -> tuple[str, str]:
 
 
 def parse_tile_path(path: str) -> Tile:
-    """The tile that a path below the log's folder names; the level is `ENTRIES` for a bundle."""
+    """The tile that a path below the log's folder names; the level is ``ENTRIES`` for a bundle.
+
+    Raises:
+        Malformed: not a path of a tile.
+    """
     match = _TILE.match(path)
     if match is None or int(match["width"] or 1) >= TILE_WIDTH:
         raise Malformed("not a path of a tile", where=path)

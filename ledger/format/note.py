@@ -15,7 +15,7 @@ algorithm's byte and the public key. Signatures of unknown keys are ignored, a b
 refuses the whole note, and without one good signature of a known key nothing of the note may be believed.
 
 Algorithms: 0x01 Ed25519 (RFC 8032) over the text; 0x04 and 0x06 are cosignatures, whose messages
-`cosignature.py` knows.
+``cosignature.py`` knows.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 @dataclass(frozen=True)
 class VerifierKey:
-    """A public key under a name. As text: `name+<8 hexadecimal digits>+<base64>`.
+    """A public key under a name. As text: ``name+<8 hexadecimal digits>+<base64>``.
 
-    `until` is the size of the largest tree for which its signatures count, where the key was retired.
+    ``until`` is the size of the largest tree for which its signatures count, where the key was retired.
     """
 
     name: str
@@ -97,7 +97,7 @@ class VerifierKey:
         return key
 
     def verify(self, text: str, signature: bytes) -> bool:
-        """Whether `signature` (without the key id) is this key's over `text`."""
+        """Whether ``signature`` (without the key id) is this key's over ``text``."""
         if self.algorithm != ED25519:
             return verify_cosignature(self.algorithm, self.name, self.public, text, signature)
         try:
@@ -108,14 +108,14 @@ class VerifierKey:
 
 
 class NoteSigner(Protocol):
-    """What signs a note: a key under a name. `Signer` and `cosignature.Cosigner` are such."""
+    """What signs a note: a key under a name. ``Signer`` and ``cosignature.Cosigner`` are such."""
 
     @property
     def verifier(self) -> VerifierKey:
         """The public half."""
 
     def sign(self, text: str) -> bytes:
-        """The signature over `text`, without the key id."""
+        """The signature over ``text``, without the key id."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,11 @@ class NoteSignature:
 
     @classmethod
     def parse(cls, line: str) -> NoteSignature:
-        """One signature line, without its newline."""
+        """One signature line, without its newline.
+
+        Raises:
+            Malformed: not a signature line.
+        """
         name, separator, encoded = line.removeprefix(_MARK).partition(" ")
         if not line.startswith(_MARK) or not separator:
             raise Malformed("not a signature line", where=repr(line[:80]), expected="'— <key name> <base64>'")
@@ -179,7 +183,11 @@ class Note:
 
 
 def parse_note(data: bytes) -> Note:
-    """The parts of a note. Nothing is verified."""
+    """The parts of a note. Nothing is verified.
+
+    Raises:
+        Malformed: not a signed note.
+    """
     if len(data) > MAX_NOTE_BYTES:
         raise Malformed("not a signed note", expected=f"at most {MAX_NOTE_BYTES} bytes", found=f"{len(data)}")
     try:
@@ -198,7 +206,11 @@ def parse_note(data: bytes) -> Note:
 
 
 def sign_note(text: str, signers: Sequence[NoteSigner], *, keep: Iterable[NoteSignature] = ()) -> str:
-    """`text` as a note with a signature of each signer, after the signatures to keep."""
+    """``text`` as a note with a signature of each signer, after the signatures to keep.
+
+    Raises:
+        Refused: the text cannot be a note.
+    """
     if not text.endswith("\n") or _CONTROL.search(text):
         raise Refused("text that cannot be a note", expected="a final newline and no control characters")
     made = [NoteSignature(s.verifier.name, s.verifier.key_id, s.sign(text)) for s in signers]
@@ -206,7 +218,7 @@ def sign_note(text: str, signers: Sequence[NoteSigner], *, keep: Iterable[NoteSi
 
 
 def add_signatures(data: bytes, lines: Iterable[NoteSignature]) -> bytes:
-    """The note `data` with these signature lines behind its own, each key once. Nothing is verified."""
+    """The note ``data`` with these signature lines behind its own, each key once. Nothing is verified."""
     note = parse_note(data)
     have = {(line.name, line.key_id) for line in note.signatures}
     fresh = [line for line in lines if (line.name, line.key_id) not in have]
@@ -214,7 +226,7 @@ def add_signatures(data: bytes, lines: Iterable[NoteSignature]) -> bytes:
 
 
 def open_note(data: bytes, keys: Sequence[VerifierKey]) -> tuple[Note, tuple[VerifierKey, ...]]:
-    """The note and the known keys that signed it. `Unverified` unless at least one did and none of them wrongly."""
+    """The note and the known keys that signed it. ``Unverified`` unless at least one did and none of them wrongly."""
     note = parse_note(data)
     known: dict[tuple[str, int], VerifierKey] = {(key.name, key.key_id): key for key in keys}
     good: list[VerifierKey] = []
@@ -242,14 +254,22 @@ def open_note(data: bytes, keys: Sequence[VerifierKey]) -> tuple[Note, tuple[Ver
 
 @lru_cache(maxsize=256)
 def check_key_name(name: str) -> str:
-    """Return `name` if it can name a key: not empty, no spaces, no plus, no control characters."""
+    """Return ``name`` if it can name a key: not empty, no spaces, no plus, no control characters.
+
+    Raises:
+        Malformed: not a key name.
+    """
     if not name or "+" in name or not name.isprintable() or any(c.isspace() for c in name):
         raise Malformed("not a key name", where=repr(name[:80]), expected="printable text without spaces or '+'")
     return name
 
 
 def decode_base64(text: str, what: str) -> bytes:
-    """Standard base64 (RFC 4648, section 4) in its one canonical form."""
+    """Standard base64 (RFC 4648, section 4) in its one canonical form.
+
+    Raises:
+        Malformed: not base64 in its canonical form.
+    """
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

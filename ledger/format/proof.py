@@ -8,7 +8,7 @@
 
     <the signed log checkpoint, verbatim>
 
-Our proofs carry the entry itself in the `extra` line, which nothing authenticates until its leaf hash is seen
+Our proofs carry the entry itself in the ``extra`` line, which nothing authenticates until its leaf hash is seen
 to lead to the signed root; a proof without it needs the entry from elsewhere.
 """
 
@@ -32,7 +32,7 @@ _MAX_BYTES = 2_000_000
 
 @dataclass(frozen=True)
 class LogProof:
-    """The parts of a proof, not yet believed. `str()` is the file."""
+    """The parts of a proof, not yet believed. ``str()`` is the file."""
 
     index: int
     hashes: tuple[bytes, ...]
@@ -46,7 +46,7 @@ class LogProof:
 
     @classmethod
     def parse(cls, data: bytes) -> LogProof:
-        """The parts of a proof file; `Malformed` if it is none. Nothing is verified."""
+        """The parts of a proof file; ``Malformed`` if it is none. Nothing is verified."""
         if len(data) > _MAX_BYTES:
             raise _malformed(f"at most {_MAX_BYTES} bytes", f"{len(data)}")
         try:
@@ -85,10 +85,10 @@ class ProvenEntry:
 def verify_proof(
     proof: LogProof, keys: Sequence[VerifierKey], *, entry: bytes | None = None, origin: str | None = None
 ) -> ProvenEntry:
-    """What `proof` shows under these keys, offline.
+    """What ``proof`` shows under these keys, offline.
 
     The steps are those of the specification: leaf hash, signature of the log (and of whatever witnesses are
-    among the keys), inclusion. `entry` is needed where the proof does not carry it.
+    among the keys), inclusion. ``entry`` is needed where the proof does not carry it.
 
     Raises:
         Unverified: it shows nothing.

@@ -4,10 +4,10 @@ A tree over leaves D[0:n] has the root MTH(D[n]) of RFC 6962, section 2.1: a lea
 0x00, a node with 0x01, and a range is split at the largest power of two below its length, so that [a,b,c] and
 [a,b,c,c] differ.
 
-Proofs are made from a `HashReader`, which gives the hash of the complete subtree (level, index) over the
+Proofs are made from a ``HashReader``, which gives the hash of the complete subtree (level, index) over the
 leaves [index·2^level, (index+1)·2^level). Verification is that of RFC 9162, sections 2.1.3.2 and 2.1.4.2,
-which is the same tree. Nothing here trusts its input; a proof that does not hold raises `Unverified`, hashes
-of a wrong length `Malformed`.
+which is the same tree. Nothing here trusts its input; a proof that does not hold raises ``Unverified``, hashes
+of a wrong length ``Malformed``.
 
 Tiles are 256 hashes wide. Tile (L, N) holds the subtrees of height 8·L from N·256 on.
 """
@@ -42,7 +42,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def fold(hashes: Sequence[bytes]) -> bytes:
-    """The root over `hashes`, taken as the hashes of equally high neighbouring subtrees; they number at least one.
+    """The root over ``hashes``, taken as the hashes of equally high neighbouring subtrees; they number at least one.
 
     Level by level, an odd last one going up as it is: the same tree as the RFC's splits make.
     """
@@ -78,7 +78,7 @@ class Frontier:
         self.extend((leaf,))
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """Append all of `leaves`, in order."""
+        """Append all of ``leaves``, in order."""
         found, size = self._peaks, self.size
         for leaf in leaves:
             level = size
@@ -102,17 +102,21 @@ class Frontier:
 
 
 def peaks(size: int) -> Iterator[tuple[int, int]]:
-    """(level, index) of the complete subtrees that make up a tree of `size` leaves, the highest first."""
+    """(level, index) of the complete subtrees that make up a tree of ``size`` leaves, the highest first."""
     yield from _cover(0, size)
 
 
 def tree_root(size: int, read: HashReader) -> bytes:
-    """The root of the first `size` leaves."""
+    """The root of the first ``size`` leaves."""
     return Frontier(size, (read(level, index) for level, index in peaks(size))).root()
 
 
 def inclusion_proof(index: int, size: int, read: HashReader) -> list[bytes]:
-    """RFC 6962, 2.1.1: the siblings on the way from leaf `index` up to the root of `size` leaves."""
+    """RFC 6962, 2.1.1: the siblings on the way from leaf ``index`` up to the root of ``size`` leaves.
+
+    Raises:
+        Refused: no such leaf.
+    """
     if not 0 <= index < size:
         raise Refused("no such leaf", where=f"index {index}", expected=f"0 to {size - 1}" if size else "an entry")
     start, end, path = 0, size, []
@@ -128,10 +132,13 @@ def inclusion_proof(index: int, size: int, read: HashReader) -> list[bytes]:
 
 
 def consistency_proof(old: int, new: int, read: HashReader) -> list[bytes]:
-    """RFC 6962, 2.1.2: that the first `old` leaves of the tree of `new` leaves are the whole of the older
+    """RFC 6962, 2.1.2: that the first ``old`` leaves of the tree of ``new`` leaves are the whole of the older
     tree.
 
     From the empty tree, or between equal sizes, there is nothing to prove and the proof is empty.
+
+    Raises:
+        Refused: no such older tree.
     """
     if not 0 <= old <= new:
         raise Refused("no such older tree", where=f"size {old}", expected=f"0 to {new}")
@@ -152,7 +159,11 @@ def consistency_proof(old: int, new: int, read: HashReader) -> list[bytes]:
 
 
 def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> None:
-    """Raise unless `proof` shows that `leaf` is leaf `index` of the tree with this size and root."""
+    """Raise unless ``proof`` shows that ``leaf`` is leaf ``index`` of the tree with this size and root.
+
+    Raises:
+        Unverified: the proof does not lead to the root.
+    """
     _check_hashes((leaf, root, *proof))
     if not 0 <= index < size:
         raise Unverified("inclusion proof", expected=f"an index below {size}", found=f"{index}")
@@ -173,7 +184,11 @@ def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes],
 
 
 def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]) -> None:
-    """Raise unless `proof` shows that the tree (`new`, `new_root`) only appended to (`old`, `old_root`)."""
+    """Raise unless ``proof`` shows that the tree (``new``, ``new_root``) only appended to (``old``, ``old_root``).
+
+    Raises:
+        Unverified: the proof does not lead to both roots.
+    """
     _check_hashes((old_root, new_root, *proof))
     if not 0 <= old <= new:
         raise Unverified("consistency proof", expected=f"an older size up to {new}", found=f"{old}")
@@ -210,7 +225,7 @@ def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, pro
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """Tile `index` of level `level`, `width` hashes wide: 256 when complete."""
+    """Tile ``index`` of level ``level``, ``width`` hashes wide: 256 when complete."""
 
     level: int
     index: int
@@ -230,13 +245,13 @@ def tile_of(level: int, index: int) -> tuple[int, int, slice]:
 
 
 def tile_at(level: int, index: int, size: int) -> Tile:
-    """Tile (level, index) as a tree of `size` leaves has it; its width is 0 where that tree has no such tile."""
+    """Tile (level, index) as a tree of ``size`` leaves has it; its width is 0 where that tree has no such tile."""
     hashes = size >> (TILE_HEIGHT * level)
     return Tile(level, index, max(0, min(TILE_WIDTH, hashes - index * TILE_WIDTH)))
 
 
 def partial_tiles(size: int) -> list[Tile]:
-    """The partial tiles at the right edge of a tree of `size` leaves, level by level; empty ones are left out."""
+    """The partial tiles at the right edge of a tree of ``size`` leaves, level by level; empty ones are left out."""
     found, level = [], 0
     while hashes := size >> (TILE_HEIGHT * level):
         if width := hashes % TILE_WIDTH:
@@ -246,7 +261,7 @@ def partial_tiles(size: int) -> list[Tile]:
 
 
 def all_tiles(size: int) -> Iterator[Tile]:
-    """Every tile of a tree of `size` leaves, level by level."""
+    """Every tile of a tree of ``size`` leaves, level by level."""
     level = 0
     while hashes := size >> (TILE_HEIGHT * level):
         for index in range((hashes + TILE_WIDTH - 1) // TILE_WIDTH):
@@ -255,7 +270,7 @@ def all_tiles(size: int) -> Iterator[Tile]:
 
 
 class TileEdge:
-    """The partial tiles at the right edge of a growing tree. `append` returns the tiles that it completes."""
+    """The partial tiles at the right edge of a growing tree. ``append`` returns the tiles that it completes."""
 
     def __init__(self, size: int = 0, partial: Iterable[tuple[Tile, bytes]] = ()) -> None:
         self.size = size
@@ -308,14 +323,18 @@ class TileEdge:
 
 
 def split_hashes(data: bytes) -> list[bytes]:
-    """The hashes of a tile."""
+    """The hashes of a tile.
+
+    Raises:
+        Malformed: not a tile.
+    """
     if len(data) % HASH_SIZE:
         raise Malformed("not a tile", expected=f"a multiple of {HASH_SIZE} bytes", found=f"{len(data)} bytes")
     return [data[at : at + HASH_SIZE] for at in range(0, len(data), HASH_SIZE)]
 
 
 def _split(length: int) -> int:
-    """The largest power of two below `length`, which is at least 2."""
+    """The largest power of two below ``length``, which is at least 2."""
     return 1 << ((length - 1).bit_length() - 1)
 
 

@@ -13,7 +13,7 @@ from ledger.errors import LedgerError, StorageFailed
 
 
 class Receipt(NamedTuple):
-    """The acknowledgement of one event: durable, and covered by a signed checkpoint of `tree_size` or more."""
+    """The acknowledgement of one event: durable, and covered by a signed checkpoint of ``tree_size`` or more."""
 
     index: int  # type: ignore[assignment]  # the name matters more than tuple.index
     leaf_hash: str
@@ -33,7 +33,7 @@ class Placed(NamedTuple):
 
 
 class Batch:
-    """Events behind the end of the log, in order. `settled` once they are durable, or known to have failed."""
+    """Events behind the end of the log, in order. ``settled`` once they are durable, or known to have failed."""
 
     def __init__(self, end: int) -> None:
         self._start = end
@@ -55,7 +55,7 @@ class Batch:
         self.lengths[placed.stream] = placed.seq + 1
 
     def cut(self, count: int) -> None:
-        """Only the first `count` events stay."""
+        """Only the first ``count`` events stay."""
         while len(self.fresh) > count:
             placed = self.fresh.pop()
             del self.known[placed.id]
@@ -91,7 +91,7 @@ class Entered:
         return len(self._batch.fresh)
 
     def outcomes(self) -> list[list[Receipt] | LedgerError]:
-        """As `Log.append_each`, once the batch is durable."""
+        """As ``Log.append_each``, once the batch is durable."""
         if not self._batch.settled:
             self._finish(self._batch)
         receipts = self._batch.receipts

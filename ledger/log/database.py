@@ -23,10 +23,10 @@ class DoesNotFit(Exception):
 
 
 class FoldedDatabase:
-    """The connection, and the file behind it. `path` None keeps all in memory. Transactions are begun by hand."""
+    """The connection, and the file behind it. ``path`` None keeps all in memory. Transactions are begun by hand."""
 
     def __init__(self, path: Path | None, what: str, schema: str, *, version: int, wait: float = 5.0) -> None:
-        """`what` names it in messages; a file of another `version` of the schema is begun anew."""
+        """``what`` names it in messages; a file of another ``version`` of the schema is begun anew."""
         self._path = path
         self._what = what
         self._schema = schema

@@ -2,7 +2,7 @@
 not fit.
 
 What was appended last is in memory; a few thousand events at a time go to a small SQLite file below
-`projections/`, in one statement for all of them. The file follows the log without a sync of its own, and its
+``projections/``, in one statement for all of them. The file follows the log without a sync of its own, and its
 cursor is the size and root up to which it was folded, so that one that lags, runs ahead, or belongs to another
 history is seen as such, and folds what it lacks. Nobody but the holder of the log's lock opens it.
 """
@@ -53,7 +53,7 @@ class WriterIndex:
         self._file.close()
 
     def follow(self, view: LogView) -> None:
-        """Bring the index to the size of `view`, from its cursor if that fits, from nothing if not."""
+        """Bring the index to the size of ``view``, from its cursor if that fits, from nothing if not."""
         try:
             self._follow(view)
         except (sqlite3.Error, DoesNotFit) as error:
@@ -75,7 +75,7 @@ class WriterIndex:
         return found
 
     def length(self, stream: str) -> int:
-        """How many events the stream has, which is the next `seq`."""
+        """How many events the stream has, which is the next ``seq``."""
         if stream in self._lengths:
             return self._lengths[stream]
         row = self._file.connection.execute("SELECT next FROM streams WHERE stream = ?", (stream,)).fetchone()
@@ -88,9 +88,9 @@ class WriterIndex:
     def add(
         self, ids: Sequence[str], lengths: Mapping[str, int], time: str, start: int, size: int, root: bytes
     ) -> None:
-        """The events with these ids from index `start` on, after which the log has this size and root.
+        """The events with these ids from index ``start`` on, after which the log has this size and root.
 
-        `lengths` are those of their streams afterwards, `time` the latest time of any event.
+        ``lengths`` are those of their streams afterwards, ``time`` the latest time of any event.
         """
         self._recent.update(zip(ids, range(start, size), strict=True))
         self._lengths.update(lengths)
@@ -139,7 +139,7 @@ class WriterIndex:
 
 @contextmanager
 def reserve(path: Path) -> Iterator[Path | None]:
-    """`path` while no other process has it; None, for an index in memory, where one does, or where nothing can be kept.
+    """``path`` while no other process has it; None, for an index in memory, where one does, or where nothing can be kept.
 
     For a log whose lock keeps no other process out: on a bucket that is what its compare-and-swap is for.
     """

@@ -1,6 +1,6 @@
 """The journal: where an append is committed, by one synced write, before tiles are made of it.
 
-`log/journal` is a row of records, each at a multiple of 4,096 bytes, so that a torn write never touches the
+``log/journal`` is a row of records, each at a multiple of 4,096 bytes, so that a torn write never touches the
 record before it:
 
     8   magic "MLJOURN1"
@@ -39,7 +39,7 @@ _MAX_GROWTH = 1 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """One committed batch: the entries after `old_size`, and the signed note that covers them."""
+    """One committed batch: the entries after ``old_size``, and the signed note that covers them."""
 
     old_size: int
     note: bytes
@@ -71,7 +71,7 @@ class JournalWriter:
         return self._end
 
     def write(self, record: Record) -> None:
-        """Commit `record`. After an exception it may or may not be there."""
+        """Commit ``record``. After an exception it may or may not be there."""
         data = record.encode()
         end = _aligned(self._end + len(data))
         # Growing in larger and larger steps, by zeros, keeps most syncs free of changes to the file's size.

@@ -4,13 +4,13 @@
     log.key-retired/v1   {"vkeys": […], "by": […]}    signatures of these keys count for trees that end before this
     event
 
-`by` are the keys that signed the log at that moment.
+``by`` are the keys that signed the log at that moment.
 
-Beside the log each such event has a link, `keys/0`, `keys/1`, …: a tlog-proof of it under a checkpoint that a key
+Beside the log each such event has a link, ``keys/0``, ``keys/1``, …: a tlog-proof of it under a checkpoint that a key
 valid at that moment signed. So whoever trusts any one key of the log can find all later ones offline, from
 files that anybody may serve, and an old key's signatures stay good for what they covered.
 
-Only the writer makes these events (`rotate_key`, `retire_key`): a client of the append service cannot.
+Only the writer makes these events (``rotate_key``, ``retire_key``): a client of the append service cannot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STREAM = "log/keys"
 
 
 def rotate_key(storage: Storage, old: Signer, new: Signer) -> tuple[VerifierKey, ...]:
-    """From now on `new` may sign this log too, and its checkpoint carries both signatures. Repeating it changes
+    """From now on ``new`` may sign this log too, and its checkpoint carries both signatures. Repeating it changes
     nothing.
 
     Raises:
@@ -44,11 +44,11 @@ def rotate_key(storage: Storage, old: Signer, new: Signer) -> tuple[VerifierKey,
 
 
 def retire_key(storage: Storage, signer: Signer, retired: Sequence[VerifierKey]) -> int:
-    """Signatures of `retired` count no more beyond the size that is returned. `signer` must be another key of this
+    """Signatures of ``retired`` count no more beyond the size that is returned. ``signer`` must be another key of this
     log.
 
     Raises:
-        Refused: `signer` is one of those keys.
+        Refused: ``signer`` is one of those keys.
     """
     mine = {(key.name, key.key_id) for key in signer.verifiers}
     if any((key.name, key.key_id) in mine for key in retired):

@@ -1,6 +1,6 @@
 """The signing key: a file outside the root and outside Git, for its owner's eyes only.
 
-The file holds a line `origin: <name>`, a line `vkey: <verifier key>` for each half, then the Ed25519 key as PKCS #8
+The file holds a line ``origin: <name>``, a line ``vkey: <verifier key>`` for each half, then the Ed25519 key as PKCS #8
 PEM (RFC 7468 allows text before it), encrypted where a passphrase was given. The name is the log's origin, under
 which the key signs. A file that others can read is refused: whoever holds the key can fork the log without leaving a
 trace in it.
@@ -38,14 +38,14 @@ def default_key_path(origin: str) -> Path:
 
 
 def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
-    """Draw a key for `origin` and write it to `path` with mode 0600.
+    """Draw a key for ``origin`` and write it to ``path`` with mode 0600.
 
-    A `hybrid` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
+    A ``hybrid`` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
 
     Raises:
         AlreadyExists: a file is there; it is left alone.
         StorageFailed: the file could not be written.
-        Refused: `origin` cannot be the name of a key.
+        Refused: ``origin`` cannot be the name of a key.
     """
     check_key_name(origin)
     keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
@@ -76,14 +76,14 @@ def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid
 
 
 def public_keys(path: Path) -> tuple[VerifierKey, ...]:
-    """The verifier keys of the signing key at `path`: those that the file shows, or derived where it is an older one,
+    """The verifier keys of the signing key at ``path``: those that the file shows, or derived where it is an older one,
     which may need the passphrase."""
     shown = [VerifierKey.parse(text.decode("utf-8", "replace")) for text in _VKEY.findall(_read_private(path))]
     return tuple(shown) or load_signer(path).verifiers
 
 
 def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
-    """The signer whose key lies at `path`.
+    """The signer whose key lies at ``path``.
 
     Raises:
         Unavailable: there is no file, it cannot be read, or it is encrypted and no passphrase was given.

@@ -33,7 +33,7 @@ class Mirrored:
 
 
 def mirror_log(source: Storage, target: Storage, keys: Sequence[VerifierKey]) -> Mirrored:
-    """Bring the log below `target` to what is published at `source`.
+    """Bring the log below ``target`` to what is published at ``source``.
 
     Raises:
         Tampered: the target holds another history, or a longer one.
@@ -71,7 +71,7 @@ def _present(target: Storage, keys: Sequence[VerifierKey]) -> LogCheckpoint | No
 
 
 def _files(reader: LogReader, old: int, size: int) -> Iterator[tuple[str, bytes]]:
-    """The tiles and bundles that a log of `size` has and one of `old` does not, the bundles first."""
+    """The tiles and bundles that a log of ``size`` has and one of ``old`` does not, the bundles first."""
     for index in range(old // TILE_WIDTH, -(-size // TILE_WIDTH)):
         first = index * TILE_WIDTH
         width = min(TILE_WIDTH, size - first)

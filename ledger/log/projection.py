@@ -43,7 +43,7 @@ _COLUMNS = "idx, id, type, stream, seq, time, actor, body"
 
 
 class Projection:
-    """Events by stream, type and id. `path` None keeps it in memory."""
+    """Events by stream, type and id. ``path`` None keeps it in memory."""
 
     def __init__(self, path: Path | None, reader: LogReader) -> None:
         self._reader = reader
@@ -89,7 +89,7 @@ class Projection:
     def events(
         self, *, stream: str | None = None, type: str | None = None, start: int = 0, prefix: str | None = None
     ) -> Iterator[tuple[int, Event]]:
-        """(index, event) in order, from index `start`, of this stream (or streams that begin so) and type."""
+        """(index, event) in order, from index ``start``, of this stream (or streams that begin so) and type."""
         wanted: list[tuple[str, str | int]] = [("idx >= ?", start)]
         if stream is not None:
             wanted.append(("stream = ?", stream))
@@ -108,8 +108,8 @@ class Projection:
         identity: str | None = None,
         last: int | None = None,
     ) -> list[int]:
-        """The indices, in order, of the events of this stream and type whose body names this `run` and this `identity`
-        (there is an index of identities); the `last` of them."""
+        """The indices, in order, of the events of this stream and type whose body names this ``run`` and this ``identity``
+        (there is an index of identities); the ``last`` of them."""
         # The + keeps SQLite from preferring an index of types, of which there are few, to that of identities.
         kind = "+type = ?" if identity is not None else "type = ?"
         parts = [
@@ -136,14 +136,14 @@ class Projection:
         return next(iter(rows), None)
 
     def find(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """The ids of events that begin with `prefix`, in order, `limit` of them at most."""
+        """The ids of events that begin with ``prefix``, in order, ``limit`` of them at most."""
         rows = self._file.connection.execute(
             "SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, f"{prefix}\U0010ffff", limit)
         )
         return [str(row[0]) for row in rows]
 
     def streams(self, prefix: str = "") -> list[str]:
-        """The names of the streams that begin with `prefix`, in order."""
+        """The names of the streams that begin with ``prefix``, in order."""
         rows = self._file.connection.execute(
             "SELECT DISTINCT stream FROM events WHERE stream >= ? AND stream < ? ORDER BY stream",
             (prefix, f"{prefix}\U0010ffff"),

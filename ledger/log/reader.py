@@ -1,6 +1,6 @@
 """Verified reads of a log: what leaves here was found under a root that a trusted key signed.
 
-A reader needs no lock and no key but public ones. It sees the log as of its last `refresh`, and every answer
+A reader needs no lock and no key but public ones. It sees the log as of its last ``refresh``, and every answer
 in between belongs to that one checkpoint. Committed entries that are not yet published as tiles are read from
 the journal.
 """
@@ -22,7 +22,7 @@ from ledger.storage.port import Storage
 
 
 class LogReader:
-    """Reads the log below `log/` of a storage, or elsewhere for a foreign one (`log=""`)."""
+    """Reads the log below ``log/`` of a storage, or elsewhere for a foreign one (``log=""``)."""
 
     def __init__(
         self, storage: Storage, verifiers: Sequence[VerifierKey], *, log: str = LOG, origin: str | None = None
@@ -63,9 +63,9 @@ class LogReader:
     def signers(
         self, changes: Sequence[tuple[int, Event]] = (), also: Sequence[VerifierKey] = ()
     ) -> tuple[VerifierKey, ...]:
-        """The keys that signed the newest checkpoint and count for it, by the events of keys in `changes` too.
+        """The keys that signed the newest checkpoint and count for it, by the events of keys in ``changes`` too.
 
-        `also`: further keys of this log, whose signatures are required as those of the reader's own keys are.
+        ``also``: further keys of this log, whose signatures are required as those of the reader's own keys are.
 
         Raises:
             Unverified: no key that counts signed, or half of a hybrid key's signatures is missing.
@@ -78,7 +78,7 @@ class LogReader:
         return self._view.published
 
     def entry(self, index: int) -> bytes:
-        """The bytes of one entry; `Refused` where the log has no such index."""
+        """The bytes of one entry; ``Refused`` where the log has no such index."""
         if not 0 <= index < self.checkpoint().size:
             raise Refused(
                 "no such entry",
@@ -90,7 +90,7 @@ class LogReader:
         return entry
 
     def entries(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """(index, entry) from `start` to before `end`, or to the last one."""
+        """(index, entry) from ``start`` to before ``end``, or to the last one."""
         return self._view.entries(start, end)
 
     def event(self, index: int) -> Event:
@@ -98,12 +98,12 @@ class LogReader:
         return _decode(index, self.entry(index))
 
     def events(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Event]]:
-        """(index, event) from `start` to before `end`, or to the last one."""
+        """(index, event) from ``start`` to before ``end``, or to the last one."""
         for index, entry in self.entries(start, end):
             yield index, _decode(index, entry)
 
     def hash(self, level: int, index: int) -> bytes:
-        """The hash of the complete subtree (level, index): a `HashReader`."""
+        """The hash of the complete subtree (level, index): a ``HashReader``."""
         return self._view.hash(level, index)
 
     def leaf_hash(self, index: int) -> bytes:
@@ -111,11 +111,11 @@ class LogReader:
         return self._view.hash(0, index)
 
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
-        """That entry `index` is in the tree of `size` leaves, or of the newest checkpoint."""
+        """That entry ``index`` is in the tree of ``size`` leaves, or of the newest checkpoint."""
         return inclusion_proof(index, self._up_to(size), self._view.hash)
 
     def consistency_proof(self, old: int, new: int | None = None) -> list[bytes]:
-        """That the tree of `new` leaves only appended to that of `old`."""
+        """That the tree of ``new`` leaves only appended to that of ``old``."""
         return consistency_proof(old, self._up_to(new), self._view.hash)
 
     def root(self, size: int) -> bytes:
@@ -123,7 +123,7 @@ class LogReader:
         return tree_root(self._up_to(size), self._view.hash)
 
     def check_continues(self, older: LogCheckpoint) -> None:
-        """Raise `Tampered` unless this log is that of `older`, and has only been appended to since."""
+        """Raise ``Tampered`` unless this log is that of ``older``, and has only been appended to since."""
         _check_continues(older, self._view)
 
     def _up_to(self, size: int | None) -> int:
@@ -167,7 +167,7 @@ def _decode(index: int, entry: bytes) -> Event:
 
 
 def make_proof(reader: LogReader, index: int) -> LogProof:
-    """The proof that entry `index` is in the log at the reader's checkpoint.
+    """The proof that entry ``index`` is in the log at the reader's checkpoint.
 
     Raises:
         NotFound: the log has no such entry, or its bytes are not here.

@@ -1,6 +1,6 @@
-"""Whom a reader believes: the keys it was given, and those that they handed over to (see `keyring`).
+"""Whom a reader believes: the keys it was given, and those that they handed over to (see ``keyring``).
 
-A link `keys/<n>` is a tlog-proof of an event of type `log.key-rotated/v1` or `log.key-retired/v1`. Links are followed
+A link ``keys/<n>`` is a tlog-proof of an event of type ``log.key-rotated/v1`` or ``log.key-retired/v1``. Links are followed
 in order. One that no known key signed is passed by: it belongs to a time before the key that is trusted here.
 """
 
@@ -29,7 +29,11 @@ def link_path(number: int) -> str:
 
 
 def read_links(storage: Storage) -> Iterator[tuple[str, LogProof]]:
-    """The links that are there, by path, in order, not yet believed."""
+    """The links that are there, by path, in order, not yet believed.
+
+    Raises:
+        Malformed: a file of links is none.
+    """
     for number in range(_MOST):
         path = link_path(number)
         try:
@@ -44,7 +48,7 @@ def read_links(storage: Storage) -> Iterator[tuple[str, LogProof]]:
 
 
 def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[VerifierKey]:
-    """The keys to believe in: `trusted`, and what they handed over to, each with the size up to which it counts.
+    """The keys to believe in: ``trusted``, and what they handed over to, each with the size up to which it counts.
 
     Raises:
         Malformed: a link of keys is none. One that no trusted key signed is passed over.
@@ -69,7 +73,7 @@ def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[Verifi
 
 
 def audit_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> tuple[list[VerifierKey], list[Finding]]:
-    """As `follow_keys`, for an audit: also what is wrong with the links. Each must hold under some key of the log."""
+    """As ``follow_keys``, for an audit: also what is wrong with the links. Each must hold under some key of the log."""
     try:
         keys = follow_keys(storage, trusted)
     except LedgerError as error:
@@ -89,10 +93,10 @@ def audit_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> tuple[list[V
 def check_signers(
     checkpoint: LogCheckpoint, note: bytes, keys: Sequence[VerifierKey], changes: Sequence[tuple[int, Event]]
 ) -> tuple[VerifierKey, ...]:
-    """The keys that signed `checkpoint` and count for it by the log's own events of keys (`changes`, with indices).
+    """The keys that signed ``checkpoint`` and count for it by the log's own events of keys (``changes``, with indices).
 
     The links beside the log are files that a publisher can leave out; these events are entries that he cannot. A key
-    that the log retired counts no more, and where both halves of a hybrid key are known, from `keys` or from the last
+    that the log retired counts no more, and where both halves of a hybrid key are known, from ``keys`` or from the last
     rotation, both must have signed.
 
     Raises:
@@ -142,7 +146,7 @@ def _hybrid(keys: Sequence[VerifierKey]) -> bool:
 
 
 def named_keys(event: Mapping[str, Any], member: str = "vkeys") -> list[VerifierKey]:
-    """The keys that an event of keys is about, or `by` which it was signed; `Malformed` where it names none."""
+    """The keys that an event of keys is about, or ``by`` which it was signed; ``Malformed`` where it names none."""
     vkeys = event["body"].get(member)
     if not isinstance(vkeys, list) or not vkeys or not all(isinstance(text, str) for text in vkeys):
         raise Malformed("not an event of keys", where=str(event["id"]), expected=f"{member}, a list of verifier keys")

@@ -127,7 +127,7 @@ class LogView:
     # Hashes
 
     def hash(self, level: int, index: int) -> bytes:
-        """The hash of the complete subtree (level, index): a `HashReader`."""
+        """The hash of the complete subtree (level, index): a ``HashReader``."""
         if (index + 1) << level <= self.published.size:
             tile_level, tile_index, part = tile_of(level, index)
             return fold(self._tile(tile_level, tile_index)[part])
@@ -162,7 +162,11 @@ class LogView:
     # Entries
 
     def entries(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """(index, entry) from `start` to before `end`, each checked against its leaf."""
+        """(index, entry) from ``start`` to before ``end``, each checked against its leaf.
+
+        Raises:
+            Refused: no such range of entries.
+        """
         stop = self.checkpoint.size if end is None else end
         if not 0 <= start <= stop <= self.checkpoint.size:
             raise Refused(

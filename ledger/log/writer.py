@@ -1,10 +1,10 @@
 """The one writer of a log: append, commit, publish.
 
-The life of an event. A client hands in a `Draft`. Under the log's lock the draft gets its place (index,
-`seq`, time), its canonical bytes become an entry, the tree grows by its leaf, and the new size and root are
+The life of an event. A client hands in a ``Draft``. Under the log's lock the draft gets its place (index,
+``seq``, time), its canonical bytes become an entry, the tree grows by its leaf, and the new size and root are
 signed. Entries and signed checkpoint go to the journal in one synced write: that is the commit, and only then
 is the client told. Later, once a second while appends go on and at the end, the committed entries are
-published: tiles and bundles first, then `log/checkpoint`, which is all that foreign tools read; our own
+published: tiles and bundles first, then ``log/checkpoint``, which is all that foreign tools read; our own
 readers also read the journal.
 
 A process that dies at any point leaves one of: nothing (the journal's last record is not whole), a committed
@@ -90,7 +90,7 @@ class Log:
         patient: bool,
         resources: ExitStack,
     ) -> None:
-        """Use `Log.open`, which takes the lock first."""
+        """Use ``Log.open``, which takes the lock first."""
         self._storage = storage = storage.guard((checkpoint_path(), journal_path()))
         self._signer = signer
         self._keys = follow_keys(storage, [*signer.verifiers, *verifiers])
@@ -117,7 +117,7 @@ class Log:
 
     @staticmethod
     def create(storage: Storage, signer: Signer) -> LogCheckpoint:
-        """Begin an empty log, whose origin is the signer's name. `AlreadyExists` if there is one."""
+        """Begin an empty log, whose origin is the signer's name. ``AlreadyExists`` if there is one."""
         checkpoint = LogCheckpoint(signer.name, 0, EMPTY_ROOT)
         with storage.lock(lock_path(), _command()):
             try:
@@ -146,7 +146,7 @@ class Log:
         index: Path | None = None,
         patient: bool = False,
     ) -> Log:
-        """Take the lock, waiting up to `wait` seconds, load what is committed, and be ready to append.
+        """Take the lock, waiting up to ``wait`` seconds, load what is committed, and be ready to append.
 
         `actor` is written into events whose drafts name none; `verifiers` are keys that may have signed
         before this one. `index` is a local file where the index of ids is kept between two openings; without it, it is
@@ -220,10 +220,10 @@ class Log:
         return self._checkpoint
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Append all of `drafts` or none, in order, and say where they are, once they are durable.
+        """Append all of ``drafts`` or none, in order, and say where they are, once they are durable.
 
         Drafts whose ids are in the log already, with the same content, get the receipt of the event that is
-        there. `Conflict` for the same id with other content or a wrong `expect_seq`, `Refused` for what
+        there. ``Conflict`` for the same id with other content or a wrong ``expect_seq``, ``Refused`` for what
         cannot be an event.
         """
         (outcome,) = self.append_each([drafts])
@@ -232,7 +232,7 @@ class Log:
         return outcome
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
-        """Group commit: `append` for each request, all under one signature and one sync.
+        """Group commit: ``append`` for each request, all under one signature and one sync.
 
         What is wrong with one request is its outcome and touches no other. What goes wrong with the commit is raised,
         for the outcome of all of them is unknown then.
@@ -240,10 +240,10 @@ class Log:
         return self.enter(requests).outcomes()
 
     def enter(self, requests: Sequence[Sequence[Draft]], *, key_events: bool = False) -> Entered:
-        """Place these requests in the batch that is committed next; `outcomes` of what is returned waits for that.
+        """Place these requests in the batch that is committed next; ``outcomes`` of what is returned waits for that.
 
-        So one thread places events while another waits for the sync of those before. `key_events` is for
-        `append_key_event` alone.
+        So one thread places events while another waits for the sync of those before. ``key_events`` is for
+        ``append_key_event`` alone.
         """
         with self._mutex:
             self._check_open()
@@ -268,7 +268,7 @@ class Log:
             return Entered(self.finish, batch, outcomes)
 
     def finish(self, batch: Batch) -> None:
-        """Return when `batch` is durable or has failed; sync it in this thread if nobody else does."""
+        """Return when ``batch`` is durable or has failed; sync it in this thread if nobody else does."""
         with self._mutex:
             while not batch.settled:
                 if self._syncing is None and not self._waiting:
@@ -285,7 +285,7 @@ class Log:
     def add_cosignatures(self, lines: Sequence[NoteSignature], *, text: str | None = None) -> None:
         """Put the cosignatures of witnesses, already verified, under the newest checkpoint and publish it with them.
 
-        `text` is what they signed; `Conflict` if the newest checkpoint says something else by now.
+        ``text`` is what they signed; ``Conflict`` if the newest checkpoint says something else by now.
         """
         with self._mutex:
             self.publish()
@@ -317,7 +317,7 @@ class Log:
             self._load()
 
     def append_key_event(self, draft: Draft) -> Receipt:
-        """Append an event that decides which keys readers believe; for `keyring` alone."""
+        """Append an event that decides which keys readers believe; for ``keyring`` alone."""
         (outcome,) = self.enter([[draft]], key_events=True).outcomes()
         if isinstance(outcome, LedgerError):
             raise outcome
@@ -328,7 +328,7 @@ class Log:
     def _place_each(
         self, requests: Sequence[Sequence[Draft]], batch: Batch, key_events: bool
     ) -> list[list[Placed] | LedgerError]:
-        """Each draft in its place; those that are new join `batch` in this order."""
+        """Each draft in its place; those that are new join ``batch`` in this order."""
         now = self._time(batch)
         there = self._index.find([draft.id for drafts in requests for draft in drafts if draft.id is not None])
         outcomes: list[list[Placed] | LedgerError] = []
@@ -555,7 +555,7 @@ class Log:
 
 
 def _files(view: LogView) -> tuple[list[tuple[str, bytes]], list[Tile]]:
-    """What publishing `view` must write, and the tiles that become complete by it."""
+    """What publishing ``view`` must write, and the tiles that become complete by it."""
     start, end = view.published.size, view.checkpoint.size
     edge, complete = view.edge.copy(), []
     for leaf in view.pending_leaves:

@@ -1,7 +1,7 @@
 """The client side of the append service: ask, or spool to disk first and send until acknowledged.
 
-`LogClient` appends over one connection and tells what the service said. `Spool` is for workers that must not
-lose anything and cannot wait: `put` makes a batch durable in a folder of its own, `drain` sends what lies
+``LogClient`` appends over one connection and tells what the service said. ``Spool`` is for workers that must not
+lose anything and cannot wait: ``put`` makes a batch durable in a folder of its own, ``drain`` sends what lies
 there in order, and again after failures and restarts, until the service has acknowledged it. Drafts carry
 their ids, so that sending one twice makes one event.
 """
@@ -38,7 +38,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 
 
 class LogClient:
-    """A connection to the service of which `endpoint` tells port and token."""
+    """A connection to the service of which ``endpoint`` tells port and token."""
 
     def __init__(self, endpoint: Path) -> None:
         port, token = _read_endpoint(endpoint)
@@ -70,7 +70,7 @@ class LogClient:
             self._frames.close()
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """As `Log.append`. `Unavailable` when the connection broke: the outcome is unknown, hand the drafts in
+        """As ``Log.append``. ``Unavailable`` when the connection broke: the outcome is unknown, hand the drafts in
         again."""
         (outcome,) = self.append_each([drafts])
         if isinstance(outcome, LedgerError):
@@ -86,7 +86,7 @@ class LogClient:
             raise _gone(None, error) from error
 
     def do(self, act: str) -> Any:
-        """Have the service do what it has this name for, and say what came of it, as JSON. `Refused` if it has none."""
+        """Have the service do what it has this name for, and say what came of it, as JSON. ``Refused`` if it has none."""
         try:
             self._frames.send(encode_member("do", act))
             return decode_done(self._receive())
@@ -113,10 +113,10 @@ class LogClient:
 
 
 class Connection(Protocol):
-    """A way to whoever appends: `LogClient` is one, an actor of a cluster another."""
+    """A way to whoever appends: ``LogClient`` is one, an actor of a cluster another."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """As `LogClient.append`: `Unavailable` when the outcome is unknown."""
+        """As ``LogClient.append``: ``Unavailable`` when the outcome is unknown."""
 
     def close(self) -> None:
         """Give up what is held."""
@@ -133,7 +133,7 @@ class Spool:
         self._next = int(names[-1].rpartition("/")[2]) + 1 if names else 0
 
     def put(self, drafts: Sequence[Draft]) -> None:
-        """Make the batch durable here. It will be sent by `drain`."""
+        """Make the batch durable here. It will be sent by ``drain``."""
         self._storage.create(f"spool/{self._next:020d}", encode_drafts(drafts))
         self._next += 1
 
@@ -143,8 +143,8 @@ class Spool:
     def drain(self, *, seconds: float = 60.0) -> list[Receipt]:
         """Send everything in order until it is acknowledged, and return the receipts.
 
-        Connections that break are made again until `seconds` have passed; then `Unavailable` is raised, and
-        what is left stays. A batch that the log refuses goes to `refused/`, and its error is raised once the
+        Connections that break are made again until ``seconds`` have passed; then ``Unavailable`` is raised, and
+        what is left stays. A batch that the log refuses goes to ``refused/``, and its error is raised once the
         others are through.
         """
         deadline, pause = time.monotonic() + seconds, _PAUSE_SECONDS

@@ -1,9 +1,9 @@
 """Where a server keeps those it does not know yet: few seats, a deadline, and little to say.
 
 Whoever can reach a port can open connections, say half a sentence and stay, or claim a length and send until memory
-ends. So whoever comes sits in a `Lobby` until he has said all that lets the server know what he wants. Seats are
+ends. So whoever comes sits in a ``Lobby`` until he has said all that lets the server know what he wants. Seats are
 bounded; when they are taken, the one who has waited longest leaves, of the address that holds most of them. A silent
-crowd so costs itself its seats, and somebody who says at once what he wants is served. `PromptReader` bounds what is
+crowd so costs itself its seats, and somebody who says at once what he wants is served. ``PromptReader`` bounds what is
 read of a guest, in bytes and in time as a whole: sending a byte now and then buys no more of either.
 """
 
@@ -30,7 +30,7 @@ class Lobby:
     """The connections of one server: those that wait to be known, and those inside. For many threads."""
 
     def __init__(self, *, seats: int, inside: int) -> None:
-        """At most `seats` connections wait at a time, and at most `inside` have been let in."""
+        """At most ``seats`` connections wait at a time, and at most ``inside`` have been let in."""
         self._seats = seats
         self._inside = inside
         self._guests: dict[socket.socket, _Guest] = {}  # in the order in which they came
@@ -40,7 +40,7 @@ class Lobby:
     def enter(self, connection: socket.socket, address: str) -> bool:
         """Take a seat, the longest waiting guest's if none is free. False once the lobby is closed.
 
-        Returns when the seat is really free: when the thread of whoever had it has called `leave`.
+        Returns when the seat is really free: when the thread of whoever had it has called ``leave``.
         """
         with self._changed:
             while len(waiting := self._waiting()) >= self._seats and not self._closed:
@@ -100,9 +100,9 @@ def _send_away(found: tuple[socket.socket, _Guest]) -> None:
 
 
 class PromptReader(io.RawIOBase):
-    """The first bytes of a connection: at most `limit` of them, within `seconds` from now, all together.
+    """The first bytes of a connection: at most ``limit`` of them, within ``seconds`` from now, all together.
 
-    After `limit` bytes the stream is at its end; after the deadline reading raises `TimeoutError`. The connection keeps
+    After ``limit`` bytes the stream is at its end; after the deadline reading raises ``TimeoutError``. The connection keeps
     a timeout; who goes on with it sets its own.
     """
 
@@ -147,7 +147,7 @@ class Room:
         self._changed = threading.Condition()
 
     def take(self, size: int) -> None:
-        """Wait until `size` bytes are free. One that is larger than the room has it for itself."""
+        """Wait until ``size`` bytes are free. One that is larger than the room has it for itself."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + size <= self._size)
             self._used += size

@@ -60,7 +60,7 @@ _Waiting = tuple["Future[list[Receipt]] | bytes", int]
 
 
 class Appender(Protocol):
-    """What group commit needs of a `Log`, or of what leads to one."""
+    """What group commit needs of a ``Log``, or of what leads to one."""
 
     @property
     def checkpoint(self) -> LogCheckpoint: ...
@@ -79,7 +79,7 @@ class Pending(Protocol):
 
 @runtime_checkable
 class Placer(Protocol):
-    """An appender that places requests while those before them are being synced, as `Log` does."""
+    """An appender that places requests while those before them are being synced, as ``Log`` does."""
 
     def enter(self, requests: Sequence[Sequence[Draft]]) -> Pending: ...
 
@@ -101,7 +101,7 @@ class GroupCommit:
     while another waits for the disk and answers. Closing finishes what was handed in."""
 
     def __init__(self, log: Appender, *, max_events: int = 4000, max_seconds: float = 0.0) -> None:
-        """A commit takes what is waiting, up to about `max_events`, after waiting `max_seconds` for more."""
+        """A commit takes what is waiting, up to about ``max_events``, after waiting ``max_seconds`` for more."""
         self._log = log
         self._max_events = max_events
         self._max_seconds = max_seconds
@@ -115,7 +115,7 @@ class GroupCommit:
             thread.start()
 
     def submit(self, drafts: Sequence[Draft]) -> Future[list[Receipt]]:
-        """One atomic batch; its receipts when they are durable, or the error that `Log.append` would raise."""
+        """One atomic batch; its receipts when they are durable, or the error that ``Log.append`` would raise."""
         future: Future[list[Receipt]] = Future()
         self._queue.put((drafts, future))
         return future
@@ -211,11 +211,11 @@ class LogService:
         greeting_seconds: float = _GREETING_SECONDS,
         patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
-        """Listen, and write port and token to `endpoint` with mode 0600.
+        """Listen, and write port and token to ``endpoint`` with mode 0600.
 
-        At most `strangers` connections wait for their token, each for `greeting_seconds`, and at most `clients` are
-        served. A client may stop for `patience_seconds` within a frame. `acts` are what clients may have done beside
-        appending (`LogClient.do`), by name; each gives JSON.
+        At most ``strangers`` connections wait for their token, each for ``greeting_seconds``, and at most ``clients`` are
+        served. A client may stop for ``patience_seconds`` within a frame. ``acts`` are what clients may have done beside
+        appending (``LogClient.do``), by name; each gives JSON.
         """
         self._acts = dict(acts or {})
         self._origin = log.checkpoint.origin

@@ -1,11 +1,11 @@
 """What clients and the append service say to each other: frames of JSON over a local socket.
 
 A frame is its length as a big-endian uint32 and that many bytes of UTF-8 JSON. The client's first frame is
-`{"token": …}`, answered by `{"origin": …}`. Each further one is a request `{"drafts": [[type, stream, body,
-id, expect_seq, actor, time], …]}`, one atomic batch, answered in order by `{"receipts": [[index, leaf hash,
-seq, tree size], …]}` or `{"error": [kind, what, where, expected, found, cure]}`. A client may send requests
-ahead of the answers. A greeting has at most 1 KiB, a request at most 64 MiB. `{"do": name}` asks for something else
-that whoever serves has a name for, and is answered by `{"done": …}`, whatever that gives, or an error.
+``{"token": …}``, answered by ``{"origin": …}``. Each further one is a request ``{"drafts": [[type, stream, body,
+id, expect_seq, actor, time], …]}``, one atomic batch, answered in order by ``{"receipts": [[index, leaf hash,
+seq, tree size], …]}`` or ``{"error": [kind, what, where, expected, found, cure]}``. A client may send requests
+ahead of the answers. A greeting has at most 1 KiB, a request at most 64 MiB. ``{"do": name}`` asks for something else
+that whoever serves has a name for, and is answered by ``{"done": …}``, whatever that gives, or an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FrameSocket:
         self._stream = connection.makefile("rb")
 
     def greeting(self, seconds: float) -> bytes | None:
-        """The first frame of somebody unknown: small, whole within `seconds`, and nothing behind it is read yet."""
+        """The first frame of somebody unknown: small, whole within ``seconds``, and nothing behind it is read yet."""
         reader = PromptReader(self._connection, seconds=seconds, limit=4 + MAX_GREETING)
         head = reader.exactly(4)
         if not head:
@@ -51,7 +51,7 @@ class FrameSocket:
         return _whole(reader.exactly(size), size)
 
     def be_patient(self, seconds: float) -> None:
-        """From here on the peer may be silent between frames, but not longer than `seconds` within one, and must take
+        """From here on the peer may be silent between frames, but not longer than ``seconds`` within one, and must take
         what is sent within that time."""
         self._connection.settimeout(None)
         seconds_and_microseconds = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
@@ -67,14 +67,14 @@ class FrameSocket:
         return None if size is None else self.body(size)
 
     def next_size(self) -> int | None:
-        """The size of the frame that comes; `body` reads it."""
+        """The size of the frame that comes; ``body`` reads it."""
         head: bytes | None = None
         while head is None:  # silent for as long as be_patient allows, which is no fault between frames
             head = self._stream.read(4)
         return _size(head, MAX_FRAME) if head else None
 
     def body(self, size: int) -> bytes:
-        """The frame of which `next_size` gave the size."""
+        """The frame of which ``next_size`` gave the size."""
         return _whole(self._stream.read(size) or b"", size)
 
     def hang_up(self) -> None:
@@ -126,7 +126,11 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 def encode_drafts(drafts: Sequence[Draft]) -> bytes:
-    """A request. What cannot be encoded exactly is refused here, at the client."""
+    """A request. What cannot be encoded exactly is refused here, at the client.
+
+    Raises:
+        Malformed: text with a lone surrogate.
+    """
     rows = [_Row(d.type, d.stream, msgspec.Raw(d.body_bytes), str(d.id), d.expect_seq, d.actor, d.time) for d in drafts]
     try:
         return _encode(_Request(rows))
@@ -135,7 +139,7 @@ def encode_drafts(drafts: Sequence[Draft]) -> bytes:
 
 
 def decode_drafts(frame: bytes) -> list[Draft]:
-    """The drafts of a request; `Malformed` unless each body is an object in canonical form."""
+    """The drafts of a request; ``Malformed`` unless each body is an object in canonical form."""
     try:
         rows = _decode_request(frame).drafts
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -167,7 +171,11 @@ def encode_error(error: LedgerError) -> bytes:
 
 
 def decode_receipts(frame: bytes) -> list[Receipt]:
-    """The receipts of an answer; raises the error if it is one."""
+    """The receipts of an answer; raises the error if it is one.
+
+    Raises:
+        Malformed: not an answer.
+    """
     try:
         return _decode_answer(frame).receipts
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -178,12 +186,16 @@ def decode_receipts(frame: bytes) -> list[Receipt]:
 
 
 def encode_done(value: object) -> bytes:
-    """The answer to an act; `value` is what JSON has."""
+    """The answer to an act; ``value`` is what JSON has."""
     return json.dumps({"done": value}).encode()
 
 
 def decode_done(frame: bytes) -> Any:
-    """What an act gave; raises the error if the answer is one."""
+    """What an act gave; raises the error if the answer is one.
+
+    Raises:
+        Malformed: not an answer.
+    """
     answer = _object(frame)
     if "error" in answer:
         raise _error(answer["error"])

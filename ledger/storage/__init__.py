@@ -15,7 +15,7 @@ __all__ = ["MemoryStorage", "PosixStorage", "Storage", "open_storage"]
 
 
 def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:
-    """The storage that `location` names: a path, `gs://…`, `s3://…`, or `https://…` (read only).
+    """The storage that ``location`` names: a path, ``gs://…``, ``s3://…``, or ``https://…`` (read only).
 
     Raises:
         Refused: it is an address of another kind.

@@ -7,7 +7,7 @@ private folder and asks the real storage. It can be asked for nothing but bytes 
               ["list", PREFIX] ["details", PREFIX]
     answer    one line of JSON, [ok, value, n], and n bytes; not ok: value is [class, what, where, expected, found, cure]
 
-`MARIN_BROKER` names the socket; :func:`ledger.storage.open_storage` then hands every address to it.
+``MARIN_BROKER`` names the socket; :func:`ledger.storage.open_storage` then hands every address to it.
 """
 
 from __future__ import annotations

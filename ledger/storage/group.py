@@ -2,10 +2,10 @@
 
 A tree of 20,000 files is 20,000 fsyncs, or minutes, if each is synced by itself. Here all bytes are written below a
 temporary folder, the file system is synced once, each file is renamed to its name, and a second sync makes the names
-last. So the promise of `Storage.ensure_many` holds: bytes are on disk before a name shows them, and names are on disk
+last. So the promise of ``Storage.ensure_many`` holds: bytes are on disk before a name shows them, and names are on disk
 when the call returns. After a kill some names may be there, each with all its bytes, and a temporary folder.
 
-Several threads share the work, since most of it is the kernel's. `syncfs(2)` is Linux; `available` says whether this
+Several threads share the work, since most of it is the kernel's. ``syncfs(2)`` is Linux; ``available`` says whether this
 system has it.
 """
 

@@ -1,6 +1,6 @@
 """Storage in memory, with faults on demand: the stage on which the append path is tried.
 
-`fail_at(n, fault)` makes the n-th write from now go wrong in one of the ways in which real disks do. Faults
+``fail_at(n, fault)`` makes the n-th write from now go wrong in one of the ways in which real disks do. Faults
 are data, so that a test can walk the table of every write times every fault. Reads never fail.
 """
 
@@ -37,7 +37,7 @@ class Fault(enum.Enum):
 
 
 class ProcessKilled(BaseException):
-    """Stands for the end of the process: not an `Exception`, so that no handler survives it."""
+    """Stands for the end of the process: not an ``Exception``, so that no handler survives it."""
 
 
 class MemoryStorage:
@@ -53,7 +53,7 @@ class MemoryStorage:
         self._holders: dict[str, str] = {}
 
     def fail_at(self, write: int, fault: Fault) -> None:
-        """Let the `write`-th write from now (0 is the next) go wrong."""
+        """Let the ``write``-th write from now (0 is the next) go wrong."""
         self._faults[self.writes + write] = fault
 
     def forget_faults(self) -> None:

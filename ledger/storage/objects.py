@@ -1,15 +1,15 @@
 """Buckets (gs://, s3://) as storage, through obstore.
 
 Every write is one conditional or unconditional put: atomic, and durable when the service has answered.
-`create` is the service's own "only if absent". Journals are small objects that are written whole. A local file above
+``create`` is the service's own "only if absent". Journals are small objects that are written whole. A local file above
 8 MiB is sent in parts and appears when the last has arrived; it needs its name to itself, which names made from digests
 give it.
 
 A lock cannot be trusted between machines, so it is not what protects a log here. A writer works on a guarded
-view (`guard`): each overwrite of a guarded name is a compare-and-swap against the version that this view has
+view (``guard``): each overwrite of a guarded name is a compare-and-swap against the version that this view has
 read or written last. Of two sequencers on one bucket the later one takes over, and the other is fenced: its
-next commit fails with `Conflict`, and nothing of it is in the log. A guarded name is never deleted, because
-an absence has no version: `remove` leaves a unique tombstone instead.
+next commit fails with ``Conflict``, and nothing of it is in the log. A guarded name is never deleted, because
+an absence has no version: ``remove`` leaves a unique tombstone instead.
 
 obstore repeats requests that fail on the way for up to a minute, so a put whose answer was lost may report a conflict
 with
@@ -62,7 +62,7 @@ class ObjectStorage:
     def __init__(
         self, store: Any, address: str, *, readonly: bool = False, guarded: frozenset[str] = frozenset()
     ) -> None:
-        """`store` is one of obstore's; use `open_objects` for an address."""
+        """`store` is one of obstore's; use ``open_objects`` for an address."""
         self._store = store
         self._address = address
         self._readonly = readonly
@@ -226,7 +226,11 @@ class ObjectStorage:
 
     @contextmanager
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
-        """Excludes other users of this object; between processes `guard` is what protects."""
+        """Excludes other users of this object; between processes ``guard`` is what protects.
+
+        Raises:
+            Locked: another writer is at work.
+        """
         del wait
         self._check_writable(name)
         with self._mutex:
@@ -366,7 +370,7 @@ class _Streamed(io.RawIOBase):
 
 
 def open_objects(address: str, *, readonly: bool = False) -> ObjectStorage:
-    """The bucket and prefix that `address` names, with the credentials of the environment."""
+    """The bucket and prefix that ``address`` names, with the credentials of the environment."""
     try:
         store = from_url(address, retry_config=_RETRY)
     except (BaseError, ValueError) as error:

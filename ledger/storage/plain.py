@@ -61,7 +61,7 @@ class PlainFiles:
         """A descriptor of the file, for reading.
 
         Raises:
-            Malformed, IsADirectoryError: as `look`.
+            Malformed, IsADirectoryError: as ``look``.
             OSError: what the system says.
         """
         self._check_folders(name)

@@ -3,11 +3,11 @@
 Three ways to finish a write, after the temporary file is complete and synced: hard link (exclusive: fails
 where the name is taken), link with comparison (idempotent), rename (overwrite). The name therefore never
 shows unfinished bytes, and the folder is synced before the call returns. A temporary file lies in the topmost
-folder of its name (`log/`, `store/`), which may be a link to another disk; its writer holds a flock on it, so
+folder of its name (``log/``, ``store/``), which may be a link to another disk; its writer holds a flock on it, so
 that whoever clears leftovers of killed processes cannot take a living one.
 
 Needs hard links and flock, as ext4, xfs, btrfs, zfs, apfs and NFSv4 have them; where links are missing the
-message says so. No retries: an `OSError` becomes `StorageFailed`.
+message says so. No retries: an ``OSError`` becomes ``StorageFailed``.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class PosixStorage:
             )
 
     def _make_folder(self, folder: Path) -> None:
-        """Create `folder` with its parents, each made durable in its own parent."""
+        """Create ``folder`` with its parents, each made durable in its own parent."""
         missing = []
         while not folder.is_dir():
             missing.append(folder)
@@ -279,7 +279,7 @@ class PosixStorage:
 
     @contextmanager
     def _temporary(self, name: str, content: bytes | BinaryIO) -> Iterator[Path]:
-        """A complete, synced file that is not yet visible under `name`; gone afterwards if nobody renamed it."""
+        """A complete, synced file that is not yet visible under ``name``; gone afterwards if nobody renamed it."""
         self._check_writable(name)
         target = self._path(name)
         self._make_folder(target.parent)
@@ -417,7 +417,7 @@ def _differs(name: str, expected: int, found: int) -> Conflict:
 
 
 def _walk(folder: Path, base: str, prefix: str) -> Iterator[str]:
-    """Names below `folder` in the order of their strings: a folder sorts as if its name ended in '/'."""
+    """Names below ``folder`` in the order of their strings: a folder sorts as if its name ended in '/'."""
     if base.count("/") > DEEPEST:
         raise too_deep(base)
     try:

@@ -1,9 +1,9 @@
-"""Where the artifact store keeps what: every name below `store/`, in one place.
+"""Where the artifact store keeps what: every name below ``store/``, in one place.
 
-    store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (`ledger.store.blobs.parts`)
-    store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (`ledger.store.blobs.parts`)
+    store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (``ledger.store.blobs.parts``)
+    store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (``ledger.store.blobs.parts``)
     store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is
-    (`packs.packing`) store/packfiles/<64 hex>           many small blobs in one file (`packs.packfile`)
+    (``packs.packing``) store/packfiles/<64 hex>           many small blobs in one file (``packs.packfile``)
     store/packfiles.txt                the names of those files
     store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
     store/leases/<id>.json             a writer at work, whose puts are kept
@@ -80,7 +80,7 @@ def packfile_digest(name: str) -> str:
 
 
 def digest_of(name: str, prefix: str) -> str:
-    """The digest that a name below `prefix` stands for; Malformed for a file that does not belong there."""
+    """The digest that a name below ``prefix`` stands for; Malformed for a file that does not belong there."""
     spread = name.removeprefix(prefix)
     digest = "sha256:" + spread.replace("/", "", 1)
     try:

@@ -8,10 +8,10 @@
 Guarantees. When a put has returned, every byte is durable and has been hashed. A blob is whole under its
 digest or is not there. Blobs come before the manifest that names them, so a tree that is there can be read.
 Every read hashes; nothing is believed for its mode, time or existence. Putting twice is putting once, and
-makes young again for `gc`.
+makes young again for ``gc``.
 
 What an attacker gains who can write the store: he can remove artifacts, and nobody will read his bytes in
-place of them. Where the bytes lie is told by `ledger.store.layout`.
+place of them. Where the bytes lie is told by ``ledger.store.layout``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Store:
     """The artifacts below one root."""
 
     def __init__(self, storage: Storage, *, seen: Path | None = None) -> None:
-        """`seen`: where the stat cache of a store on a local disk lies; below `projections/` unless given."""
+        """``seen``: where the stat cache of a store on a local disk lies; below ``projections/`` unless given."""
         self.storage = storage
         self.blobs = Blobs(storage)
         cache = storage.local_path(STAT_CACHE) if storage.writable else None
@@ -82,12 +82,12 @@ class Store:
         return Artifact(hashed.digest, hashed.size, "blob")
 
     def put_file(self, path: Path, *, link: bool = False, chunked: bool = False, plain: bool = False) -> Artifact:
-        """Keep a file of any size; ``chunked`` in pieces that its content cuts (`packs.packing`), shared with other
+        """Keep a file of any size; ``chunked`` in pieces that its content cuts (``packs.packing``), shared with other
         files.
 
-        With `plain` it is found by its plain sha256 as well, which is another above 8 MiB.
+        With ``plain`` it is found by its plain sha256 as well, which is another above 8 MiB.
 
-        With `link` the store shares the file by a hard link where it can: no byte is copied, the file becomes
+        With ``link`` the store shares the file by a hard link where it can: no byte is copied, the file becomes
         read-only, and whoever changes it in place makes the artifact unreadable (never wrong). One that is executable
         is copied, for it would lose that.
         """
@@ -168,7 +168,7 @@ class Store:
     # Reading
 
     def has(self, digest: str) -> bool:
-        """Whether there is an artifact of that digest. No evidence about its bytes: `verify` is."""
+        """Whether there is an artifact of that digest. No evidence about its bytes: ``verify`` is."""
         return self._has_tree(digest) or self.blobs.has(digest)
 
     def present(self, digests: Iterable[str]) -> list[str]:
@@ -201,7 +201,7 @@ class Store:
     def open_range(self, digest: str, start: int, length: int, *, parts: str | None = None) -> bytes:
         """Some bytes of a blob; above 8 MiB only the parts that they touch are read, each verified.
 
-        `parts` is the Merkle root that a manifest gives for the file. It is needed only for a blob whose digest is its
+        ``parts`` is the Merkle root that a manifest gives for the file. It is needed only for a blob whose digest is its
         plain sha256, as older manifests have it: without it such a blob is read as a whole.
 
         Raises:
@@ -240,8 +240,8 @@ class Store:
     def checkout(
         self, digest: str, dest: Path, *, how: checkout.How = "auto", replace: bool = False
     ) -> checkout.CheckedOut:
-        """Make `dest` the file or the folder that a digest names: all of it or nothing. See
-        `ledger.store.trees.checkout`."""
+        """Make ``dest`` the file or the folder that a digest names: all of it or nothing. See
+        ``ledger.store.trees.checkout``."""
         if self._has_tree(digest):
             text = self._manifest_text(digest)
             return checkout.tree(self.blobs, text, dest, where=digest, how=how, replace=replace)
@@ -291,7 +291,7 @@ class Store:
         return self._verify_blob(digest, None, digest)
 
     def digests(self) -> Iterator[tuple[str, Kind]]:
-        """Every artifact in the store, trees first. Files that do not belong there are left to `verify_all`."""
+        """Every artifact in the store, trees first. Files that do not belong there are left to ``verify_all``."""
         areas: Sequence[tuple[str, Kind]] = ((TREES, "tree"), (BLOBS, "blob"), (PACKED, "blob"))
         for area, kind in areas:
             for name in self.storage.list(area):

@@ -8,7 +8,7 @@ there can be read. Bytes are hashed where they arrive: what is pulled by us, wha
 answer has its own hash of what it got, and else by reading it back; other bytes are never kept. A break costs
 little: blobs that arrived stay, and a large one resumes from the parts of it that arrived, each checked against its
 hash. On the way into a bucket, where bytes cannot be added to an object, a blob of 64 MiB and more goes in parts that
-are blobs of their own, with a record of how they make the whole (`packs.packing`); with ``cut="content"`` every blob
+are blobs of their own, with a record of how they make the whole (``packs.packing``); with ``cut="content"`` every blob
 above 1 MiB goes in pieces cut by its content, so that an edited corpus sends only what was touched. Failures of the
 storage are retried a few times, with growing pauses, before one error says what failed.
 """
@@ -270,7 +270,7 @@ class _Transfer:
         self.retried(self._target, partial(self._deliver_manifest, manifest))
 
     def retried[T](self, store: Store, work: Callable[[], T]) -> T:
-        """What `work` gives; after some more tries if it uses a remote that fails or serves what it should not."""
+        """What ``work`` gives; after some more tries if it uses a remote that fails or serves what it should not."""
         pauses = () if store.storage.local_path(INCOMING + "x") else _PAUSES
         for seconds in pauses:
             try:

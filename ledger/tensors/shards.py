@@ -5,7 +5,7 @@
     leaves = merge_shards(parcels_for_me)            # the tiles that are mine to finish
     digest = merge_shards(leaves_of_all).digest()    # 32 bytes for each MiB, on every process or on one
 
-A tensor's digest is a Merkle root over tiles of 1 MiB in C order (`tensors`). A tile that lies wholly in one process
+A tensor's digest is a Merkle root over tiles of 1 MiB in C order (``tensors``). A tile that lies wholly in one process
 is hashed there and only its 32 bytes travel. A tile that is cut travels in pieces to the one process that finishes it
 (number of the tile modulo processes): at most two tiles for each shard where shards are runs of rows, and the bytes
 once where they are cut across columns, but never more than its share of them to any process. Replicas may be given too:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Index = Sequence[slice]
-"""Where a shard lies in its array: one slice for each axis, with step 1, as `jax.Shard.index` gives it."""
+"""Where a shard lies in its array: one slice for each axis, with step 1, as ``jax.Shard.index`` gives it."""
 
 Tiles = Literal["all", "whole", "cut"]
 
@@ -78,7 +78,7 @@ class PartialTensor:
 
     @classmethod
     def parse(cls, data: bytes) -> PartialTensor:
-        """What `encode` made. Malformed if it is something else."""
+        """What ``encode`` made. Malformed if it is something else."""
         head, separator, rest = data.partition(_SEPARATOR)
         try:
             fields = parse_canonical(head)
@@ -93,7 +93,7 @@ class PartialTensor:
             raise Malformed("partial tensor", expected="one of version 1", found=str(error)) from error
 
     def digest(self) -> str:
-        """The tensor's digest, the same as `tensor_digest` of the whole. Refused while a tile is missing."""
+        """The tensor's digest, the same as ``tensor_digest`` of the whole. Refused while a tile is missing."""
         tiles = -(-self.nbytes // TILE_SIZE)
         missing = [tile for tile in range(tiles) if tile not in self.leaves]
         if missing or len(self.leaves) != tiles:

@@ -4,8 +4,8 @@ A tensor's digest is the sha256 of the canonical JSON
 
     {"dtype":"float32","root":"<64 hex>","shape":[2,3]}
 
-where `root` is the RFC 6962 Merkle root over tiles of 1 MiB (the last is shorter; none for an empty tensor)
-of the elements' bytes in C order, little-endian. `dtype` is the name NumPy and ml_dtypes give it. Types
+where ``root`` is the RFC 6962 Merkle root over tiles of 1 MiB (the last is shorter; none for an empty tensor)
+of the elements' bytes in C order, little-endian. ``dtype`` is the name NumPy and ml_dtypes give it. Types
 narrower than a byte are refused: their spare bits are unspecified in memory. So the same numbers have the
 same digest from memory, from a checkpoint of any layout and from an exported file, and a tile can be checked
 alone.
@@ -17,7 +17,7 @@ the paths:
 
 Tiles are hashed in threads (hashlib lets go of the interpreter) where they lie; only arrays that are not
 C-contiguous or not little-endian are copied, some tiles at a time. NumPy is imported on the first use:
-`import ledger` stays light.
+``import ledger`` stays light.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TensorInfo:
 class StateManifest:
     """The tensors of a state in canonical order.
 
-    Its canonical bytes also tell dtypes and shapes, for whoever compares two states; `digest` needs only (path,
+    Its canonical bytes also tell dtypes and shapes, for whoever compares two states; ``digest`` needs only (path,
     digest).
     """
 
@@ -98,7 +98,11 @@ class StateManifest:
 
     @classmethod
     def parse(cls, data: bytes) -> StateManifest:
-        """The manifest that these canonical bytes hold."""
+        """The manifest that these canonical bytes hold.
+
+        Raises:
+            Malformed: not a list of tensors.
+        """
         document = parse_canonical(data)
         try:
             if not isinstance(document, dict) or document["kind"] != "state" or document["version"] != 1:
@@ -126,11 +130,11 @@ class StateManifest:
 
     @property
     def digest(self) -> str:
-        """The digest of the state; equals `state_digest` of its (path, digest) pairs."""
+        """The digest of the state; equals ``state_digest`` of its (path, digest) pairs."""
         return state_digest({tensor.path: tensor.digest for tensor in self.tensors})
 
     def tensor(self, path: str) -> TensorInfo:
-        """The tensor at one path; `NotFound` where there is none."""
+        """The tensor at one path; ``NotFound`` where there is none."""
         for tensor in self.tensors:
             if tensor.path == path:
                 return tensor
@@ -146,7 +150,7 @@ class StateManifest:
 class TensorHasher:
     """Digests a tensor from its bytes as they come, in C order and little-endian: for files too large to hold.
 
-    A token cache or a tensor of a checkpoint is fed in pieces of any length; `digest` refuses too few or too many.
+    A token cache or a tensor of a checkpoint is fed in pieces of any length; ``digest`` refuses too few or too many.
     """
 
     def __init__(self, dtype: str, shape: Iterable[int]) -> None:
@@ -170,7 +174,7 @@ class TensorHasher:
                 self._close_tile()
 
     def digest(self) -> str:
-        """The digest of the whole tensor, once all its bytes were given; `Refused` before."""
+        """The digest of the whole tensor, once all its bytes were given; ``Refused`` before."""
         if self._seen != self._expected:
             raise Refused(
                 "bytes of a tensor",
@@ -284,7 +288,7 @@ def _as_numpy(array: Any) -> NDArray[Any]:
 
 
 def _hash_tiles(values: NDArray[Any], start: int) -> list[bytes]:
-    """Leaf hashes of the tiles from byte `start`, as many as one task takes."""
+    """Leaf hashes of the tiles from byte ``start``, as many as one task takes."""
     view = _bytes_of(values, start, min(values.nbytes, start + TILE_SIZE * _TILES_PER_TASK))
     hashes = []
     for offset in range(0, len(view), TILE_SIZE):
@@ -295,7 +299,7 @@ def _hash_tiles(values: NDArray[Any], start: int) -> list[bytes]:
 
 
 def _bytes_of(values: NDArray[Any], start: int, end: int) -> memoryview:
-    """Bytes `start` to `end` of the elements in C order, little-endian; copied only where they do not lie so."""
+    """Bytes ``start`` to ``end`` of the elements in C order, little-endian; copied only where they do not lie so."""
     import numpy as np
 
     size = values.dtype.itemsize

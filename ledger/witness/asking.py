@@ -1,7 +1,7 @@
 """One request to a server of somebody else, whose whole answer has one deadline: a byte now and then buys it no time.
 
 A timeout of a socket is that of one read, so a server that drips holds whoever asks for as long as it likes. Here the
-head and the body of an answer must be read within the same seconds (`post`).
+head and the body of an answer must be read within the same seconds (``post``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ANSWER_SECONDS = 30.0
 def post(
     address: str, body: bytes, headers: Mapping[str, str] | None = None, *, most: int, seconds: float = ANSWER_SECONDS
 ) -> tuple[int, bytes]:
-    """Status and body of the answer, of any status; of a longer body the first `most` bytes.
+    """Status and body of the answer, of any status; of a longer body the first ``most`` bytes.
 
-    The caller has checked the scheme of the address. Connecting, and then the answer, take `seconds` each at most, for
-    every address of the host and every redirect again. Raises `OSError` (`TimeoutError` where it took longer) or
-    `http.client.HTTPException`.
+    The caller has checked the scheme of the address. Connecting, and then the answer, take ``seconds`` each at most, for
+    every address of the host and every redirect again. Raises ``OSError`` (``TimeoutError`` where it took longer) or
+    ``http.client.HTTPException``.
     """
     request = urllib.request.Request(address, data=body, headers=dict(headers or {}), method="POST")  # noqa: S310
     try:
@@ -45,7 +45,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Prompt(io.RawIOBase):
-    """The bytes of `stream`, which reads from the socket, for as long as the socket's timeout from now."""
+    """The bytes of ``stream``, which reads from the socket, for as long as the socket's timeout from now."""
 
     def __init__(self, sock: socket.socket, stream: io.BufferedReader) -> None:
         super().__init__()

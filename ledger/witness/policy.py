@@ -7,7 +7,7 @@
     quorum witnesses
 
 A group is met when so many of its members are, and a member is a witness that cosigned or another group. The
-URL of a witness is the prefix below which it answers `add-checkpoint` (tlog-witness).
+URL of a witness is the prefix below which it answers ``add-checkpoint`` (tlog-witness).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ledger.format.note import Note, VerifierKey
 
 NONE = "none"
 GROUP = "witnesses"
-"""The one group of the policies that `with_witness` writes."""
+"""The one group of the policies that ``with_witness`` writes."""
 _MAX_BYTES = 1 << 20
 _SPACE = re.compile(r"[ \t]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^ \t\n#]{1,200}\Z")
 
 @dataclass(frozen=True)
 class PolicyWitness:
-    """A witness under the name that it has in a policy; `url` is empty where it need not be asked."""
+    """A witness under the name that it has in a policy; ``url`` is empty where it need not be asked."""
 
     name: str
     key: VerifierKey
@@ -40,7 +40,7 @@ class PolicyWitness:
 
 @dataclass(frozen=True)
 class PolicyGroup:
-    """Met when `needed` of the members are."""
+    """Met when ``needed`` of the members are."""
 
     needed: int
     members: tuple[str, ...]
@@ -48,7 +48,7 @@ class PolicyGroup:
 
 @dataclass(frozen=True)
 class WitnessPolicy:
-    """What a policy file says. `str()` is the file."""
+    """What a policy file says. ``str()`` is the file."""
 
     logs: tuple[VerifierKey, ...] = ()
     witnesses: tuple[PolicyWitness, ...] = ()
@@ -63,7 +63,7 @@ class WitnessPolicy:
 
     @classmethod
     def parse(cls, data: bytes) -> WitnessPolicy:
-        """The policy in a file; `Malformed` names the line that is not one."""
+        """The policy in a file; ``Malformed`` names the line that is not one."""
         text = data[: _MAX_BYTES + 1].decode("utf-8", "surrogateescape")
         if len(data) > _MAX_BYTES or (data and not data.endswith(b"\n")):
             raise _malformed("the file", f"at most {_MAX_BYTES} bytes, ending in a newline", f"{len(data)} bytes")
@@ -77,16 +77,16 @@ class WitnessPolicy:
         return reading.policy()
 
     def check(self, note: bytes, trusted: Sequence[VerifierKey] = ()) -> tuple[LogCheckpoint, list[str]]:
-        """The checkpoint in `note` and the names of the witnesses that cosigned it.
+        """The checkpoint in ``note`` and the names of the witnesses that cosigned it.
 
-        `Unverified` unless one of the logs (of the policy, or `trusted`) signed it and the quorum is met. A cosignature
+        ``Unverified`` unless one of the logs (of the policy, or ``trusted``) signed it and the quorum is met. A cosignature
         of a known key that does not hold refuses the whole note.
         """
         checkpoint, opened = open_checkpoint(note, [*self.logs, *trusted])
         return checkpoint, self.check_quorum(opened)
 
     def check_quorum(self, note: Note) -> list[str]:
-        """The names of the witnesses that cosigned `note`; `Unverified` unless the quorum is met."""
+        """The names of the witnesses that cosigned ``note``; ``Unverified`` unless the quorum is met."""
         by_key = {(w.key.name, w.key.key_id): w for w in self.witnesses}
         good: dict[str, None] = {}
         for line in note.signatures:
@@ -106,12 +106,12 @@ class WitnessPolicy:
         return list(good)
 
     def describe(self) -> str:
-        """The quorum for people: `2 of alpha, beta, gamma`."""
+        """The quorum for people: ``2 of alpha, beta, gamma``."""
         group = self.groups.get(self.quorum)
         return self.quorum if group is None else f"{group.needed} of {', '.join(group.members)}"
 
     def with_witness(self, witness: PolicyWitness, needed: int | None = None) -> WitnessPolicy:
-        """This policy with one more witness, of all of which `needed` must cosign (all, unless said).
+        """This policy with one more witness, of all of which ``needed`` must cosign (all, unless said).
 
         Raises:
             Refused: the policy has groups of its own, or a witness of this name or key; the name or the number cannot be.

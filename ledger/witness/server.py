@@ -2,7 +2,7 @@
 
 A witness is asked by anybody, so it counts on clients that begin a request and stop, send a body a byte at a time,
 claim a large one, or come in thousands. Each has one deadline for his whole request, one bound of bytes, and a seat
-that the next one takes when all are taken (`ledger.service.lobby`); the rest are answered meanwhile.
+that the next one takes when all are taken (``ledger.service.lobby``); the rest are answered meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WitnessServer:
         seats: int = _SEATS,
         request_seconds: float = _REQUEST_SECONDS,
     ) -> None:
-        """Listen. At most `seats` requests are being read at a time, each for `request_seconds` at most."""
+        """Listen. At most ``seats`` requests are being read at a time, each for ``request_seconds`` at most."""
         self._lobby = Lobby(seats=seats, inside=_DECIDING)
         handler = type(
             "Handler", (_Handler,), {"witness": witness, "lobby": self._lobby, "request_seconds": request_seconds}

@@ -1,7 +1,7 @@
 """Time stamps of the log (RFC 3161): an authority signs that these bytes existed at this time.
 
 What is stamped is the text of a log checkpoint (origin, size, root), and so every event below its size. The answer is
-kept in an event, `log.anchored/v1`, which the next checkpoint covers:
+kept in an event, ``log.anchored/v1``, which the next checkpoint covers:
 
     {"authority": "https://…", "checkpoint": "<text>", "kind": "rfc3161", "time": "…Z", "token": "<base64 of the
     answer>"}
@@ -40,7 +40,7 @@ _MAX_ANSWER = 40_000
 
 @dataclass(frozen=True)
 class Stamped:
-    """What a time stamp shows: events below `size` existed at `time`, so says `authority`."""
+    """What a time stamp shows: events below ``size`` existed at ``time``, so says ``authority``."""
 
     index: int
     """The event that holds the stamp."""
@@ -54,12 +54,12 @@ class Stamped:
 def stamp_checkpoint(
     checkpoint: LogCheckpoint, address: str, authorities: Sequence[x509.Certificate]
 ) -> tuple[Draft, str]:
-    """Ask the authority at `address` for a stamp of this checkpoint: the event to append, and the time it states.
+    """Ask the authority at ``address`` for a stamp of this checkpoint: the event to append, and the time it states.
 
     Raises:
         Unavailable: the authority cannot be reached.
-        Unverified: its answer does not hold under `authorities`.
-        Refused: `address` is not one of https or http.
+        Unverified: its answer does not hold under ``authorities``.
+        Refused: ``address`` is not one of https or http.
     """
     from rfc3161_client import HashAlgorithm, TimestampRequestBuilder  # 40 ms, for this command alone
 
@@ -82,7 +82,7 @@ def stamp_checkpoint(
 def verify_stamp(
     answer: bytes, text: str, authorities: Sequence[x509.Certificate], *, nonce: int | None = None
 ) -> tuple[str, str]:
-    """The time of a stamp over `text` and who signed it; `Malformed` or `Unverified` where it is none."""
+    """The time of a stamp over ``text`` and who signed it; ``Malformed`` or ``Unverified`` where it is none."""
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
 
     try:
@@ -110,8 +110,8 @@ def verify_stamp(
 def check_stamp(
     reader: LogReader, index: int, event: Event, authorities: Sequence[x509.Certificate]
 ) -> Stamped | LedgerError:
-    """What the time stamp in this event shows, or the error that says why it shows nothing: `Tampered` where it is of
-    another history, `Malformed` or `Unverified` where the stamp itself does not hold. Nothing is raised."""
+    """What the time stamp in this event shows, or the error that says why it shows nothing: ``Tampered`` where it is of
+    another history, ``Malformed`` or ``Unverified`` where the stamp itself does not hold. Nothing is raised."""
     where = f"event {index}"
     try:
         text, token = _read(event.body, where)

@@ -5,8 +5,8 @@ with a proof that this one continues it; so a log that shows two histories canno
 same witness. The check of the old size, the proof, and the new record are one step under a lock, and the
 record is durable before the answer goes out.
 
-`Witness` is the decision without the network (`ledger.witness.server` is the HTTP around it), `ask_witness` the log's
-side, and `check_witnessed` the policy of whoever verifies: n of these m witnesses.
+``Witness`` is the decision without the network (``ledger.witness.server`` is the HTTP around it), ``ask_witness`` the log's
+side, and ``check_witnessed`` the policy of whoever verifies: n of these m witnesses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOCK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class WitnessRequest:
-    """The body of `add-checkpoint`: old size, consistency proof, signed checkpoint."""
+    """The body of ``add-checkpoint``: old size, consistency proof, signed checkpoint."""
 
     old_size: int
     proof: tuple[bytes, ...]
@@ -85,7 +85,7 @@ class Witness:
         self._mutex = threading.Lock()
 
     def add_checkpoint(self, body: bytes) -> WitnessAnswer:
-        """The answer to `POST add-checkpoint`."""
+        """The answer to ``POST add-checkpoint``."""
         try:
             request = WitnessRequest.parse(body)
             claimed = LogCheckpoint.parse(parse_note(request.note).text)
@@ -114,7 +114,7 @@ class Witness:
         return WitnessAnswer(200, "".join(map(str, lines)).encode())
 
     def checkpoint(self, origin_hash: str) -> WitnessAnswer:
-        """The answer to `GET <origin hash>/checkpoint`: the newest that was cosigned."""
+        """The answer to ``GET <origin hash>/checkpoint``: the newest that was cosigned."""
         try:
             return WitnessAnswer(200, self._storage.read(f"witness/{origin_hash}"))
         except LedgerError as error:
@@ -138,16 +138,16 @@ def ask_witness(
     old_size: int = 0,
     seconds: float = ANSWER_SECONDS,
 ) -> list[NoteSignature]:
-    """The cosignatures of the witness at `address` for this signed checkpoint, verified under its `keys`.
+    """The cosignatures of the witness at ``address`` for this signed checkpoint, verified under its ``keys``.
 
-    `prove` makes the consistency proof from the size that the witness knows. A witness that refuses raises
-    `Conflict` with what it said, one that cannot be reached `Unavailable`; so does one whose whole answer, to each of at
-    most three requests, takes longer than `seconds`.
+    ``prove`` makes the consistency proof from the size that the witness knows. A witness that refuses raises
+    ``Conflict`` with what it said, one that cannot be reached ``Unavailable``; so does one whose whole answer, to each of at
+    most three requests, takes longer than ``seconds``.
 
     Raises:
-        Refused: `address` is not one of https or http.
+        Refused: ``address`` is not one of https or http.
         Tampered: the witness has seen a longer log.
-        Unverified: what it answered is not signed by `keys`.
+        Unverified: what it answered is not signed by ``keys``.
     """
     if urlsplit(address).scheme not in ("https", "http"):
         raise Refused("not the address of a witness", where=address, expected="https://")
@@ -178,7 +178,7 @@ def ask_witness(
 
 
 def check_witnessed(note: bytes, witnesses: Sequence[VerifierKey], needed: int) -> list[str]:
-    """The names of the witnesses that cosigned; `Unverified` if they are fewer than `needed`. The log's key is another
+    """The names of the witnesses that cosigned; ``Unverified`` if they are fewer than ``needed``. The log's key is another
     matter."""
     parsed = parse_note(note)
     known = {(key.name, key.key_id): key for key in witnesses}

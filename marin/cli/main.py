@@ -40,7 +40,7 @@ COMPLETING = "_MARIN_COMPLETE"
 
 @dataclass(frozen=True)
 class Lazy:
-    """A command that is not imported yet: `module` holds it under its own name."""
+    """A command that is not imported yet: ``module`` holds it under its own name."""
 
     module: str
     help: str
@@ -199,7 +199,7 @@ def root_option() -> click.Option:
 
 
 def accept_root(command: click.Command) -> None:
-    """Give `command` and what is below it the --root option, once."""
+    """Give ``command`` and what is below it the --root option, once."""
     if isinstance(command, click.Group):
         for member in command.commands.values():
             accept_root(member)
@@ -310,7 +310,7 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def report(error: Exception) -> int:
-    """Say `error` on one line and return the exit status that its kind has."""
+    """Say ``error`` on one line and return the exit status that its kind has."""
     from ledger import LedgerError  # here, so that a help text does not load the ledger
 
     if isinstance(error, LedgerError):

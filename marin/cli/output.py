@@ -51,7 +51,7 @@ def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> 
 
 
 def agree(question: str) -> bool:
-    """Whether the user says yes, on stderr; `click.Abort` without an answer."""
+    """Whether the user says yes, on stderr; ``click.Abort`` without an answer."""
     return click.confirm(visible(question, keep="\n"), err=True)
 
 
@@ -69,7 +69,7 @@ def print_bytes(parts: Iterable[bytes]) -> None:
 
 
 def print_json(value: object, indent: int | None = None) -> None:
-    """`value` as one line of JSON, or laid out with ``indent``."""
+    """``value`` as one line of JSON, or laid out with ``indent``."""
     click.echo(visible_json(value, indent))
 
 
@@ -91,7 +91,7 @@ def print_tree(top: Branch) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, expendable: Sequence[str] = ()
 ) -> None:
-    """Rows under their column names; `empty` goes to stderr where there are none. ``expendable``: columns that a terminal
+    """Rows under their column names; ``empty`` goes to stderr where there are none. ``expendable``: columns that a terminal
     too narrow for all goes without, the first of them first; where that is not enough, digests are shown by their first
     twelve digits, which every command takes. In a pipe all are there, and whole."""
     if not rows:

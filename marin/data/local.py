@@ -43,6 +43,7 @@ class SourceFile:
 
         Raises:
             DataError: it cannot be read.
+            DataMissing: a file of the data cannot be read.
         """
         try:
             with self.path.open("rb") as file:
@@ -62,6 +63,7 @@ def matched(globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[s
 
     Raises:
         DataError: a glob matches nothing, or a file of a kind that cannot be read.
+        DataMissing: no file matches.
     """
     found: dict[Path, SourceFile] = {}
     names: set[str] = set()

@@ -102,7 +102,7 @@ def redirected(url: str, location: str, hops: int) -> str:
     """The address that a redirect names, checked.
 
     Raises:
-        DataError: as `check_address`, or one redirect too many.
+        DataError: as ``check_address``, or one redirect too many.
     """
     if hops >= MOST_REDIRECTS:
         raise DataError("redirects without end", where=url, expected=f"at most {MOST_REDIRECTS}", found="more")

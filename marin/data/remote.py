@@ -135,6 +135,7 @@ def download(dataset: UrlDataset, target: Path, *, pause: Callable[[float], None
 
     Raises:
         DataError: the server has other bytes, refuses, or cannot be reached; nothing is left behind.
+        DataMissing: data cannot be fetched.
     """
     file = Pinned((dataset.url,), dataset.size, f"sha256:{dataset.sha256}")
     fetch(file, target, pause=pause, cure=f"check the network, or put the file at MARIN_DATA/{dataset.mirror}")

@@ -3,7 +3,7 @@
 What happens for `marin stage NAME`:
 
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
-   stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, `run_results` say what counts).
+   stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, ``run_results`` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
 3. The execution. Inputs come out of the store, hashed; step.started is durable before the first line of the step,
    step.completed after its output is in the store; a failure or an interruption is a step.failed.
@@ -123,6 +123,7 @@ def run_stage(
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
+        Refused: the step is not what was planned.
     """
     step = plan.step(name)
     root.check_writable()  # a missing or wrong key is said before hours of work, not after

@@ -130,7 +130,11 @@ def _short(value: object) -> str:
 
 
 def last_checkpoint(view: Run, store: Store) -> CheckpointSaved:
-    """The furthest training checkpoint of a run that the store still has."""
+    """The furthest training checkpoint of a run that the store still has.
+
+    Raises:
+        MissingEvidence: the run has no stored state to continue from.
+    """
     ends = {fact.body.end: fact.body.end_state for fact in view.segments}
     for fact in reversed(view.checkpoints):
         if ends.get(fact.body.step) == fact.body.state and store.has(fact.body.artifact):

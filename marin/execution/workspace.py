@@ -7,7 +7,7 @@ Folders, below ``work/`` of the root's local folder:
     <step>-<identity>/scratch/  kept until the step is done: a resumed attempt finds there what the last one left
 
 All of it may be deleted whenever no stage runs. What an attempt left that nobody came back to is swept by
-`marin store gc` (`sweep_abandoned`).
+`marin store gc` (``sweep_abandoned``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A DVC remote, and the .dvc files that name what is in it: `dvc pull` brings the outputs of a run.
 
-Written as DVC 3 lays it out (its own code is not needed to write it): objects at `files/md5/ab/cdef…`, a folder as the
-JSON list of its files under the md5 of that list with the suffix `.dir`. md5 is DVC's identity and proves nothing; ours
+Written as DVC 3 lays it out (its own code is not needed to write it): objects at ``files/md5/ab/cdef…``, a folder as the
+JSON list of its files under the md5 of that list with the suffix ``.dir``. md5 is DVC's identity and proves nothing; ours
 is in the pointers.
 """
 
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20
 
 
 def write_dvc(store: Store, made: Mapping[str, Output], dest: Path) -> list[Path]:
-    """Fill `dest`: the remote in `dest/remote`, and for each output a `NAME.dvc`, whose paths are returned.
+    """Fill ``dest``: the remote in ``dest/remote``, and for each output a ``NAME.dvc``, whose paths are returned.
 
     Bytes are hashed on their way out of the store; an object that is there with other bytes is refused (Conflict).
     """

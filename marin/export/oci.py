@@ -1,6 +1,6 @@
 """An OCI image layout with the files of one output as layers, as `oras` pushes and pulls them.
 
-Image-spec 1.1: `oci-layout`, `index.json`, and blobs by their plain sha256, which is what the store names them by up to
+Image-spec 1.1: ``oci-layout``, ``index.json``, and blobs by their plain sha256, which is what the store names them by up to
 8 MiB and what is computed here above. The artifact type and annotations say whose it is; titles are the paths.
 """
 
@@ -20,7 +20,7 @@ _EMPTY = b"{}"
 
 
 def write_oci(store: Store, output: Output, dest: Path, *, reference: str) -> str:
-    """Fill `dest` and return the digest of the OCI manifest. The same artifact gives the same bytes."""
+    """Fill ``dest`` and return the digest of the OCI manifest. The same artifact gives the same bytes."""
     layout = open_storage(dest)
     layers = []
     for entry in outputs.manifest(store, output):

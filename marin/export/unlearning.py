@@ -42,7 +42,11 @@ def certificate(history: History, reader: LogReader, run: Run, signer: Signer) -
 
 
 def statement(history: History, reader: LogReader, run: Run) -> Statement:
-    """What :func:`certificate` signs."""
+    """What :func:`certificate` signs.
+
+    Raises:
+        UsageError: the run has unlearned nothing.
+    """
     exclude = run.recipe.exclude
     if exclude is None:
         raise UsageError(

@@ -83,7 +83,11 @@ def closure_of(function: Callable[..., Any]) -> Closure:
 
 
 def locate(function: Callable[..., Any]) -> tuple[Path, str]:
-    """The file and the top-level name that define ``function``; refuses what no other process could find again."""
+    """The file and the top-level name that define ``function``; refuses what no other process could find again.
+
+    Raises:
+        UsageError: it is no plain function of a file, or it captures variables.
+    """
     if isinstance(function, functools.partial) or not inspect.isfunction(function):
         raise UsageError(
             "a step's function is not a plain function",

@@ -124,7 +124,11 @@ class Graph:
         return starts, takers, tuple(self.nodes)
 
     def only(self, pattern: str) -> Graph:
-        """The nodes whose address contains a match of ``pattern``, and what they depend on."""
+        """The nodes whose address contains a match of ``pattern``, and what they depend on.
+
+        Raises:
+            UsageError: not a pattern, or no step has such an address.
+        """
         try:
             wanted = {address for address in self.nodes if re.search(pattern, address)}
         except re.error as error:

@@ -264,7 +264,11 @@ def override_output(step: Step, digest: str) -> Step:
 
 def adopt(name: str, digest: str, *, kind: str, vouched_by: str, note: str = "") -> Step:
     """A step whose output was made elsewhere: an artifact that is in the store already, by digest, with the name of who
-    vouches for it (`marin store put` brings bytes in). Recorded as ``artifact.adopted``."""
+    vouches for it (`marin store put` brings bytes in). Recorded as ``artifact.adopted``.
+
+    Raises:
+        UsageError: nobody vouches for an adopted artifact.
+    """
     if not vouched_by.strip():
         raise UsageError(
             "nobody vouches for an adopted artifact",

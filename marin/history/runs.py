@@ -90,7 +90,11 @@ def resolve(history: History, name: str) -> str:
 
 
 def pick(known: Sequence[str], name: str) -> str:
-    """As :func:`resolve`, among these ids, the oldest first."""
+    """As :func:`resolve`, among these ids, the oldest first.
+
+    Raises:
+        UsageError: there is no such run, or several begin like that.
+    """
     if not known:
         raise UsageError(
             "there are no runs",

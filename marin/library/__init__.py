@@ -1,4 +1,4 @@
-"""Marin for programs and notebooks: roots and runs as objects (docs/api.md). `marin.open` is the door.
+"""Marin for programs and notebooks: roots and runs as objects (docs/api.md). ``marin.open`` is the door.
 
 root.py      a root: its runs as a table
 run.py       one run: numbers, recipe, pages, batches, its model

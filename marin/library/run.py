@@ -122,7 +122,7 @@ class Run:
         return target
 
     def transformers(self, folder: str | Path) -> Any:
-        """The model as `transformers` loads it from ``folder``, where it is exported to unless it is there; needs
+        """The model as ``transformers`` loads it from ``folder``, where it is exported to unless it is there; needs
         PyTorch."""
         from transformers import AutoModelForCausalLM
 

@@ -1,6 +1,6 @@
 """A tracker for Levanter's own trainer: what it logs goes into a run of the ledger.
 
-    import marin.loops.levanter            # `tracker: {type: marin}` of a trainer's configuration is known from here on
+    import marin.loops.levanter            # ``tracker: {type: marin}`` of a trainer's configuration is known from here on
 
 Levanter's loop is then its user's own: recorded, and compared by a command (`marin verify RUN --by COMMAND`).
 """
@@ -56,7 +56,7 @@ class MarinTracker(Tracker):  # type: ignore[misc]
 @dataclass
 class MarinTrackerConfig(TrackerConfig):  # type: ignore[misc]
     """``tracker: {type: marin, title: ..., recipe: {...}}``. ``recipe``: whatever decides the bits; ``root``: as
-    `marin.open`."""
+    ``marin.open``."""
 
     title: str = ""
     recipe: dict[str, Any] | None = None

@@ -108,7 +108,7 @@ class Loop:
 
         Args:
             step: its number; each is one above the last.
-            loss: its loss, anything that `float` takes; recorded exactly.
+            loss: its loss, anything that ``float`` takes; recorded exactly.
             batch: what it saw: bytes, text, an array or several by name. Its digest is recorded.
             metrics: other numbers of the step; measurements, which are compared with nothing.
 
@@ -212,7 +212,7 @@ class Loop:
         self._ended = True
 
     def fail(self, error: BaseException | str) -> None:
-        """The loop stopped with an error; the run is `failed`."""
+        """The loop stopped with an error; the run is ``failed``."""
         if self._ended:
             return
         self._flush(None)
@@ -303,7 +303,7 @@ def start_run(
         name: what lists show.
         recipe: whatever decides the loop's bits, as JSON; recorded, and not checked. Seeds belong in it.
         tags: short texts by name.
-        root: as `marin.open`; by default what MARIN_ROOT names, or ``.marin`` here or above.
+        root: as ``marin.open``; by default what MARIN_ROOT names, or ``.marin`` here or above.
 
     Raises:
         Unavailable: there is no root (`marin init` makes one), or its key is not here.

@@ -27,7 +27,11 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
         self._last = -1
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
-        """Begin the run. The trainer's arguments are its recipe, beside what was given."""
+        """Begin the run. The trainer's arguments are its recipe, beside what was given.
+
+        Raises:
+            UsageError: not every train step is logged.
+        """
         if int(getattr(args, "logging_steps", 1)) != 1:
             raise UsageError(
                 "not every train step is logged",

@@ -31,6 +31,7 @@ def run(task: Task) -> StepResult:
 
     Raises:
         Unsupported: the contract can not be honoured here.
+        UsageError: the recipe has no seed.
     """
     if task.recipe.seed is None:
         raise UsageError(

@@ -258,7 +258,11 @@ def registers(body: ExperimentRegistered, recipe: Recipe, pipeline: str = "") ->
 
 
 def find(history: History, name: str) -> str:
-    """The experiment that ``name`` means: its whole name or a unique beginning of it."""
+    """The experiment that ``name`` means: its whole name or a unique beginning of it.
+
+    Raises:
+        UsageError: there is none, or several begin like that.
+    """
     known = sorted({fact.body.experiment for fact in registrations(history)})
     matching = [item for item in known if item == name] or [item for item in known if name and item.startswith(name)]
     if len(matching) == 1:

@@ -1,7 +1,7 @@
 """Small files of the working folder, written whole or not at all.
 
 These are the files that Git and DVC see (pointers, metrics, tables, receipts). They are views of what the ledger
-says and can be written again from it. A write goes to `.tmp-<name>` beside the file and is renamed into place, so no
+says and can be written again from it. A write goes to ``.tmp-<name>`` beside the file and is renamed into place, so no
 reader sees half a file. The temporary name is fixed and locked while it is used: what a killed process left there is
 overwritten by the next write instead of staying in somebody's `git status`.
 """

@@ -19,7 +19,11 @@ _log = logging.getLogger(__name__)
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket on ``port``, or on the next one that is free (0: any). The socket is handed to the server, so
-    that nobody can take the port in between."""
+    that nobody can take the port in between.
+
+    Raises:
+        UsageError: not an address of this machine, or no port of it is free.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     except socket.gaierror as error:

@@ -68,7 +68,11 @@ def installed_conf() -> Path:
 
 def groups(conf: Path) -> dict[str, list[str]]:
     """The members of every group that the defaults of config.yaml name; other folders beside them are none of a
-    recipe."""
+    recipe.
+
+    Raises:
+        UsageError: the groups cannot be read.
+    """
     import yaml
 
     file = conf / f"{CONFIG}.yaml"
@@ -119,7 +123,11 @@ def sweep(
     base: Mapping[str, Any] | None = None,
     several: bool = True,
 ) -> Iterator[Composed]:
-    """Every recipe of a sweep, all of them checked before the first is returned; later values vary fastest."""
+    """Every recipe of a sweep, all of them checked before the first is returned; later values vary fastest.
+
+    Raises:
+        UsageError: a choice without values, or several values for one key.
+    """
     folder = conf or conf_folder()
     choices = _parsed(arguments, groups(folder), own_groups(folder))
     given = _json(config_json)

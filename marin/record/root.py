@@ -1,7 +1,7 @@
 """The root: where the ledger and the store of a project lie, and the keys that open them.
 
-`.marin/` in the working folder or in the nearest folder above it, or what MARIN_ROOT names (the command line's --root
-sets it): a path, or an address that can only be read. `vkey` in the root is the verifier key that its log must be
+``.marin/`` in the working folder or in the nearest folder above it, or what MARIN_ROOT names (the command line's --root
+sets it): a path, or an address that can only be read. ``vkey`` in the root is the verifier key that its log must be
 signed with; the signing key lies in the user's configuration folder, or where MARIN_KEY says.
 
 Whoever records opens the log for one batch and closes it again, so that a training that runs for days never keeps
@@ -416,6 +416,9 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
 
     An interrupted call leaves a key, or a key and a verifier key; the next call goes on with them. A complete root
     is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
+
+    Raises:
+        Refused: the key, or the root that is there, has another origin.
     """
     where = location or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
     storage = open_storage(where)

@@ -12,7 +12,7 @@ from marin.record.events import BODIES, Body
 
 
 def schema_checks() -> dict[str, Callable[[Any], None]]:
-    """For the ledger's registry of types: a check by event type that raises on a body of the wrong shape."""
+    """For the ledger's registry of types: a check by event type that raises ``Refused`` on a body of the wrong shape."""
 
     def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
         def check(body: Any) -> None:

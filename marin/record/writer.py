@@ -32,7 +32,7 @@ _TURN_SECONDS = 1.0
 
 
 class RootWriter:
-    """Appends to one log, however that can be done right now. `close` it when done."""
+    """Appends to one log, however that can be done right now. ``close`` it when done."""
 
     def __init__(self, origin: str, endpoint: Path, open_log: Callable[[float], Log]) -> None:
         """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
@@ -84,7 +84,11 @@ class RootWriter:
 
 
 def connect(endpoint: Path, origin: str) -> LogClient | None:
-    """A connection to the service of this endpoint, which must be of this log; None where none is running."""
+    """A connection to the service of this endpoint, which must be of this log; None where none is running.
+
+    Raises:
+        Refused: the append service serves another log.
+    """
     if not endpoint.exists():
         return None
     try:

@@ -120,7 +120,11 @@ class JobRunner(Protocol):
 
 
 def reference(function: Function) -> str:
-    """``module:name`` of a function that any process with the same installation finds again."""
+    """``module:name`` of a function that any process with the same installation finds again.
+
+    Raises:
+        UsageError: not a function that another process can find.
+    """
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     found = getattr(sys.modules.get(module), name, None)
     if module == "__main__" or found is not function:

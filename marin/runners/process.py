@@ -51,7 +51,11 @@ class LocalJobs:
             thread.join()
 
     def submit(self, job: Job) -> JobFuture:
-        """See :class:`marin.runners.jobs.JobRunner`."""
+        """See :class:`marin.runners.jobs.JobRunner`.
+
+        Raises:
+            Unavailable: a job needs more than this machine has.
+        """
         named = reference(job.function)
         needs = job.resources
         if needs.cpus > self._cpus or needs.gpus > len(self._gpus) or needs.tpus:

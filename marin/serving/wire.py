@@ -83,7 +83,11 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
 
     def text(self, number: int) -> str:
-        """What it says."""
+        """What it says.
+
+        Raises:
+            Refused: the content of a message is no text.
+        """
         if isinstance(self.content, str):
             return self.content
         texts = [part.get("text") for part in self.content or () if part.get("type") == "text"]

@@ -1,4 +1,4 @@
-"""Blobs: bytes under the name of their digest (`ledger.store.blobs.parts`). Written once, verified whenever they are
+"""Blobs: bytes under the name of their digest (``ledger.store.blobs.parts``). Written once, verified whenever they are
 read.
 
 Writing. The bytes are complete and durable before they are visible under their digest. On a local disk a
@@ -94,7 +94,7 @@ class Blobs:
             self.touch(name)
 
     def put_file(self, path: Path, *, link: bool = False, plain: bool = False) -> Hashed:
-        """Keep the bytes of a local file of any size; with `plain` a large one is found by its plain sha256 as well."""
+        """Keep the bytes of a local file of any size; with ``plain`` a large one is found by its plain sha256 as well."""
         self.check_writable()
         with explained(path):
             if self._base is None:
@@ -121,14 +121,14 @@ class Blobs:
         self._record_parts(Hashed(parts.digest, parts.size, parts))
 
     def take(self, hashed: Hashed, file: Path, *, link: bool = True) -> None:
-        """Keep a file whose bytes are known to be these; with `link` it is the caller's to give away."""
+        """Keep a file whose bytes are known to be these; with ``link`` it is the caller's to give away."""
         self._adopt(blob_name(hashed.digest), file, link)
         self._record_parts(hashed)
 
     def take_packfiles(self, folder: Path, *, link: bool = True) -> list[str]:
         """Keep the finished packfiles in a folder, which have their names there; their names in the store.
 
-        With `link` they are the caller's to give away; see `ledger.store.trees.fileworker`.
+        With ``link`` they are the caller's to give away; see ``ledger.store.trees.fileworker``.
         """
         named = {
             packfile_name(f"sha256:{name}"): folder / name for name in sorted(os.listdir(folder)) if len(name) == 64
@@ -186,7 +186,7 @@ class Blobs:
         return there or (self._look_again() and (self.packfiles.find(digest) is not None or self._restored(digest)))
 
     def has_name(self, name: str) -> bool:
-        """As `has`, for anything in the store."""
+        """As ``has``, for anything in the store."""
         return self._is_there(name) or self._quarantine.restore(name)
 
     def size(self, digest: str) -> int:
@@ -203,7 +203,11 @@ class Blobs:
             return self._packed_or_missing(digest).size
 
     def packed(self, digest: str) -> Packed | None:
-        """The record of a packed blob; None for one that is kept as it is, or not at all."""
+        """The record of a packed blob; None for one that is kept as it is, or not at all.
+
+        Raises:
+            Malformed: the record of a packed blob is none.
+        """
         name = packed_name(digest)
         try:
             data = self._found(name, digest, self._storage.read)
@@ -241,7 +245,7 @@ class Blobs:
         return data
 
     def hash(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
-        """What the bytes under this digest hash to in truth, shown to `sink` on the way."""
+        """What the bytes under this digest hash to in truth, shown to ``sink`` on the way."""
         place = self._slice(digest)
         if place is not None:
             data = self._looked_for(partial(self._sliced, digest, place, sure=False))
@@ -254,7 +258,7 @@ class Blobs:
             return hash_stream(stream, sink, plain=self._plain(digest)).under(digest)
 
     def hash_as(self, digest: str, file: BinaryIO, into: BinaryIO | None = None) -> Hashed:
-        """What a local file hashes to, under `digest` if that is a name of its bytes; copied to `into` on the way."""
+        """What a local file hashes to, under ``digest`` if that is a name of its bytes; copied to ``into`` on the way."""
         return hash_file(file, into=into, plain=self._plain(digest)).under(digest)
 
     def plain_sha256(self, digest: str) -> str:
@@ -299,7 +303,7 @@ class Blobs:
         return io.BufferedReader(PieceStream(expand(packed, read, open_ingredient)), _STREAM)
 
     def verified(self, digest: str, sink: Callable[[memoryview], object] | None = None) -> Hashed:
-        """As `hash`, and Tampered if that is another digest. What `sink` was shown is good only after the return."""
+        """As ``hash``, and Tampered if that is another digest. What ``sink`` was shown is good only after the return."""
         hashed = self.hash(digest, sink)
         if hashed.digest != digest:
             raise self.tampered(digest, hashed)
@@ -308,7 +312,7 @@ class Blobs:
     def open(self, digest: str, root: str | None = None) -> BinaryIO:
         """A seekable stream that never gives out a byte which it has not verified.
 
-        Above 8 MiB each part is checked as it is read: under the digest, or `root` if the caller has one that it
+        Above 8 MiB each part is checked as it is read: under the digest, or ``root`` if the caller has one that it
         trusts. Without either (the blob's digest is its plain sha256) the whole blob is read first.
         """
         if self.size(digest) <= PART_SIZE:
@@ -322,7 +326,7 @@ class Blobs:
         return io.BufferedReader(PartStream(self._fetcher(digest, packed), parts), 256 * 1024)
 
     def read_range(self, digest: str, start: int, length: int, root: str | None = None) -> bytes:
-        """Some bytes of a blob, each part that they touch verified under the digest, or `root`; see `open`."""
+        """Some bytes of a blob, each part that they touch verified under the digest, or ``root``; see ``open``."""
         if self.size(digest) <= PART_SIZE:
             return self.read(digest)[start : start + length]
         parts = self._sure_parts(digest, root)
@@ -337,7 +341,7 @@ class Blobs:
             return verified.read_exactly(wanted)
 
     def parts(self, digest: str, root: str | None = None) -> PartHashes | None:
-        """The part hashes recorded beside a blob, or None; Tampered if they do not give `root`."""
+        """The part hashes recorded beside a blob, or None; Tampered if they do not give ``root``."""
         name = parts_name(digest)
         try:
             recorded = PartHashes.parse(self._storage.read(name), where=name)
@@ -408,7 +412,7 @@ class Blobs:
         return self._storage.exists(name)
 
     def _looked_for[T](self, get: Callable[[], T]) -> T:
-        """What `get` gives, on a second look where the first one may have been at an old listing of packfiles."""
+        """What ``get`` gives, on a second look where the first one may have been at an old listing of packfiles."""
         try:
             return get()
         except NotFound:
@@ -482,7 +486,7 @@ class Blobs:
         return None
 
     def _sure_parts(self, digest: str, root: str | None) -> PartHashes | None:
-        """The part hashes recorded beside a blob, where `root` or the digest itself vouches for them."""
+        """The part hashes recorded beside a blob, where ``root`` or the digest itself vouches for them."""
         return self.parts(digest, root) if root else self._certified(digest)
 
     def _unpacked(self, digest: str, root: str | None) -> BinaryIO:

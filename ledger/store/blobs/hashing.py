@@ -7,7 +7,7 @@
     hash_stream(stream)   anything else: one thread reads, the others hash
 
 ``plain`` asks for the plain sha256 of a large blob as well. That is sequential, and about half as fast on two
-processors. `ledger.store.blobs.parts` says what the hashes are.
+processors. ``ledger.store.blobs.parts`` says what the hashes are.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def hash_bytes(data: bytes | memoryview, *, plain: Plain = False) -> Hashed:
 def hash_file(stream: BinaryIO, *, into: BinaryIO | None = None, plain: Plain = False) -> Hashed:
     """Digest, and part hashes above 8 MiB, of a regular file from its beginning.
 
-    With `into`, open for reading and writing, its bytes are copied there, and it is the copy that is hashed: whatever
+    With ``into``, open for reading and writing, its bytes are copied there, and it is the copy that is hashed: whatever
     becomes of the file meanwhile, the digest is that of the copy.
     """
     source = stream.fileno()
@@ -101,7 +101,7 @@ def hash_file(stream: BinaryIO, *, into: BinaryIO | None = None, plain: Plain = 
 def hash_stream(
     source: BinaryIO, sink: Callable[[memoryview], object] | None = None, *, plain: Plain = False
 ) -> Hashed:
-    """Digest, and part hashes above 8 MiB, of what `source` still holds; each piece is shown to `sink` as well."""
+    """Digest, and part hashes above 8 MiB, of what ``source`` still holds; each piece is shown to ``sink`` as well."""
     head = bytearray(_HEAD)  # most files are small: for them no buffer of a whole part is made
     filled = _fill(source, memoryview(head))
     first = head

@@ -18,7 +18,7 @@ The leaf hashes lie beside a large blob as canonical JSON:
     {"digest":"sha256:…","kind":"parts","leaves":["<64 hex>",…],"part_size":8388608,"root":"<64
     hex>","size":9000000,"version":1}
 
-A record whose root gives the blob's digest is as good as the digest (`certified`), whoever wrote it. Beside a blob
+A record whose root gives the blob's digest is as good as the digest (``certified``), whoever wrote it. Beside a blob
 under its plain sha256 it is as trustworthy as the store, unless a manifest names the root.
 """
 
@@ -87,7 +87,7 @@ class PartHashes:
         return f"part {index} (bytes {start} to {end - 1})"
 
     def check(self, index: int, data: bytes | bytearray | memoryview) -> None:
-        """Tampered unless `data` is the part of that index."""
+        """Tampered unless ``data`` is the part of that index."""
         found = leaf_of(data)
         if found != self.leaves[index]:
             raise Tampered(
@@ -119,7 +119,11 @@ class PartHashes:
 
     @classmethod
     def parse(cls, data: bytes, *, where: str = "") -> PartHashes:
-        """The record that these bytes hold."""
+        """The record that these bytes hold.
+
+        Raises:
+            Malformed: these are no hashes of parts.
+        """
         document = parse_canonical(data)
         try:
             if not isinstance(document, dict):

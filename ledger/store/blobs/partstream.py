@@ -40,7 +40,7 @@ class PartStream(io.RawIOBase):
         return len(piece)
 
     def read_exactly(self, length: int) -> bytes:
-        """`length` bytes from here, across parts."""
+        """``length`` bytes from here, across parts."""
         pieces = []
         while length:
             piece = self._piece(length)

@@ -10,7 +10,7 @@ from ledger.store.layout import BLOBS
 
 
 def presence(blobs: Blobs) -> Callable[[str], bool]:
-    """`Blobs.has` for many digests in a row. No evidence about bytes."""
+    """``Blobs.has`` for many digests in a row. No evidence about bytes."""
     folder = blobs.folder
     if folder is None:
         return blobs.has

@@ -1,6 +1,6 @@
 """Sharing a file's blocks with another file, copy on write, where the file system can (btrfs, xfs, bcachefs).
 
-Linux `ioctl_ficlonerange(2)`. Elsewhere, and on ext4, `clone` says False and nothing has happened.
+Linux ``ioctl_ficlonerange(2)``. Elsewhere, and on ext4, ``clone`` says False and nothing has happened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CANNOT: Final = frozenset(
 
 
 def clone(source: BinaryIO, target: BinaryIO) -> bool:
-    """Make the empty `target` share all blocks of `source`; False where that is not possible."""
+    """Make the empty ``target`` share all blocks of ``source``; False where that is not possible."""
     if sys.platform != "linux":
         return False
     try:

@@ -22,7 +22,7 @@ READ_ONLY: Final = 0o444
 
 @contextmanager
 def staged(path: Path, folder: Path, *, link: bool, plain: bool) -> Iterator[tuple[Path, Hashed]]:
-    """A private file in `folder` with the bytes of `path` (or, for `link`, sharing them), and what they hash to.
+    """A private file in ``folder`` with the bytes of ``path`` (or, for ``link``, sharing them), and what they hash to.
 
     Raises:
         Conflict: somebody wrote to the file meanwhile.
@@ -94,7 +94,11 @@ def _held(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """What the system refuses while a file is put, as one of the ledger's errors."""
+    """What the system refuses while a file is put, as one of the ledger's errors.
+
+    Raises:
+        NotFound: there is no such file.
+    """
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:

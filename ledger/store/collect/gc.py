@@ -11,7 +11,7 @@ again. So a put that races a collection, an event that arrives late or a clock t
 and the minimum age stand between a blob and its end. With ``min_age=0`` the last minute still counts as young.
 
 Nothing is collected when a manifest that is kept cannot be read, for then its files are not known.
-Pins (`ledger.store.collect.pins`) are roots as well. A packed blob keeps what it is made from.
+Pins (``ledger.store.collect.pins``) are roots as well. A packed blob keeps what it is made from.
 A packfile stays as long as one of its blobs is kept; when that is
 less than half of it, those are kept whole, each by itself, and the packfile goes.
 
@@ -112,7 +112,7 @@ def collect_garbage(
     Ages are in seconds.
 
     Raises:
-        Refused: `min_age` is negative.
+        Refused: ``min_age`` is negative.
         Malformed: a lease, a pin or a kept manifest cannot be read; nothing was collected.
         Locked: another collection is at work.
     """
@@ -198,7 +198,7 @@ class _Collection:
         return keep, missing
 
     def _read_packfiles(self, lying: Mapping[str, str]) -> None:
-        """Know what is in each packfile. One that cannot be read is for `Store.verify_all` to name, and stays."""
+        """Know what is in each packfile. One that cannot be read is for ``Store.verify_all`` to name, and stays."""
         for name, where in lying.items():
             if name.startswith(PACKFILES):
                 try:

@@ -60,7 +60,11 @@ class Lease:
 
     @classmethod
     def parse(cls, data: bytes, name: str) -> Lease:
-        """The lease that a file holds."""
+        """The lease that a file holds.
+
+        Raises:
+            Malformed: not a lease.
+        """
         fields = parse_canonical(data)
         try:
             began, expires = float(fields["began"]), float(fields["expires"])

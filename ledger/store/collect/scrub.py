@@ -45,7 +45,7 @@ def scrub_store(
     restart: bool = False,
     pause: Callable[[float], None] = time.sleep,
 ) -> Scrubbed:
-    """Hash on from where the last run stopped, up to ``most_bytes`` or the end; `pause` keeps the pace."""
+    """Hash on from where the last run stopped, up to ``most_bytes`` or the end; ``pause`` keeps the pace."""
     after = "" if restart else _load(store)
     findings: list[Finding] = []
     repaired: list[str] = []

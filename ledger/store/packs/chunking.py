@@ -1,4 +1,4 @@
-"""A file kept as chunks that its content cuts (`packing`): an edited one shares all but those that were touched."""
+"""A file kept as chunks that its content cuts (``packing``): an edited one shares all but those that were touched."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ length (4 bytes), big-endian; the tail the number of blobs (8 bytes) and "marin.
 and tail is the name of the packfile, so that a name vouches for digests, and each digest for bytes. An index is no
 evidence: whoever reads a blob hashes it. A blob that is also kept whole is read from there.
 
-A packfile is written once, by `ledger.store.trees.fileworker`, and lives as long as one of its blobs is kept
-(`ledger.store.collect.gc`).
+A packfile is written once, by ``ledger.store.trees.fileworker``, and lives as long as one of its blobs is kept
+(``ledger.store.collect.gc``).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Index:
 
 
 def read_index(storage: Storage, name: str, where: str = "") -> Index:
-    """The index of the packfile `name`, which lies at `where` if it was set aside.
+    """The index of the packfile ``name``, which lies at ``where`` if it was set aside.
 
     Raises:
         Malformed: it has none, or one that is not that of its name.
@@ -123,7 +123,7 @@ def read_index(storage: Storage, name: str, where: str = "") -> Index:
 
 
 def check_packfile(storage: Storage, name: str) -> Index:
-    """The index of a packfile, every entry looked at. Malformed as in `read_index` and `Index.check`, and without its
+    """The index of a packfile, every entry looked at. Malformed as in ``read_index`` and ``Index.check``, and without its
     mark."""
     index = read_index(storage, name)
     index.check()
@@ -133,7 +133,7 @@ def check_packfile(storage: Storage, name: str) -> Index:
 
 
 class Packfiles:
-    """The packfiles of one storage. What cannot be read is as if it were not there; `Store.verify_all` says so."""
+    """The packfiles of one storage. What cannot be read is as if it were not there; ``Store.verify_all`` says so."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -293,7 +293,7 @@ class Packfiles:
 
 
 def _is_near(place: Slice, first: Slice, end: int) -> bool:
-    """Whether to read on from `first`, of which the bytes up to `end` are read, as far as this one."""
+    """Whether to read on from ``first``, of which the bytes up to ``end`` are read, as far as this one."""
     if place.packfile != first.packfile or place.start - end > _GAP_BYTES:
         return False
     return place.start + place.size - first.start <= _REQUEST_BYTES

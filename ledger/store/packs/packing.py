@@ -3,17 +3,17 @@
 Opt-in, for what repeats itself without being the same. A blob keeps its digest; only the way
 in which they are kept differs, and whoever reads gets bytes that were hashed. Two ways:
 
-    chunks   the blob is cut, and the pieces are blobs of their own. Where content decides the cuts (`cut_by_content`),
+    chunks   the blob is cut, and the pieces are blobs of their own. Where content decides the cuts (``cut_by_content``),
     an
-             edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB (`cut_by_size`),
+             edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB (``cut_by_size``),
              an upload that broke off goes on with the pieces that are missing. One chunk is the whole under another
              name: a large blob that is also to be found by its plain sha256.
     planes   XOR with another blob of the same length (the previous training checkpoint's tensor, say), the bytes
              regrouped by their place in the number (all first bytes, all second bytes, …), compressed by zstd. Equal
-             signs and exponents become long runs of zeros. Restored exactly; `MAX_DEPTH` bounds how many records in a
+             signs and exponents become long runs of zeros. Restored exactly; ``MAX_DEPTH`` bounds how many records in a
              row must be undone to read one blob.
 
-The record, canonical JSON in `store/packed/sha256/ab/cdef…`, is not evidence: what it gives must have the digest.
+The record, canonical JSON in ``store/packed/sha256/ab/cdef…``, is not evidence: what it gives must have the digest.
 
     {"chunks":[["sha256:…",65536],…],"digest":"sha256:…","how":"chunks","kind":"packed","size":N,"version":1}
     {"base":"sha256:…","depth":1,"digest":"sha256:…","how":"planes","kind":"packed","planes":"sha256:…","size":N,
@@ -181,7 +181,7 @@ def chunks_of(digest: str, stream: BinaryIO, cut: Callable[[BinaryIO], Iterator[
 
 
 def compress_planes(data: memoryview, width: int, base: BinaryIO | None = None) -> bytes:
-    """zstd frames, one for each 8 MiB of `data`: its byte planes, after XOR with `base` if there is one.
+    """zstd frames, one for each 8 MiB of ``data``: its byte planes, after XOR with ``base`` if there is one.
 
     In a block the bytes 0, width, 2 width, … come first, then 1, width + 1, …; a rest that fills no number comes last.
     """
@@ -196,7 +196,7 @@ def compress_planes(data: memoryview, width: int, base: BinaryIO | None = None) 
 
 
 def restored(packed: Planes, frames: BinaryIO, base: BinaryIO | None) -> Iterator[bytes]:
-    """The blocks of the blob that `compress_planes` was given.
+    """The blocks of the blob that ``compress_planes`` was given.
 
     Raises:
         Tampered: the frames are not such, or need a larger window than a block has bytes.
@@ -295,7 +295,7 @@ def _xor(data: memoryview, base: BinaryIO | None) -> NDArray[np.uint8]:
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:
-    """Up to `count` bytes, fewer only at the end."""
+    """Up to ``count`` bytes, fewer only at the end."""
     pieces = []
     while count and (piece := stream.read(count)):
         pieces.append(piece)

@@ -1,6 +1,6 @@
 """Checkout: the bytes of an artifact as a file or a folder, all of it or nothing, verified on the way.
 
-How a file is placed, for `how="auto"` the first that the file system can:
+How a file is placed, for ``how="auto"`` the first that the file system can:
 
     reflink     its own file that shares blocks with the blob until one of them is written
     hardlink    the blob itself under a second name, read-only; not for executable files, whose mode would differ, and
@@ -9,8 +9,8 @@ How a file is placed, for `how="auto"` the first that the file system can:
     copy        its own file
 
 A folder is built beside its destination under a temporary name and then takes the name at once; what stood
-there and is to be replaced goes aside in the same moment (`renameat2`), or a moment before on systems that
-cannot swap. A kill leaves the old or the new, and at most a folder whose name begins with `.tmp-`.
+there and is to be replaced goes aside in the same moment (``renameat2``), or a moment before on systems that
+cannot swap. A kill leaves the old or the new, and at most a folder whose name begins with ``.tmp-``.
 
 When the destination already is what the artifact is, nothing is written. That is found out by hashing it: a
 file that was edited in place through a hard link is noticed, here as everywhere.
@@ -70,7 +70,7 @@ class CheckedOut:
 
 
 def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: bool = False) -> CheckedOut:
-    """Make `dest` a file with the bytes of a blob."""
+    """Make ``dest`` a file with the bytes of a blob."""
     if os.path.lexists(dest):
         if dest.is_file() and not dest.is_symlink() and _holds(blobs, dest, digest):
             blobs.verified(digest)
@@ -84,7 +84,7 @@ def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: b
 
 
 def tree(blobs: Blobs, text: bytes, dest: Path, *, where: str, how: How = "auto", replace: bool = False) -> CheckedOut:
-    """Make `dest` a folder with exactly the files of a manifest, given as its bytes."""
+    """Make ``dest`` a folder with exactly the files of a manifest, given as its bytes."""
     if os.path.lexists(dest):
         manifest = Manifest.parse(text, where=where)
         if _is_tree(blobs, dest, manifest):
@@ -316,7 +316,7 @@ def _may_replace(dest: Path, replace: bool) -> None:
 
 @contextmanager
 def _beside(dest: Path) -> Iterator[Path]:
-    """A temporary name in the folder of `dest`; whatever is left under it is removed."""
+    """A temporary name in the folder of ``dest``; whatever is left under it is removed."""
     with _explained(dest):
         dest.parent.mkdir(parents=True, exist_ok=True)
     temporary = dest.parent / f"{TEMPORARY}{dest.name[:64]}-{secrets.token_hex(6)}"
@@ -327,7 +327,7 @@ def _beside(dest: Path) -> Iterator[Path]:
 
 
 def _publish(temporary: Path, dest: Path) -> None:
-    """Give the finished file or folder its name; what had the name before is under `temporary` then, or gone."""
+    """Give the finished file or folder its name; what had the name before is under ``temporary`` then, or gone."""
     with _explained(dest):
         if not os.path.lexists(dest):
             os.rename(temporary, dest)

@@ -1,4 +1,4 @@
-"""One process of `manyfiles`: a few calls of the system for each of thousands of small files, and nothing else.
+"""One process of ``manyfiles``: a few calls of the system for each of thousands of small files, and nothing else.
 
 Run as a program, with little to import, so that it begins in a hundredth of a second:
 
@@ -15,8 +15,8 @@ A record is fields between NULs, ended by NUL and newline; the first one is for 
     "copied" slice-out   blobs, folder, packfiles; then digest, path     as copy-out, for blobs in packfiles only
     link-in     blobs; then path, which                         hash the file and give it the name of its digest,
     read-only, if it
-                                                                is still `which` after that: its digest
-    pack-in     blobs, folder, packfiles; then path, which      as above, but the bytes go to new packfiles in `folder`,
+                                                                is still ``which`` after that: its digest
+    pack-in     blobs, folder, packfiles; then path, which      as above, but the bytes go to new packfiles in ``folder``,
     under
                                                                 their names and synced: the digest; and the number of
                                                                 the packfile, from 0, if one of those given has these
@@ -24,7 +24,7 @@ A record is fields between NULs, ended by NUL and newline; the first one is for 
 
 What begins as the text of a large blob has another digest than its sha256, and is left alone.
 Where something is not plain, for whatever reason, the answer is "-" and the caller does the work itself. The form of a
-packfile is told by `ledger.store.packs.packfile`, and is written and read here, for this program imports nothing of the
+packfile is told by ``ledger.store.packs.packfile``, and is written and read here, for this program imports nothing of the
 package.
 """
 
@@ -49,7 +49,7 @@ MOST_PACKED = 16 * 1024
 PACKFILE_BYTES = 64 * 1024 * 1024
 """A packfile that has become this large is closed, and the next one begun."""
 LARGE = b"marin.blob/v1\n"
-"""How the text of a large blob begins (`ledger.store.blobs.parts`)."""
+"""How the text of a large blob begins (``ledger.store.blobs.parts``)."""
 MAGIC = b"marin.packfile/1"
 ENTRY = struct.Struct(">32sQI")
 TAIL = struct.Struct(">Q16s")
@@ -57,7 +57,7 @@ _WRITE_BYTES = 4 * 1024 * 1024
 _YOUNG_SECONDS = 60.0
 _NOT_DONE = "-"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Links are not followed, nor a FIFO waited for (`ledger.storage.plain`); whose size does not fit is left alone."""
+"""Links are not followed, nor a FIFO waited for (``ledger.storage.plain``); whose size does not fit is left alone."""
 _CUT = os.umask(0o77)
 os.umask(_CUT)
 
@@ -79,7 +79,7 @@ def index_of(read: Callable[[int, int], bytes], size: int) -> bytes:
 
 
 class PackWriter:
-    """Writes one packfile under a private name; `finish` syncs it and renames it, in its folder, to the hash of its
+    """Writes one packfile under a private name; ``finish`` syncs it and renames it, in its folder, to the hash of its
     index."""
 
     def __init__(self, folder: str) -> None:
@@ -277,7 +277,7 @@ def pack_in(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: s
 
 
 def _taken(records: Iterable[list[str]], keep: Callable[[int, os.stat_result, bytes], str]) -> Iterator[str]:
-    """What `keep` says of each file that is plain: its open descriptor, what the system says of it, and its bytes."""
+    """What ``keep`` says of each file that is plain: its open descriptor, what the system says of it, and its bytes."""
     for path, which in records:
         answer = _NOT_DONE
         try:

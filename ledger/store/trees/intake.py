@@ -1,4 +1,4 @@
-"""A folder of thousands of small files taken into the store by several processes (`manyfiles`), linked or in packfiles.
+"""A folder of thousands of small files taken into the store by several processes (``manyfiles``), linked or in packfiles.
 
 The order is that of every put: bytes are on the disk before a name shows them, and then the names go to the disk. A
 file that is linked is hashed after that, a file that is packed when it is read. What is written to meanwhile is noticed
@@ -65,7 +65,7 @@ def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
 
 
 def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
-    """As `_linked`, by new packfiles. What a packfile has already is compared with it, and the packfile made young."""
+    """As ``_linked``, by new packfiles. What a packfile has already is compared with it, and the packfile made young."""
     store.mkdir(parents=True, exist_ok=True)
     known = blobs.packfiles.latest(_KNOWN_BYTES)
     with group.staging(store) as (staging, _):

@@ -4,12 +4,12 @@ The bytes are RFC 8785 canonical JSON, entries sorted by the UTF-8 bytes of thei
 
     {"entries":[{"digest":"sha256:…","executable":false,"path":"a.txt","size":3},…],"kind":"tree","version":1}
 
-A file above 8 MiB has one key more, `parts`: the hex Merkle root over its 8 MiB parts (`ledger.store.blobs.parts`), so
+A file above 8 MiB has one key more, ``parts``: the hex Merkle root over its 8 MiB parts (``ledger.store.blobs.parts``), so
 that a range of it can be verified under the digest of the tree without reading the rest. It is required there
 and refused elsewhere: one tree has one manifest. Folders exist through their files; an empty folder is not
 part of a tree. Modes other than the executable bit, owners, times and links are not either.
 
-Reading is strict: the bytes are decoded, checked (`ledger.store.trees.paths`), encoded again, and must come out the
+Reading is strict: the bytes are decoded, checked (``ledger.store.trees.paths``), encoded again, and must come out the
 same.
 """
 
@@ -79,9 +79,9 @@ ManifestEntry.of = partial(tuple.__new__, ManifestEntry)
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of one tree, in canonical order. `of` sorts and checks; `parse` reads the stored bytes.
+    """The files of one tree, in canonical order. ``of`` sorts and checks; ``parse`` reads the stored bytes.
 
-    `checked` is for who made the list by `ledger.store.trees.scan.scan` and has had its paths checked before.
+    ``checked`` is for who made the list by ``ledger.store.trees.scan.scan`` and has had its paths checked before.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -127,7 +127,7 @@ class Manifest:
     def encode(self) -> bytes:
         """The canonical bytes.
 
-        `json.dumps` gives RFC 8785 here, many times faster than a general encoder: the keys are ASCII, the numbers
+        ``json.dumps`` gives RFC 8785 here, many times faster than a general encoder: the keys are ASCII, the numbers
         safe integers, and its string escapes are those of the RFC. A test compares the two.
         """
         return _encoded([_fields(entry) for entry in self.entries])
@@ -149,7 +149,7 @@ class Manifest:
         return len(self.entries)
 
     def entry(self, path: str) -> ManifestEntry:
-        """The entry of one file; `NotFound` where the tree has none at this path."""
+        """The entry of one file; ``NotFound`` where the tree has none at this path."""
         found = self._by_path.get(path)
         if found is None:
             raise NotFound(
@@ -167,7 +167,7 @@ def plain_files(data: bytes) -> list[tuple[str, str]]:
     yet.
 
     For who begins with them meanwhile. The paths break no rule; whether this is a manifest, and has these files,
-    `Manifest.parse` says.
+    ``Manifest.parse`` says.
     """
     return _PLAIN_FILE.findall(data.decode("utf-8", "replace"))
 

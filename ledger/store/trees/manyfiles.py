@@ -1,7 +1,7 @@
 """Thousands of small files at once, by a process for each processor: Python's threads cannot share this work.
 
 A file of a kilobyte costs a few calls of the system, and between two calls a thread waits for the lock of the
-interpreter. So the calls are made by short-lived processes that run `fileworker`, which says what they can do. They are
+interpreter. So the calls are made by short-lived processes that run ``fileworker``, which says what they can do. They are
 an accelerator and decide nothing: whatever one of them reports as not done, for any reason, the caller does itself, and
 says what is wrong. Work goes in by standard input and results come out by standard output; no path is ever part of a
 command.
@@ -42,7 +42,7 @@ def work[T](verb: str, common: Record, items: Sequence[T], processes: int, recor
 def begun[T](
     verb: str, common: Record, items: Sequence[T], processes: int, record: Callable[[T], Record]
 ) -> Iterator[Callable[[], list[str]]]:
-    """As `work`, with time for something else: what is given waits for the results. Who leaves before that, ends the
+    """As ``work``, with time for something else: what is given waits for the results. Who leaves before that, ends the
     processes.
 
     The processes are given files and not pipes: nothing is to be fed to them or drained meanwhile.
@@ -101,7 +101,7 @@ def _finish(process: subprocess.Popen[bytes], answered: IO[bytes]) -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait without looking again and again, where the system can: `Popen.wait` sleeps for up to 50 ms between two
+    """Wait without looking again and again, where the system can: ``Popen.wait`` sleeps for up to 50 ms between two
     looks."""
     if hasattr(os, "pidfd_open"):
         with suppress(OSError):

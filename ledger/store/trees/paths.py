@@ -4,7 +4,7 @@ A manifest may come from a stranger, and a checkout writes where it says. So a p
 that it breaks, when it could leave the tree, when some file system in use cannot hold it (Windows' reserved
 names and characters, names above 255 bytes), when two paths of one tree would meet in one file (case, Unicode
 normal form, a file where another path needs a folder), or when writing it would plant something that runs (a
-`.git` folder).
+``.git`` folder).
 
     check_path("model/config.json")      fine
     check_path("../keys/id")             Refused: leaves the tree
@@ -38,7 +38,7 @@ _PLAIN: Final = re.compile(PLAIN_PATH + r"\Z")
 
 
 def check_path(path: str) -> None:
-    """Refuse `path` unless it is relative, stays inside its tree and can exist everywhere."""
+    """Refuse ``path`` unless it is relative, stays inside its tree and can exist everywhere."""
     if len(path) <= MAX_NAME_BYTES and _PLAIN.match(path):
         return
     if not path:

@@ -39,7 +39,12 @@ _path = attrgetter("path")
 
 
 def scan(folder: Path) -> list[Found]:
-    """Every file below `folder`, in the order of the UTF-8 bytes of their paths."""
+    """Every file below ``folder``, in the order of the UTF-8 bytes of their paths.
+
+    Raises:
+        NotFound: there is no such folder.
+        StorageFailed: a folder cannot be read.
+    """
     if not folder.is_dir():
         raise NotFound("folder to put", where=str(folder), expected="a folder", cure="check the path")
     try:
@@ -53,9 +58,9 @@ def scan(folder: Path) -> list[Found]:
 
 
 def describe_tree(folder: Path, like: Manifest | None = None) -> Manifest:
-    """The manifest that putting `folder` would publish. Every byte is hashed; nothing is stored or remembered.
+    """The manifest that putting ``folder`` would publish. Every byte is hashed; nothing is stored or remembered.
 
-    Large files that `like`, an older manifest, names by their plain sha256 are named so here: what is the same, looks
+    Large files that ``like``, an older manifest, names by their plain sha256 are named so here: what is the same, looks
     it.
     """
     plain = {entry.path for entry in like or () if _is_plain(entry)}

@@ -1,12 +1,12 @@
 """Stat cache: which files were hashed before and have not been touched since. An accelerator, never evidence.
 
-`Store.put_tree` asks it, so that putting an unchanged folder reads no file. Verification never does. A file
+``Store.put_tree`` asks it, so that putting an unchanged folder reads no file. Verification never does. A file
 counts as untouched when device, inode, size, mtime and ctime are all the same. A file whose times are within
 two seconds of the moment it was hashed, or ahead of it, is not remembered: it could change again without its
 times showing it.
 
 A folder is one row, with what the system says of its files in columns: rows for 100,000 files would cost more than
-reading them. The cache is an SQLite file below `projections/` and may be deleted at any time. When it cannot be read or
+reading them. The cache is an SQLite file below ``projections/`` and may be deleted at any time. When it cannot be read or
 written, putting works as if it were empty.
 """
 
@@ -89,7 +89,7 @@ class Listing:
         return hasher.hexdigest()
 
     def settled(self, latest: int) -> array[int]:
-        """The times, with -1 in the place of those that came after `latest`."""
+        """The times, with -1 in the place of those that came after ``latest``."""
         if not self.times or max(self.times) <= latest:
             return self.times
         return array("q", [when if when <= latest else -1 for when in self.times])
@@ -136,7 +136,7 @@ class StatCache:
     def remember_folder(
         self, folder: str, listing: Listing, contents: Sequence[Content], tree: str, hashed_at: int
     ) -> None:
-        """Keep what was found in a folder whose hashing began at `hashed_at` (nanoseconds since 1970), and its tree.
+        """Keep what was found in a folder whose hashing began at ``hashed_at`` (nanoseconds since 1970), and its tree.
 
         As a whole only if none of its files could have changed without its times showing it.
         """

@@ -121,7 +121,7 @@ def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:
 
 
 def drafts_of_batch(lines: Iterable[bytes], *, where: str) -> Iterator[Draft]:
-    """One draft for each line that is not empty; `Refused` names the line that is not one."""
+    """One draft for each line that is not empty; ``Refused`` names the line that is not one."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _draft(parse_object(line, where=f"{where}, line {number}"), where=f"{where}, line {number}")
@@ -155,7 +155,7 @@ _JSON_NAMES: dict[type, str] = {str: "a string", dict: "an object", int: "a whol
 
 
 def parse_object(data: bytes, *, where: str) -> dict[str, Any]:
-    """The JSON object in `data`: UTF-8, no key twice, no NaN; `Refused` says what it is instead."""
+    """The JSON object in ``data``: UTF-8, no key twice, no NaN; ``Refused`` says what it is instead."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ NEXT = (
 
 
 def print_summary(view: Run, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
-    """Print the headline of `view` and of the log that it is in. ``named``: what to try next says its id instead of
+    """Print the headline of ``view`` and of the log that it is in. ``named``: what to try next says its id instead of
     latest."""
     print_fields(headline(view, checkpoint))
     following = [(command.format(run=view.run if named else LATEST), what) for command, what in NEXT]

@@ -1,4 +1,4 @@
-"""`marin train`: a recipe by Hydra's grammar, through every step of the pipeline; `-m` for many of them."""
+"""`marin train`: a recipe by Hydra's grammar, through every step of the pipeline; ``-m`` for many of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`marin store push` and `pull`: artifacts to and from a remote, which is another store anywhere."""
+"""`marin store push` and ``pull``: artifacts to and from a remote, which is another store anywhere."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ GRAMMAR_LM = Benchmark(
         ),
     ),
 )  # fmt: skip
-"""The reference's own values are the recipe `+benchmark=grammar_lm`; tests/marin/export/test_mlperf.py holds both together."""
+"""The reference's own values are the recipe ``+benchmark=grammar_lm``; tests/marin/export/test_mlperf.py holds both together."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

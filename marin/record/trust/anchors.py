@@ -73,7 +73,7 @@ def find_anchors(repository: Path, origin: str) -> Iterator[GitAnchor]:
 
 
 def check_anchor(reader: LogReader, anchor: GitAnchor) -> None:
-    """Raise `Tampered` unless the log had this root at this size."""
+    """Raise ``Tampered`` unless the log had this root at this size."""
     newest = reader.checkpoint().size
     where = f"Git {anchor.kind} on {anchor.commit[:12]}"
     if anchor.size > newest:

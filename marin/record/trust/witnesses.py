@@ -76,6 +76,9 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
 
     A witness that refuses or is away does not keep the others from cosigning. When the policy is met, the checkpoint
     is also kept as ``witnessed``.
+
+    Raises:
+        Unavailable: this root has no witnesses.
     """
     policy = load_policy(storage)
     if policy is None or not policy.witnesses:

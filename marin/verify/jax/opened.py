@@ -1,4 +1,4 @@
-"""The programs of one recipe under this process's settings, opened at a recorded state: what `--explain` asks of any
+"""The programs of one recipe under this process's settings, opened at a recorded state: what ``--explain`` asks of any
 profile. How a train step is taken apart is each profile's own (:mod:`marin.verify.jax.stepwise`,
 :mod:`marin.verify.jax.exactly`).
 """

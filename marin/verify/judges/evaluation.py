@@ -124,7 +124,11 @@ def judge_tree(
     drawn: bytes,
 ) -> tuple[Verdict, int, Evaluated | None]:
     """One evaluation by its tree in ``folder`` and the state that ``subject`` opens: the verdict, how many requests were
-    answered again, and what came of it."""
+    answered again, and what came of it.
+
+    Raises:
+        MissingEvidence: lm-evaluation-harness is not installed, or is another one.
+    """
     stored = read_tree(body, folder)
     if isinstance(stored, str):
         return Verdict("FAIL", (f"{where}: {stored}",)), 0, None

@@ -111,7 +111,11 @@ def _execute(again: Again, workshop: Path) -> dict[str, Remade]:
 
 
 def execute_again(payload: bytes) -> bytes:
-    """Steps and what they depend on (:data:`marin.runners.jobs.Function`)."""
+    """Steps and what they depend on (:data:`marin.runners.jobs.Function`).
+
+    Raises:
+        UsageError: the file has no such step.
+    """
     again = msgspec.json.decode(payload, type=Again)
     key = Path(os.environ[KEY_VARIABLE])
     create_key(key, ORIGIN)

@@ -1,4 +1,4 @@
-"""`--explain`: one train step under two settings, taken apart until the first operation that differs is found.
+"""``--explain``: one train step under two settings, taken apart until the first operation that differs is found.
 
 Causes that are known without bits are named first: another recipe, other tokens, another program. Then two processes,
 one per setting, execute the step from the same proven state: program by program, and in the first one that differs

@@ -22,6 +22,7 @@ from ledger.format.cosigner import Cosigner as Cosigner
 from ledger.format.digest import canonical_digest as canonical_digest
 from ledger.format.digest import digest_bytes as digest_bytes
 from ledger.format.digest import parse_digest as parse_digest
+from ledger.format.event import ANCHORED as ANCHORED
 from ledger.format.event import KEY_TYPES as KEY_TYPES
 from ledger.format.event import Draft as Draft
 from ledger.format.event import Event as Event

@@ -24,10 +24,10 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, Tampered, VerifierKey
 from marin.history.run import Fact, Run, StepView
+from marin.record.attestation import PAYLOAD_TYPE
 from marin.record.events import Output, ReplayCompleted
 from marin.record.verdicts import NAMES, SHOWN
 
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 BUILD_TYPE = "urn:marin:step:v1"

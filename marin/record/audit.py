@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ledger import (
+    ANCHORED,
     Event,
     Finding,
     LedgerError,
@@ -20,7 +21,7 @@ from ledger import (
     open_storage,
 )
 from marin.record.root import absolute, open_root, root_location
-from marin.record.trust.evidence import ANCHORED, NOBODY, Sources, Vouched, gather
+from marin.record.trust.evidence import NOBODY, Sources, Vouched, gather
 from marin.record.trust.pins import Pins, default_pins
 
 

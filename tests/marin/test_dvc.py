@@ -10,11 +10,11 @@ import msgspec
 import pytest
 import yaml
 
-from marin.cli.running.stage import STAGES
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Initial, Mixture, Phase, Recipe
+from marin.record.events import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -53,7 +53,7 @@ def outs(stage: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 def test_the_stages_are_the_steps_in_order() -> None:
     names = tuple(step.name for step in PIPELINE.steps)
-    assert tuple(DVC["stages"]) == names == STAGES
+    assert tuple(DVC["stages"]) == names == STEPS
 
 
 @pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
@@ -83,7 +83,7 @@ def test_parameters_are_exactly_the_sections_that_the_step_reads(step: StepDefin
     assert {name.partition(".")[0] for name in DVC["stages"][step.name]["params"]} == read
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", STEPS)
 def test_outs_are_plain_files_and_only_the_receipt_is_deleted_before_a_run(name: str) -> None:
     stage = DVC["stages"][name]
     assert outs(stage, "outs") == {
@@ -106,6 +106,6 @@ def test_dvc_itself_reads_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Repo(str(PROJECT)) as repo:
         stages = {stage.name: stage for stage in repo.index.stages}
-    assert set(stages) == set(STAGES)
+    assert set(stages) == set(STEPS)
     assert stages["tokenizer"].desc == "Byte-level BPE with 2048 tokens, trained on the train split"
     assert not any(out.use_cache for stage in stages.values() for out in stage.outs)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from ledger import Storage, load_authorities, pem_bytes, stamp_checkpoint
+from ledger import ANCHORED, Storage, load_authorities, pem_bytes, stamp_checkpoint
 from marin.cli.output import print_json, say
-from marin.cli.verifying.trust import CLAIMED, git_option, policy_option
+from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root
 from marin.record.trust.anchors import trailer_of, write_note
-from marin.record.trust.evidence import ANCHORED, AUTHORITIES, Evidence, gather, sources, trusted_authorities
+from marin.record.trust.evidence import AUTHORITIES, CLAIMED, Evidence, gather, sources, trusted_authorities
 
 
 @click.command()

@@ -17,12 +17,12 @@ from marin.cli.ledger.service import publish, serve
 from marin.cli.ledger.witness import witness
 from marin.cli.naming import parse_vkey
 from marin.cli.output import describe_finding, print_bytes, print_json, say
-from marin.cli.verifying.trust import CLAIMED, git_option, policy_option
+from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.files import write_whole
 from marin.record.audit import audit_log, is_foreign
 from marin.record.root import open_root
-from marin.record.trust.evidence import sources
+from marin.record.trust.evidence import CLAIMED, sources
 
 DRAFT_FIELDS = {"type": str, "stream": str, "body": dict, "id": str, "expect_seq": int, "actor": str, "time": str}
 REQUIRED = ("type", "stream", "body")

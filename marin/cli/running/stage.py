@@ -14,17 +14,17 @@ import click
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
+from marin.record.events import STEPS
 
 if TYPE_CHECKING:
     from marin.execution.executor import StageOutcome
     from marin.recipe.schema import Execution
 
 logger = logging.getLogger(__name__)
-STAGES = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")
 
 
 @click.command()
-@click.argument("name", metavar="NAME", type=click.Choice(STAGES))
+@click.argument("name", metavar="NAME", type=click.Choice(STEPS))
 @click.option(
     "--force",
     is_flag=True,

@@ -11,7 +11,6 @@ from marin.cli.naming import parse_vkey
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 
-CLAIMED = "claimed by this log:"
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 

@@ -12,7 +12,6 @@ from marin.record.events import Output
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
-EVALUATION = "evaluation"
 LONGEST_FACT = 100
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")

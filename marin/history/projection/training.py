@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from marin.history.projection.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import EVALUATION, LOSS, TOKENS, curve_key, model_name, output_tags, single_key
+from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.record.events import (
     CheckpointSaved,
     EvalCompleted,
@@ -17,6 +17,7 @@ from marin.record.events import (
     StepCompleted,
     TrainSegment,
 )
+from marin.record.verdicts import EVALUATION
 
 EXPORTED = (
     "Models exported by runs. The alias `verified` points at the last model whose run was re-executed and gave the "

@@ -36,7 +36,8 @@ from marin.record.trust.witnesses import POLICY, WITNESSED, load_policy
 
 AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
-ANCHORED = "log.anchored/v1"
+CLAIMED = "claimed by this log:"
+"""What stands before a sentence for which only the log itself speaks."""
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,13 @@ import yaml
 
 from marin.errors import MarinError
 from marin.history.names import data_of, model_of
-from marin.history.projection.text import EVALUATION, LOSS, TOKENS, curve_key, flatten
+from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView
 from marin.recipe.composition import conf_folder
 from marin.record import events
 from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
 from marin.record.root import Root
+from marin.record.verdicts import EVALUATION
 from marin.tracking.wandb.choice import Choice
 from marin.tracking.wandb.file import EVALUATED, STEP, TRAINING
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger import Event, LogCheckpoint, LogReader, check
+from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
 from marin.pipeline.stages import PIPELINE
-from marin.record.trust.evidence import ANCHORED, Sources, gather
+from marin.record.trust.evidence import CLAIMED, Sources, gather
 from marin.verify.case import Case
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.loop import judge_record
 from marin.verify.verdict import Verdict
-
-CLAIMED = "claimed by this log:"
 
 
 def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> Verdict:

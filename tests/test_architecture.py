@@ -460,6 +460,29 @@ def test_a_silent_function_would_be_found() -> None:
     assert list(silent(source.replace("Does.", "Does; `Refused` where it cannot."))) == []
 
 
+BY_CHANCE = {"LOSS": "what Levanter calls it, and what MLflow's page calls it"}
+
+
+def constants(source: str) -> Iterator[tuple[str, str]]:
+    """Names at the top of a file that hold a text or a tuple of literals, with that."""
+    for node in ast.parse(source).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and target.id.strip("_").isupper():
+            text = isinstance(value, ast.Constant) and isinstance(value.value, str) and len(value.value) > 4
+            if text or (isinstance(value, ast.Tuple) and all(isinstance(item, ast.Constant) for item in value.elts)):
+                yield target.id.strip("_"), ast.unparse(value)
+
+
+def test_a_constant_has_one_home() -> None:
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in (file for file in FILES if not file.is_relative_to(PROJECT / "experiments")):  # each file says its own
+        for constant in constants(file.read_text("utf-8")):
+            found.setdefault(constant, []).append(file.relative_to(PROJECT).as_posix())
+    assert {name: files for (name, _), files in found.items() if len(files) > 1 and name not in BY_CHANCE} == {}
+    assert list(constants('A = "a text"\nB = ("x", 1)\nC = f()\n')) == [("A", "'a text'"), ("B", "('x', 1)")]
+
+
 PROGRAMS = {
     "dvc",
     "docker",

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ledger import LedgerError, Store
+from marin.data.documents import PARTS
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
 
 DOCUMENTS, DOCUMENTS_OF_A_PART, LETTERS, TOKENIZED = 5, 2, 600, 2
-PARTS = "train"
 SEQUENCES_SHOWN, INSPECTION_SECONDS = 4, 120
 
 

@@ -20,8 +20,8 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, Tampered, VerifierKey
-from marin.export.in_toto import PAYLOAD_TYPE
 from marin.history.run import Run, StepView
+from marin.record.attestation import PAYLOAD_TYPE
 
 LAYOUT, KEY = "root.layout", "log.pem"
 EXPIRES = "9999-12-31T23:59:59Z"

@@ -176,6 +176,7 @@ class SegmentWorker:
         from marin.verify.jax.replay import SegmentReplay
 
         hosts.join(setup.seat.meeting, setup.seat.count, setup.seat.number)
+        hosts.processes()  # all of them look for devices now: they wait two minutes for each other, and no longer
         self._leads = setup.seat.number == 0
 
         self._kind = SegmentReplay

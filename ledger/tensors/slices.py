@@ -1,12 +1,12 @@
 """A state in slices: as many files as it is cut into, each written by whoever holds that slice.
 
-    state.json       the `StateManifest`: path, dtype, shape and digest of every tensor
-    slices.json      the `SlicedForm`: how many slices, and how tensors are cut
+    state.json       the ``StateManifest``: path, dtype, shape and digest of every tensor
+    slices.json      the ``SlicedForm``: how many slices, and how tensors are cut
     slices/00000     slice 0 of every tensor, one after the other in the order of state.json
     slices/00001     …
 
 A tensor is seen as [lead, n] in C order and cut along n into S runs of ceil(n / S) elements, of which the last ones may
-be shorter or empty: slice s has run s of each of the lead rows. `lead` is 1 unless the form says otherwise; a stack of
+be shorter or empty: slice s has run s of each of the lead rows. ``lead`` is 1 unless the form says otherwise; a stack of
 layers has as many as there are layers, so that a slice has its part of every one of them. Elements are little-endian.
 
 So nobody needs more than one slice to write a file, and any range of elements can be read without the rest: whoever
@@ -85,7 +85,7 @@ class SlicedForm:
 
     @classmethod
     def parse(cls, data: bytes) -> SlicedForm:
-        """What `encode` made. Malformed if it is something else."""
+        """What ``encode`` made. Malformed if it is something else."""
         try:
             document = parse_canonical(data)
             leads, slices = document["leads"], document["slices"]
@@ -270,7 +270,7 @@ def put_slices(
     pack: bool = False,
     base: str | None = None,
 ) -> Artifact:
-    """Keep a whole state in slices. ``pack``: as planes of bytes (`statepack`), against the tree ``base`` where that is a
+    """Keep a whole state in slices. ``pack``: as planes of bytes (``statepack``), against the tree ``base`` where that is a
     state in the same form. One slice is copied at a time."""
     form, state = SlicedForm(slices, leads or {}), describe_state(arrays)
     entries = [
@@ -296,7 +296,7 @@ def put_slice(
     store: Store, number: int, data: memoryview | Path, *, pack: bool = False, base: str | None = None
 ) -> ManifestEntry:
     """Keep one slice, from memory or from a file that is the caller's to give away, and say how a manifest names it.
-    ``pack`` and ``base`` as for `put_slices`; from memory only."""
+    ``pack`` and ``base`` as for ``put_slices``; from memory only."""
     name = slice_name(number)
     if isinstance(data, Path):
         hashed = store.blobs.put_file(data, link=True)
@@ -339,7 +339,7 @@ def load_slices(store: Store, tree: str) -> dict[str, NDArray[Any]]:
     """The arrays of a state in slices by path, every byte verified and every tensor's digest compared.
 
     Raises:
-        Tampered: bytes are damaged, or the tensors are not those that `state.json` says.
+        Tampered: bytes are damaged, or the tensors are not those that ``state.json`` says.
         NotFound, Malformed: it is not here, or no state in slices.
     """
     there = Sliced.of_store(store, tree)

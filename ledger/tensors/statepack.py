@@ -1,11 +1,11 @@
 """Bytes kept as planes against others, and the older form of a packed training state.
 
-A slice of a state (`slices`) that is packed is kept as byte planes of the XOR with the same slice of the state before it
-(`ledger.store.packs.packing`), if that is smaller; after `MAX_DEPTH` states in a row it starts anew, so that no read undoes
+A slice of a state (``slices``) that is packed is kept as byte planes of the XOR with the same slice of the state before it
+(``ledger.store.packs.packing``), if that is smaller; after ``MAX_DEPTH`` states in a row it starts anew, so that no read undoes
 more than that.
 
-Earlier versions packed tensor by tensor: `state.json`, the `StateManifest` with path, dtype, shape and digest of each, and
-`tensors/00000`, `tensors/00001`, … in its order, C order and little-endian. `read_state` reads what they left.
+Earlier versions packed tensor by tensor: ``state.json``, the ``StateManifest`` with path, dtype, shape and digest of each, and
+``tensors/00000``, ``tensors/00001``, … in its order, C order and little-endian. ``read_state`` reads what they left.
 """
 
 from __future__ import annotations

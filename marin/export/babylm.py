@@ -224,7 +224,7 @@ class _Submission:
         self.surprisals: list[dict[str, Any]] = []
 
     def add(self, revision: str, answers: Sequence[_Answer]) -> dict[str, Any]:
-        """Predictions of one revision; what `checkpoints.json` says of them."""
+        """Predictions of one revision; what ``checkpoints.json`` says of them."""
         place = self.dest / "results" / MODEL / revision / "zero_shot" / BACKEND
         fast: dict[str, dict[str, float]] = {}
         for answer in answers:

@@ -1,5 +1,5 @@
-"""`tracker=NAME` (or `trainer.tracker=NAME`) and `wandb.KEY=VALUE` on a command line: which tracker follows the run besides the
-ledger, and where.
+"""``tracker=NAME`` (or ``trainer.tracker=NAME``) and ``wandb.KEY=VALUE`` on a command line: which tracker follows the run
+besides the ledger, and where.
 
 What decides no bit is in no recipe, so these words are taken off the line before the recipe is composed and put into the
 environment, where stages and workers find them (:mod:`marin.execution.tracker`, :mod:`marin.tracking.wandb.choice`).
@@ -19,8 +19,8 @@ WANDB = "wandb"
 
 
 def choose(overrides: Sequence[str] = ()) -> tuple[str, ...]:
-    """The words of a command line without the tracker's; what they name is the tracker from now on. Any `wandb.KEY=VALUE`
-    names W&B, but for `wandb.log=false`.
+    """The words of a command line without the tracker's; what they name is the tracker from now on. Any ``wandb.KEY=VALUE``
+    names W&B, but for ``wandb.log=false``.
 
     Raises:
         UsageError: there is no such tracker, here or in the environment; or W&B does not take a word.

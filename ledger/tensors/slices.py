@@ -31,7 +31,7 @@ from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.store.blobs.hashing import threads
 from ledger.store.store import Artifact, Store
 from ledger.store.trees.manifest import Manifest, ManifestEntry
-from ledger.tensors.statepack import put_planes
+from ledger.tensors.statepack import STATE, put_planes
 from ledger.tensors.tensors import (
     TILE_SIZE,
     StateManifest,
@@ -47,7 +47,6 @@ from ledger.tensors.tensors import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-STATE: Final = "state.json"
 FORM: Final = "slices.json"
 MOST_SLICES: Final = 4096
 _AT_ONCE: Final = 8 * TILE_SIZE

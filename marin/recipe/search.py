@@ -3,9 +3,10 @@
     hydra/sweeper=optuna hydra.sweeper.n_trials=16 'optimizer.learning_rate=tag(log,interval(1e-4,1e-2))'
 
 Hydra's words keep their meaning: ``interval``, ``choice``, ``range`` and ``tag(log, ...)`` span the space, and
-``hydra.sweeper.…`` sets the sweeper and its sampler. What Hydra would do with a trial (start a job in a folder of its own)
-is left out: a trial is the words of a recipe, and :func:`search` hands each batch of them to its caller. A sampler without a seed gets seed 0, so that the same
-command makes the same trials; what the ledger has of them is taken over.
+``hydra.sweeper.…`` sets the sweeper and its sampler. What Hydra would do with a trial (start a job in a folder of its
+own) is left out: a trial is the words of a recipe, and :func:`search` hands each batch of them to its caller. A
+sampler without a seed gets seed 0, so that the same command makes the same trials; what the ledger has of them is
+taken over.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def reported(runner: str, folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
         env=environment,
     )
     assert done.returncode == 0, done.stderr

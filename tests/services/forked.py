@@ -1,0 +1,199 @@
+"""Tests in several processes, each a fork of the one that has imported and collected them: `pytest --processes N`.
+
+Collecting this suite takes half a minute of a processor, nearly all of it imports of jax, Levanter, MLflow and Ray. A
+fork has them already. Whole files are handed out, in the order in which they were collected; whoever is done asks for
+the next. A process that dies fails the test that it was at, and another takes its place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import IO, Any
+
+import pytest
+
+VARIABLE = "MARIN_TEST_PROCESS"
+"""In a fork: its number."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=1, metavar="N", help="run tests in N forks of this process")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> object:
+    count, options = session.config.getoption("processes"), session.config.option
+    if count < 2 or options.collectonly or (session.testsfailed and not options.continue_on_collection_errors):
+        return None  # pytest's own loop
+    Forks(session).run(min(count, len(session.items)))
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    if session.shouldstop:
+        raise session.Interrupted(session.shouldstop)
+    return True
+
+
+@dataclass
+class Fork:
+    """One process, as its parent knows it. ``at``: the place of the test that it is at; None between two."""
+
+    pid: int
+    link: IO[str]
+    at: int | None = None
+
+
+@dataclass
+class Forks:
+    """The parent: hands out files, and hears of each test."""
+
+    session: pytest.Session
+    files: deque[list[int]] = field(default_factory=deque)
+    alive: dict[int, Fork] = field(default_factory=dict)
+    begun: int = 0
+
+    def run(self, count: int) -> None:
+        """All tests, in ``count`` processes."""
+        places = range(len(self.session.items))
+        self.files.extend(list(group) for _, group in groupby(places, lambda place: self.session.items[place].path))
+        self.session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        gc.collect()
+        gc.freeze()  # what is here stays where it is: no fork copies it by looking through it
+        try:
+            with selectors.DefaultSelector() as ready:
+                for _ in range(count):
+                    self._begin(ready)
+                while self.alive:
+                    for key, _ in ready.select():
+                        self._hear(ready, self.alive[key.fd])
+        finally:
+            for fork in self.alive.values():
+                with suppress(ProcessLookupError):
+                    os.kill(fork.pid, signal.SIGTERM)
+            gc.unfreeze()
+
+    def _begin(self, ready: selectors.BaseSelector) -> None:
+        number, (here, there) = self.begun, socket.socketpair()
+        self.begun += 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():  # threads of libraries, all idle
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            here.close()
+            for fork in self.alive.values():
+                fork.link.close()
+            Child(self.session, there.makefile("rw", encoding="utf-8"), number).run()
+        there.close()
+        self.alive[here.fileno()] = Fork(pid, here.makefile("rw", encoding="utf-8"))
+        ready.register(here.detach(), selectors.EVENT_READ)
+
+    def _hear(self, ready: selectors.BaseSelector, fork: Fork) -> None:
+        line = fork.link.readline()
+        told: dict[str, Any] = json.loads(line) if line else {"ended": True}
+        hook, config = self.session.config.hook, self.session.config
+        if "report" in told:
+            report = hook.pytest_report_from_serializable(config=config, data=told["report"])
+            hook.pytest_runtest_logreport(report=report)
+        elif "at" in told:
+            fork.at = told["at"]
+        elif "wants" in told:
+            stop = self.session.shouldfail or self.session.shouldstop
+            fork.link.write(json.dumps([] if stop or not self.files else self.files.popleft()) + "\n")
+            fork.link.flush()
+        else:
+            self._buried(ready, fork)
+
+    def _buried(self, ready: selectors.BaseSelector, fork: Fork) -> None:
+        """It ended: by itself, or in the middle of a test."""
+        (place,) = [place for place, known in self.alive.items() if known is fork]
+        ready.unregister(place)
+        del self.alive[place]
+        fork.link.close()
+        os.close(place)
+        _, status = os.waitpid(fork.pid, 0)
+        if fork.at is not None:
+            item = self.session.items[fork.at]
+            died = f"the process of this test ended with {os.waitstatus_to_exitcode(status)}"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", died, "call")
+            item.ihook.pytest_runtest_logreport(report=report)
+            if self.files:
+                self._begin(ready)
+
+
+@dataclass
+class Child:
+    """A fork: executes the files that it is given, and tells of each test."""
+
+    session: pytest.Session
+    link: IO[str]
+    number: int
+
+    def run(self) -> None:
+        """Never returns."""
+        status = 1
+        try:
+            self._become()
+            self._execute()
+            status = 0
+        except KeyboardInterrupt:
+            status = 130
+        finally:
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _become(self) -> None:
+        """What is a process's own: temporary folders, captured output, who is told, what happens at its end."""
+        os.environ[VARIABLE] = str(self.number)
+        atexit._clear()
+        plugins, factory = self.session.config.pluginmanager, self.session.config._tmp_path_factory  # type: ignore[attr-defined]
+        factory._basetemp = factory.getbasetemp() / f"process-{self.number}"
+        factory._basetemp.mkdir(mode=0o700)
+        capture = plugins.getplugin("capturemanager")
+        capture.stop_global_capturing()
+        capture.start_global_capturing()
+        plugins.unregister(name="terminalreporter")
+        plugins.register(self, "forked-reports")
+
+    def _execute(self) -> None:
+        items = self.session.items
+        current = next(places := self._places(), None)
+        while current is not None:
+            self._tell(at=current)
+            following = next(places, None)
+            item = items[current]
+            nextitem = items[following] if following is not None else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+            current = following
+
+    def _places(self) -> Iterator[int]:
+        """Tests in the order in which they are handed out."""
+        while True:
+            self._tell(wants=1)
+            if not (given := json.loads(self.link.readline() or "[]")):
+                return
+            yield from given
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Pytest's hook: the parent counts and prints."""
+        config = self.session.config
+        self._tell(report=config.hook.pytest_report_to_serializable(config=config, report=report))
+
+    def _tell(self, **what: object) -> None:
+        self.link.write(json.dumps(what) + "\n")
+        self.link.flush()

@@ -48,7 +48,7 @@ repro: environment
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
-	$(PYTEST) -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --processes $(TEST_JOBS)
 
 lint: environment
 	$(BIN)/ruff check .
@@ -111,7 +111,7 @@ faults: environment
 	$(PYTEST) -m "faults or table" --whole-tables
 
 fuzz: environment
-	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q -n $(TEST_JOBS) tests/fuzz
+	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q --processes $(TEST_JOBS) tests/fuzz
 
 determinism: environment
 	@mkdir -p build

@@ -6,12 +6,15 @@ Signals have their usual meaning here, also where the suite was started in the b
 
 import signal
 
+import forked
 import hypothesis
 import pytest
+import tables
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
+from forked import pytest_runtestloop
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache
-from tables import draw, pytest_addoption, pytest_configure, pytest_report_header, tenth
+from tables import draw, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
     "bucket",
@@ -19,9 +22,9 @@ __all__ = [
     "gcs_service",
     "mirror",
     "on_disk",
-    "pytest_addoption",
     "pytest_configure",
     "pytest_report_header",
+    "pytest_runtestloop",
     "s3",
     "s3_service",
     "tenth",
@@ -37,6 +40,11 @@ hypothesis.settings.register_profile("marin", deadline=None)  # how long an exam
 hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    tables.add_option(parser)
+    forked.add_option(parser)
 
 
 @pytest.hookimpl(tryfirst=True)

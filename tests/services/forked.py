@@ -29,7 +29,7 @@ VARIABLE = "MARIN_TEST_PROCESS"
 """In a fork: its number."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--processes", type=int, default=1, metavar="N", help="run tests in N forks of this process")
 
 
@@ -48,11 +48,20 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
 @dataclass
 class Fork:
-    """One process, as its parent knows it. ``at``: the place of the test that it is at; None between two."""
+    """One process, as its parent knows it. ``at``: the place of the test that it is at; ``todo``: those that it was given
+    and has not begun."""
 
     pid: int
-    link: IO[str]
+    link: socket.socket
     at: int | None = None
+    todo: list[int] = field(default_factory=list)
+    heard: bytes = b""
+
+    def lines(self) -> list[dict[str, Any]] | None:
+        """What it says, at least a part of a line; None when it has ended."""
+        data = self.link.recv(1 << 16)
+        *whole, self.heard = (self.heard + data).split(b"\n")
+        return [json.loads(line) for line in whole] if data else None
 
 
 @dataclass
@@ -60,8 +69,9 @@ class Forks:
     """The parent: hands out files, and hears of each test."""
 
     session: pytest.Session
+    ready: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     files: deque[list[int]] = field(default_factory=deque)
-    alive: dict[int, Fork] = field(default_factory=dict)
+    alive: list[Fork] = field(default_factory=list)
     begun: int = 0
 
     def run(self, count: int) -> None:
@@ -72,19 +82,19 @@ class Forks:
         gc.collect()
         gc.freeze()  # what is here stays where it is: no fork copies it by looking through it
         try:
-            with selectors.DefaultSelector() as ready:
-                for _ in range(count):
-                    self._begin(ready)
-                while self.alive:
-                    for key, _ in ready.select():
-                        self._hear(ready, self.alive[key.fd])
+            for _ in range(count):
+                self._begin()
+            while self.alive:
+                for key, _ in self.ready.select():
+                    self._hear(key.data)
         finally:
-            for fork in self.alive.values():
+            for fork in self.alive:
                 with suppress(ProcessLookupError):
                     os.kill(fork.pid, signal.SIGTERM)
+            self.ready.close()
             gc.unfreeze()
 
-    def _begin(self, ready: selectors.BaseSelector) -> None:
+    def _begin(self) -> None:
         number, (here, there) = self.begun, socket.socketpair()
         self.begun += 1
         sys.stdout.flush()
@@ -93,45 +103,47 @@ class Forks:
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            here.close()
-            for fork in self.alive.values():
-                fork.link.close()
+            for other in (here, *(fork.link for fork in self.alive)):
+                other.close()
             Child(self.session, there.makefile("rw", encoding="utf-8"), number).run()
         there.close()
-        self.alive[here.fileno()] = Fork(pid, here.makefile("rw", encoding="utf-8"))
-        ready.register(here.detach(), selectors.EVENT_READ)
+        fork = Fork(pid, here)
+        self.alive.append(fork)
+        self.ready.register(here, selectors.EVENT_READ, fork)
 
-    def _hear(self, ready: selectors.BaseSelector, fork: Fork) -> None:
-        line = fork.link.readline()
-        told: dict[str, Any] = json.loads(line) if line else {"ended": True}
-        hook, config = self.session.config.hook, self.session.config
-        if "report" in told:
-            report = hook.pytest_report_from_serializable(config=config, data=told["report"])
-            hook.pytest_runtest_logreport(report=report)
-        elif "at" in told:
-            fork.at = told["at"]
-        elif "wants" in told:
-            stop = self.session.shouldfail or self.session.shouldstop
-            fork.link.write(json.dumps([] if stop or not self.files else self.files.popleft()) + "\n")
-            fork.link.flush()
-        else:
-            self._buried(ready, fork)
+    def _hear(self, fork: Fork) -> None:
+        lines, hook, config = fork.lines(), self.session.config.hook, self.session.config
+        if lines is None:
+            self._buried(fork)
+            return
+        for told in lines:
+            if "report" in told:
+                report = hook.pytest_report_from_serializable(config=config, data=told["report"])
+                hook.pytest_runtest_logreport(report=report)
+            elif "at" in told:
+                fork.at = told["at"]
+                fork.todo = [place for place in fork.todo if place != fork.at]
+            else:
+                stop = self.session.shouldfail or self.session.shouldstop
+                given = [] if stop or not self.files else self.files.popleft()
+                fork.todo += given
+                fork.link.sendall(json.dumps(given).encode() + b"\n")
 
-    def _buried(self, ready: selectors.BaseSelector, fork: Fork) -> None:
+    def _buried(self, fork: Fork) -> None:
         """It ended: by itself, or in the middle of a test."""
-        (place,) = [place for place, known in self.alive.items() if known is fork]
-        ready.unregister(place)
-        del self.alive[place]
+        self.ready.unregister(fork.link)
+        self.alive.remove(fork)
         fork.link.close()
-        os.close(place)
         _, status = os.waitpid(fork.pid, 0)
         if fork.at is not None:
             item = self.session.items[fork.at]
             died = f"the process of this test ended with {os.waitstatus_to_exitcode(status)}"
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", died, "call")
             item.ihook.pytest_runtest_logreport(report=report)
+            if fork.todo:
+                self.files.appendleft(fork.todo)
             if self.files:
-                self._begin(ready)
+                self._begin()
 
 
 @dataclass
@@ -180,6 +192,7 @@ class Child:
             nextitem = items[following] if following is not None else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             current = following
+        self._tell(at=None)
 
     def _places(self) -> Iterator[int]:
         """Tests in the order in which they are handed out."""

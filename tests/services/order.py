@@ -1,7 +1,6 @@
 """Files that take longest begin first, so that no process is left with one of them when the others have ended.
 
-pytest-xdist hands out whole files (``--dist loadfile``), in this order where it is told ``--no-loadscope-reorder``;
-by itself it would begin with the files of the most tests, and end with a single test of two minutes.
+Whole files are handed out (forked.py beside this one), in this order.
 """
 
 from __future__ import annotations

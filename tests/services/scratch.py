@@ -19,7 +19,7 @@ from sessions import new_cache
 
 MEMORY = Path("/dev/shm")
 ROOT = "PYTEST_DEBUG_TEMPROOT"
-"""Pytest makes its temporary folders below this one; pytest-xdist's processes are told by the first."""
+"""Pytest makes its temporary folders below this one; processes that it starts are told by the first."""
 NEEDED_BYTES = 4 << 30
 """Free in both senses: what the file system may hold, and what the machine has. Sessions were seen to use a third."""
 

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked import VARIABLE
 
 from marin.process.cache import cache_folder
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:
-    """A temporary folder of the session; pytest-xdist's processes have theirs inside it."""
+    """A temporary folder of the session; its processes have theirs inside it."""
     base = factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return base.parent if VARIABLE in os.environ or "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

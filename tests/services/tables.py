@@ -23,12 +23,12 @@ SEED = "MARIN_TABLES"
 Tenth = Callable[[Iterable[int]], list[int]]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--whole-tables", action="store_true", help="large tables of faults: all cases, not a tenth")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if SEED not in os.environ:  # set here once: pytest-xdist's processes inherit it, and draw the same
+    if SEED not in os.environ:  # set here once: whoever is started from here draws the same
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         os.environ[SEED] = found.stdout.strip() or "0"

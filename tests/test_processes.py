@@ -1,0 +1,73 @@
+"""`pytest --processes N` runs every test once, says of each what pytest says, and survives a test that kills its process."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SERVICES = Path(__file__).with_name("services")
+CONFTEST = "from forked import add_option as pytest_addoption, pytest_runtestloop\n"
+SESSION = """
+import os, pathlib, pytest
+
+@pytest.fixture(scope="session")
+def own(tmp_path_factory):
+    (tmp_path_factory.mktemp("own") / "begun").touch()
+    yield os.getpid()
+    pathlib.Path(f"ended-{os.getpid()}").touch()
+
+@pytest.mark.parametrize("number", range(4))
+def test_of_one_process(own, number, tmp_path):
+    assert own == os.getpid() != int(os.environ["PARENT"])
+
+def test_fails(own):
+    print("what it printed")
+    assert "found" == "expected"
+"""
+DEATH = """
+import os
+
+def test_before():
+    pass
+
+def test_dies():
+    os._exit(7)
+
+def test_after():
+    pass
+"""
+
+
+def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
+    program = "import os, sys, pytest; os.environ['PARENT'] = str(os.getpid()); sys.exit(pytest.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "-p", "no:cacheprovider", "-p", "no:schemathesis", "-q", "-rA"]
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), "--basetemp", str(folder / "temporary"), *arguments],
+        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": ""}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_each_test_is_run_once_in_one_of_the_processes(tmp_path: Path) -> None:
+    for name, text in (("conftest", CONFTEST), ("test_one", SESSION), ("test_two", SESSION), ("test_death", DEATH)):
+        (tmp_path / f"{name}.py").write_text(text)
+    status, told = pytest_in(tmp_path, "--processes", "2")
+    outcomes = sorted(re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", told, re.M))
+    passed = {f"test_{name}.py::test_of_one_process[{n}]" for name in ("one", "two") for n in range(4)}
+    passed |= {"test_death.py::test_before", "test_death.py::test_after"}
+    failed = {"test_one.py::test_fails", "test_two.py::test_fails", "test_death.py::test_dies"}
+    assert outcomes == sorted([*(("PASSED", name) for name in passed), *(("FAILED", name) for name in failed)]), told
+    assert status == 1 and "the process of this test ended with 7" in told
+    assert told.count("Captured stdout call") == 2 and "'found' == 'expected'" in told
+    assert 1 <= len(list(tmp_path.glob("ended-*"))) <= 2, "what a session made is unmade"
+
+
+def test_a_limit_of_failures_holds(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number in range(6):
+        (tmp_path / f"test_{number}.py").write_text("def test():\n    assert False\n")
+    status, told = pytest_in(tmp_path, "--processes", "2", "--maxfail", "1")
+    assert status == 1 and "stopping after" in told
+    assert len(set(re.findall(r"^FAILED (\S+)", told, re.M))) <= 4, "each has one file, and was given the next"

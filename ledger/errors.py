@@ -82,7 +82,7 @@ class Conflict(LedgerError):
 
 
 class Fenced(Conflict):
-    """Another writer has taken over since this one last looked; nothing of this one was written."""
+    """Another writer holds the log since this one last looked; nothing of this one was written."""
 
 
 class Locked(LedgerError):

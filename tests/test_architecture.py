@@ -503,10 +503,12 @@ PROGRAMS = {
 
 
 def mixed_ticks(source: str) -> Iterator[str]:
-    """What stands in single backticks in a docstring and is no command line: code stands in double ones."""
+    """What stands in single backticks in a docstring and is no command line: code stands in double ones. The help of a
+    command is read in a terminal, where all stands in single ones."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source)):
-        for item in node.body if isinstance(node, kinds) else ():
+        is_help = any("command(" in ast.unparse(item) for item in getattr(node, "decorator_list", ()))
+        for item in node.body if isinstance(node, kinds) and not is_help else ():
             if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)):
                 continue
             text = re.sub(r"``[^`]+``|:\w+:`[^`]*`", "", str(item.value.value))
@@ -549,6 +551,7 @@ PRINTS = {
     "marin/process/text.py": "logging",
     "marin/cli/main.py": "flush, and silence when the reader left",
     "marin/cli/reference.py": "docs/commands.md, our own words",
+    "ledger/reference.py": "ledger/REFERENCE.md, our own words",
     "marin/cli/looking/log.py": "flush and the question whether it is a terminal",
     "marin/cli/ledger/service.py": "flush",
     "marin/cli/ledger/witness.py": "flush",

@@ -246,7 +246,7 @@ class LogService:
         self.close()
 
     def close(self) -> None:
-        """Take no more requests, finish those at hand, answer them, and go."""
+        """Take no more requests, finish those that have come, answer them, and go."""
         self._closing.set()
         with suppress(FileNotFoundError):
             self._endpoint.unlink()

@@ -99,7 +99,7 @@ class Storage(Protocol):
         ``StorageFailed`` where the file cannot be read."""
 
     def arrived(self, name: str, content: bytes | Path) -> bool:
-        """Whether the storage says, by a hash of its own making, that ``name`` holds what was just written there."""
+        """Whether the storage says, by a hash of its own making, that ``name`` holds what was written there."""
 
     def rename(self, name: str, to: str) -> None:
         """Give bytes another name, whatever had it before; ``NotFound`` where there are none. A kill may leave both

@@ -5,7 +5,7 @@ argument is called in the help: runs with what they are, groups of recipes with 
 metrics, devices. Nothing is offered where a root cannot be read: a completion never fails and never writes to the
 screen.
 
-bash breaks words at "=", so a recipe's `model=na` arrives in three words there and in one elsewhere.
+bash breaks words at "=", so a recipe's ``model=na`` arrives in three words there and in one elsewhere.
 """
 
 from __future__ import annotations

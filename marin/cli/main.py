@@ -298,7 +298,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Parse and call. Not `click.Command.main`, which has its own ideas of interruptions and closed pipes."""
+    """Parse and call. Not ``click.Command.main``, which has its own ideas of interruptions and closed pipes."""
     if COMPLETING in os.environ:
         marin.main(prog_name="marin")  # shell completion, which is click's alone
     try:

@@ -103,7 +103,7 @@ class RunStarted(Body, frozen=True, omit_defaults=True):
     environment: Json
     continues: Continues | None = None
     experiment: str = ""
-    pinned: dict[str, Digest] = {}
+    pinned: dict[str, Digest] = field(default_factory=dict)
 
 
 class StepPaused(Body, frozen=True):

@@ -109,9 +109,11 @@ def bytes_of(recipe: str, outputs: Mapping[str, str]) -> Bytes:
 
 
 def twins(complete: Iterable[tuple[str, Bytes]], passed: Iterable[str]) -> dict[str, str]:
-    """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one. What was
-    established of one holds for the bytes of the other, so lists say `PASS as` it; the twin's own record (when it ran, where, by
-    whom) was judged by nobody."""
+    """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one.
+
+    What was established of one holds for the bytes of the other, so lists say ``PASS as`` it; the twin's own record (when
+    it ran, where, by whom) was judged by nobody.
+    """
     runs, verified = dict(complete), set(passed)
     first: dict[Bytes, str] = {}
     for run, key in runs.items():

@@ -16,7 +16,7 @@ NUMBERS = 5
 
 @dataclass(frozen=True)
 class LossPlot:
-    """What ``plot`` of `parts.html.j2` draws: places in the picture, as text. ``lines`` are (class, points)."""
+    """What ``plot`` of ``parts.html.j2`` draws: places in the picture, as text. ``lines`` are (class, points)."""
 
     lines: list[tuple[str, str]]
     down: list[tuple[str, str]]

@@ -1,8 +1,8 @@
 """Pages from the templates beside this file, by Jinja2.
 
 What pages show comes from documents, file names and configurations that anybody may have written. So every value is
-escaped (`autoescape`), and before that passes `marin.process.text.visible`; a name that a template does not get is an error
-(`StrictUndefined`). Only this file makes markup out of text, and only of our own scripts.
+escaped (``autoescape``), and before that passes ``marin.process.text.visible``; a name that a template does not get is an error
+(``StrictUndefined``). Only this file makes markup out of text, and only of our own scripts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The routes: `/v1/models`, `/v1/completions`, `/v1/chat/completions`, `/health`. Errors are OpenAI's shape, everywhere.
+"""The routes: ``/v1/models``, ``/v1/completions``, ``/v1/chat/completions``, ``/health``. Errors are OpenAI's shape, everywhere.
 
 A prompt is continued as it is: nothing is put in front of it, and an empty one is an end of text, as lm-evaluation-harness
 has it. A request whose client went away is dropped.
@@ -92,7 +92,7 @@ class Routes:
         return _json(self._described())
 
     async def completions(self, request: Request) -> Response:
-        """`/v1/completions`."""
+        """``/v1/completions``."""
         asked = read_request(Completion, await _body(request))
         self._check(asked.model)
         n = asked.n or 1
@@ -116,7 +116,7 @@ class Routes:
         return await self._answer(request, asking, bool(asked.stream), usage)
 
     async def chat(self, request: Request) -> Response:
-        """`/v1/chat/completions`."""
+        """``/v1/chat/completions``."""
         asked = read_request(Chat, await _body(request))
         self._check(asked.model)
         template = self.served.template

@@ -1,7 +1,7 @@
 """What may be asked of the server, in the OpenAI interface's words, and how a refusal looks.
 
 A setting that is not there is refused by name: an answer drawn in another way than it was asked for would be worse than
-none. Reference: OpenAI's API reference, `/v1/completions` and `/v1/chat/completions`.
+none. Reference: OpenAI's API reference, ``/v1/completions`` and ``/v1/chat/completions``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`/v1/completions`."""
+    """``/v1/completions``."""
 
     model: str | None = None
     prompt: str | list[Any] | None = None
@@ -114,7 +114,7 @@ class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Chat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`/v1/chat/completions`."""
+    """``/v1/chat/completions``."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=MOST_MESSAGES)]
     model: str | None = None

@@ -75,11 +75,13 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         check(recipe.arithmetic, execution)
 
     def bring(step: str, force: bool = False) -> StageOutcome:
-        given = dict(plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution)
-        placed = step != "train" and execution.runner == "ray" and PIPELINE.step(step).devices != "none"
-        if placed and stage_on_ray(step, **given, force=force):  # training is a job of Ray Train, which its step launches
-            return replace(run_stage(step, **given), action="executed")
-        return run_stage(step, **given, force=force)
+        settle = partial(run_stage, step, plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution)
+        # training is a job of Ray Train, which its step launches
+        if execution.runner == "ray" and step != "train" and PIPELINE.step(step).devices != "none":
+            place = partial(stage_on_ray, step, plan=PIPELINE, recipe=recipe, root=root, project=project)
+            if place(execution=execution, force=force):
+                return replace(settle(), action="executed")
+        return settle(force=force)
 
     try:
         outcome = _with_inputs(name, partial(bring, force=force), bring)

@@ -1,6 +1,6 @@
 """Each data set of a run as Croissant 1.0 with the vocabulary for responsible AI (docs.mlcommons.org/croissant).
 
-The files are those of the step `corpus`, by the digests in its manifest; mlcroissant judges it in `make foreign`.
+The files are those of the step ``corpus``, by the digests in its manifest; mlcroissant judges it in `make foreign`.
 """
 
 from __future__ import annotations

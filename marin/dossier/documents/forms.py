@@ -34,7 +34,7 @@ class Form:
 
 
 def asked(text: str, paragraph: str = "") -> tuple[Asked, ...]:
-    """The fields that a table says, a line each: section | question | answers, with `where:NAME` and `optional` among them
+    """The fields that a table says, a line each: section | question | answers, with ``where:NAME`` and ``optional`` among them
     | paragraph (where it is not the same for all)."""
     rows = [[cell.strip() for cell in line.split("|")] for line in text.replace("\\\n", " ").strip().splitlines()]
     return tuple(_field(row[0], row[1], row[2].split(), row[3] if len(row) == 4 else paragraph) for row in rows)

@@ -1,6 +1,6 @@
 """The page of one run: what was run, on what, with which result, and whether anybody replayed it.
 
-One self-contained HTML file (`templates/runs/run.html.j2`), because MLflow shows artifacts in a frame that can load nothing
+One self-contained HTML file (``templates/runs/run.html.j2``), because MLflow shows artifacts in a frame that can load nothing
 else; its one script copies digests.
 """
 

@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What `verification.html.j2` draws."""
+    """What ``verification.html.j2`` draws."""
 
     rows: Sequence[Row]
     marks: Sequence[str]

@@ -1,7 +1,7 @@
 """An offline run of W&B as Marin writes one: its settings, its config, its rows by train step, its artifacts by
 reference.
 
-``wandb`` itself writes the files, in offline mode unless `wandb.mode=online` was said: nothing is sent, and no key, address or
+``wandb`` itself writes the files, in offline mode unless ``wandb.mode=online`` was said: nothing is sent, and no key, address or
 user's setting is looked at. What comes out is ``wandb/offline-run-…-<run>``, which ``wandb sync FOLDER`` uploads whenever
 somebody wants that. A run that was interrupted goes on in another such folder with the same id and only what is new;
 ``wandb sync`` joins them. Online the folder is ``wandb/run-…-<run>``, and what it holds was sent.

@@ -1,8 +1,8 @@
 """MLflow's application as `marin ui` serves it: the pages begin at the newest runs, and what is not here is not offered.
 
 The server's routers for its assistant (which can run a shell), its gateway to models elsewhere and its jobs are not
-mounted. Its page is MLflow's own with a script and a style sheet of ours before its scripts (`front.js`, `front.css`):
-they lead `/` to the run list of the newest experiment, choose the columns of a list that nobody has arranged, and hide
+mounted. Its page is MLflow's own with a script and a style sheet of ours before its scripts (``front.js``, ``front.css``):
+they lead ``/`` to the run list of the newest experiment, choose the columns of a list that nobody has arranged, and hide
 what would lead nowhere. Demo data and usage data of the page have no place in a ledger; they are not found.
 """
 

@@ -507,7 +507,9 @@ def mixed_ticks(source: str) -> Iterator[str]:
     command is read in a terminal, where all stands in single ones."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source)):
-        is_help = any("command(" in ast.unparse(item) for item in getattr(node, "decorator_list", ()))
+        is_help = any(
+            re.search(r"(command|group)\(", ast.unparse(item)) for item in getattr(node, "decorator_list", ())
+        )
         for item in node.body if isinstance(node, kinds) and not is_help else ():
             if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)):
                 continue

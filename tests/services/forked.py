@@ -15,6 +15,7 @@ import selectors
 import signal
 import socket
 import sys
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
     return True
 
 
-@dataclass
+@dataclass(eq=False)
 class Fork:
     """One process, as its parent knows it. ``at``: the place of the test that it is at; ``todo``: those that it was given
     and has not begun."""
@@ -56,6 +57,7 @@ class Fork:
     at: int | None = None
     todo: list[int] = field(default_factory=list)
     heard: bytes = b""
+    broke: str = ""
 
     def lines(self) -> list[dict[str, Any]] | None:
         """What it says, at least a part of a line; None when it has ended."""
@@ -123,6 +125,8 @@ class Forks:
             elif "at" in told:
                 fork.at = told["at"]
                 fork.todo = [place for place in fork.todo if place != fork.at]
+            elif "broke" in told:
+                fork.broke = told["broke"]
             else:
                 stop = self.session.shouldfail or self.session.shouldstop
                 given = [] if stop or not self.files else self.files.popleft()
@@ -137,7 +141,7 @@ class Forks:
         _, status = os.waitpid(fork.pid, 0)
         if fork.at is not None:
             item = self.session.items[fork.at]
-            died = f"the process of this test ended with {os.waitstatus_to_exitcode(status)}"
+            died = f"the process of this test ended with {os.waitstatus_to_exitcode(status)}\n{fork.broke}"
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", died, "call")
             item.ihook.pytest_runtest_logreport(report=report)
             if fork.todo:
@@ -146,7 +150,7 @@ class Forks:
                 self._begin()
 
 
-@dataclass
+@dataclass(eq=False)
 class Child:
     """A fork: executes the files that it is given, and tells of each test."""
 
@@ -163,6 +167,9 @@ class Child:
             status = 0
         except KeyboardInterrupt:
             status = 130
+        except BaseException:  # of pytest or of a plugin: nobody above hears of it
+            with suppress(OSError):
+                self._tell(broke=traceback.format_exc())
         finally:
             atexit._run_exitfuncs()
             sys.stdout.flush()

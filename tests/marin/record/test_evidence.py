@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from time_authority import Authority, serving_authority
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, stamp_checkpoint
-from marin.record.trust.evidence import ANCHORED, AUTHORITIES, Evidence, Sources, gather
+from ledger import ANCHORED, Draft, Log, LogReader, MemoryStorage, Signer, stamp_checkpoint
+from marin.record.trust.evidence import AUTHORITIES, Evidence, Sources, gather
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

@@ -67,7 +67,7 @@ def list_(as_json: bool) -> None:
 def rotate(hybrid: bool, as_json: bool) -> None:
     """Make a new key, record it in the log under the old one, and sign with it from now on.
 
-    The old key's file is kept beside the new one, and what it signed stays valid; ``retire`` ends that. Publish the new
+    The old key's file is kept beside the new one, and what it signed stays valid; `retire` ends that. Publish the new
     verifier key that is printed. Interrupted, the next call finishes it.
 
     \b

@@ -54,7 +54,7 @@ def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, 
     """Add the witness at ADDRESS to the policy of this root, and have it cosign.
 
     The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger
-    fsck`` and ``marin verify` want a checkpoint that so many witnesses cosigned.
+    fsck` and `marin verify` want a checkpoint that so many witnesses cosigned.
 
     \b
     Examples:

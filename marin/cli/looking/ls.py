@@ -40,7 +40,7 @@ EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
 def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
-    Runs come with their headline numbers and your newest verdict on them; ``PASS as X`` says that run X, which has the same
+    Runs come with their headline numbers and your newest verdict on them; `PASS as X` says that run X, which has the same
     recipe and made the same bytes, was verified. Artifacts are those that events name, with the step and the runs that
     they belong to; experiments are those that are registered. Runs that were archived (`marin run RUN archive`) are left
     out.

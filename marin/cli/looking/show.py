@@ -51,7 +51,7 @@ def show(
     or
     event: and its id), or the path of a pointer such as artifacts/train.json.
 
-    ``metric NAME=NUMBER`` names the runs whose number rounds to NUMBER, or the nearest ones; ``metric NAME`` the newest.
+    `metric NAME=NUMBER` names the runs whose number rounds to NUMBER, or the nearest ones; `metric NAME` the newest.
 
     \b
     Examples:

@@ -86,7 +86,7 @@ def eval(
     RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER the numbers are printed, and nothing is
     recorded. Every log-likelihood has the same bits for every batch size and number of devices. What is recorded names
     the state, the tasks with their data, every prompt and every token's log-likelihood; `marin verify RUN --only
-    evaluation`` computes all of it again. Needs the extra ``evaluation`.
+    evaluation` computes all of it again. Needs the extra `evaluation`.
 
     \b
     Examples:

@@ -122,7 +122,7 @@ def _not_run(root: Root, file: Path) -> list[Lack]:
 def register(file: Path, dry_run: bool, as_json: bool) -> None:
     """Append hypothesis, primary metric, arms, seeds, test, stopping rule and cost cap of FILE, before any run.
 
-    FILE is an experiment file with ``experiment = Registration(...)`` at its top level. Runs of its arms and seeds cite
+    FILE is an experiment file with `experiment = Registration(...)` at its top level. Runs of its arms and seeds cite
     the registration from then on, however they are started. A changed registration is appended beside the old one; the
     same again is not appended twice.
 

@@ -68,8 +68,8 @@ def run(
     machine allows. When a step fails, only the steps that depend on it are left out. After an interruption, call it
     again: it continues.
 
-    With the name of a run and an action it is about that run: ``archive`` takes it out of lists and pages, ``restore`` brings
-    it back, ``describe`` and ``tag`` say what it is about. Each is an event of the log, from which nothing is ever taken.
+    With the name of a run and an action it is about that run: `archive` takes it out of lists and pages, `restore` brings
+    it back, `describe` and `tag` say what it is about. Each is an event of the log, from which nothing is ever taken.
 
     \b
     Examples:

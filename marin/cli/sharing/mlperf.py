@@ -176,7 +176,7 @@ def package(
 ) -> None:
     """Write a submission into the new folder DEST: systems, benchmarks, results.
 
-    It is laid out as MLCommons' rules want it. Each ROOT has one result, its latest run; ``run_and_time.sh RESULT.txt``
+    It is laid out as MLCommons' rules want it. Each ROOT has one result, its latest run; `run_and_time.sh RESULT.txt`
     leaves it in RESULT.root. All are of the same hyperparameters, code, lock and processor, and no two have one seed.
     Prints the folder of the organization.
 

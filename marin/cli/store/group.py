@@ -216,7 +216,7 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
 @click.argument("digest")
 @click.option("--why", default="", metavar="TEXT", help="The reason, for whoever finds the pin.")
 def pin_(digest: str, why: str) -> None:
-    """Keep an artifact although no event names it; ``unpin`` ends that.
+    """Keep an artifact although no event names it; `unpin` ends that.
 
     \b
     Examples:

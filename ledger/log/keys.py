@@ -165,7 +165,7 @@ def _no_key(path: Path, found: str) -> Malformed:
         where=str(path),
         expected="a first line 'origin: <name>'",
         found=found,
-        cure="name the file that `marin init` wrote, by MARIN_KEY",
+        cure="name the file that holds the private key",
     )
 
 

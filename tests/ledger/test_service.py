@@ -149,7 +149,7 @@ def test_the_token_is_asked_for(service, endpoint):
 
 
 def test_without_a_service_there_is_a_clear_message(tmp_path, endpoint):
-    with pytest.raises(Unavailable, match="marin ledger serve"):
+    with pytest.raises(Unavailable, match="start one with `ledger serve`"):
         LogClient(endpoint)
     stale = tmp_path / "stale.json"
     stale.write_text(json.dumps({"port": 9, "token": "x", "pid": 1}))

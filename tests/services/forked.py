@@ -121,6 +121,8 @@ class Forks:
         for told in lines:
             if "report" in told:
                 report = hook.pytest_report_from_serializable(config=config, data=told["report"])
+                if report.skipped and isinstance(report.longrepr, list):
+                    report.longrepr = tuple(report.longrepr)  # which JSON does not know
                 hook.pytest_runtest_logreport(report=report)
             elif "at" in told:
                 fork.at = told["at"]

@@ -21,6 +21,7 @@ NEUTRAL = {
     "marin/record/bodies/__init__.py": "a docstring",
     "marin/record/bodies/body.py": "how results are recorded",
     "marin/record/bodies/collections.py": "how results are recorded",
+    "marin/record/bodies/labels.py": "what people say of runs",
     "marin/record/events.py": "how results are recorded",
     "marin/process/interruption.py": "when training stops, not what it computes",
     "marin/record/meter.py": "measurements beside the evidence",

@@ -79,7 +79,12 @@ and options of the compiler below it."""
 
 
 def check_contract(arithmetic: Arithmetic, where: str) -> None:
-    """Raises Unsupported where the flags allow bits that are those of one processor (AVX-512, say), or of one run."""
+    """Refuse flags that allow bits of one processor only (AVX-512, say), or of one run only.
+
+    Raises:
+        Unsupported: a flag that the profile needs is missing or contradicted.
+        UsageError: one that is no setting of arithmetic.
+    """
     required = REQUIRED_FLAGS[arithmetic.profile]
     decided = {flag.partition("=")[0] for flag in required}
     missing = [flag for flag in required if flag not in arithmetic.xla_flags]

@@ -28,7 +28,10 @@ REDUCED = [
 ]
 
 
-@pytest.fixture(scope="module", params=REDUCED)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.determinism] * ("by layer" in name)) for name in REDUCED],
+)
 def group(request: pytest.FixtureRequest) -> str:
     """A model: one of them, drawn, at a change."""
     name: str = request.param

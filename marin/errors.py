@@ -36,6 +36,10 @@ class DataError(MarinError):
     """Input data is empty, corrupt, or differs from its declared digest."""
 
 
+class NoConversation(DataError):
+    """A line of chats is no conversation."""
+
+
 class DataMissing(DataError):
     """Input data is not there, or cannot be read or fetched now; nothing is known to be wrong with it."""
 

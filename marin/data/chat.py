@@ -15,7 +15,7 @@ import json
 import re
 from typing import Any
 
-from marin.errors import DataError
+from marin.errors import NoConversation
 
 ROLES = ("system", "user", "assistant", "tool")
 LEARNED = "assistant"
@@ -29,7 +29,7 @@ def render(messages: object, where: str) -> tuple[str, tuple[Span, ...]]:
     """The text of a conversation, and the spans in it that are learned.
 
     Raises:
-        DataError: it is no conversation, or a content forges a mark.
+        NoConversation: it is none, or a content forges a mark.
     """
     pieces: list[str] = []
     spans: list[Span] = []
@@ -59,7 +59,7 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
     """The messages of a conversation, each with a known role and something to say.
 
     Raises:
-        DataError: it is no list of messages, a role is unknown, nothing is said, or the assistant says nothing.
+        NoConversation: it is no list of messages, a role is unknown, nothing is said, or the assistant says nothing.
     """
     if not isinstance(messages, list) or not messages:
         found = "nothing" if messages is None else type(messages).__name__
@@ -84,7 +84,7 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
 
 
 def _check_calls(calls: object, at: str) -> None:
-    """Raises DataError unless these are calls of functions: a name, and arguments as an object or its JSON."""
+    """Raises NoConversation unless these are calls of functions: a name, and arguments as an object or its JSON."""
     for call in calls if isinstance(calls, list) else [calls]:
         function = call.get("function") if isinstance(call, dict) else None
         function = function if isinstance(function, dict) else {}
@@ -92,7 +92,7 @@ def _check_calls(calls: object, at: str) -> None:
             raise _bad(at, "tool_calls: a function's name and arguments each", repr(call)[:80])
 
 
-def _bad(where: str, expected: str, found: str) -> DataError:
-    return DataError(
+def _bad(where: str, expected: str, found: str) -> NoConversation:
+    return NoConversation(
         "not a chat document", where=where, expected=expected, found=found, cure="correct or remove the line"
     )

@@ -15,7 +15,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from marin.data.chat import render
@@ -23,12 +23,28 @@ from marin.data.documents import Document
 from marin.data.reach import expand
 from marin.data.template import ChatTemplate, conversation
 from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
-from marin.errors import DataError, DataMissing
+from marin.errors import DataError, DataMissing, NoConversation
 
 _TEXT = (".txt", ".train", ".dev", ".test")
 KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
 MOST_LINE, MOST_RATIO = 64 << 20, 256
 """Of a compressed file: bytes of a line, and how many times its own bytes (beside one line) it may unpack to."""
+MOST_NAMED = 100
+"""Lines without a conversation that are named; all are counted."""
+
+
+@dataclass
+class Skipped:
+    """Lines of chats that are no conversation: how many, and the first of them."""
+
+    count: int = 0
+    first: list[dict[str, str | int]] = field(default_factory=list)
+
+    def add(self, file: SourceFile, line: int, error: NoConversation) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.first) < MOST_NAMED:
+            self.first.append({"file": file.name, "line": line, "expected": error.expected, "found": error.found})
 
 
 @dataclass(frozen=True)
@@ -126,8 +142,10 @@ def read_file(
     expected_digest: str,
     chat: bool = False,
     template: ChatTemplate | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[Document]:
-    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``.
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``; one that
+    is none is ``skipped``, or an error where nothing may be.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
@@ -149,7 +167,7 @@ def read_file(
         else:
             stream = _unpacked(hashing, str(file.path)) if file.path.name.endswith(".gz") else hashing
             yield from (
-                _chat_documents(stream, file, source, template)
+                _chat_documents(stream, file, source, template, skipped)
                 if chat
                 else _json_documents(stream, file, source, text_field)
             )
@@ -296,11 +314,17 @@ def _json_documents(stream: Iterable[bytes], file: SourceFile, source: str, fiel
 
 
 def _chat_documents(
-    stream: Iterable[bytes], file: SourceFile, source: str, template: ChatTemplate | None
+    stream: Iterable[bytes], file: SourceFile, source: str, template: ChatTemplate | None, skipped: Skipped | None
 ) -> Iterator[Document]:
     for number, value in json_objects(stream, str(file.path)):
         at = f"{file.path}:{number}"
-        text, learned = render(value.get("messages"), at) if template is None else conversation(template, value, at)
+        try:
+            text, learned = render(value.get("messages"), at) if template is None else conversation(template, value, at)
+        except NoConversation as error:
+            if skipped is None:
+                raise
+            skipped.add(file, number, error)
+            continue
         yield Document(text, source, {"file": file.name, "line": number}, learned)
 
 

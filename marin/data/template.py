@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from marin.data.chat import LEARNED, Span, checked
 from marin.data.tokenizer import END_OF_TEXT
-from marin.errors import DataError, UsageError
+from marin.errors import NoConversation, UsageError
 from marin.recipe.schema import Dataset, FilesDataset
 
 LONGEST = 65_536
@@ -88,13 +88,13 @@ class ChatTemplate:
         """The text of a whole conversation, and the spans of it that the assistant says.
 
         Raises:
-            DataError: the template refuses it, or does not say what the assistant says.
+            NoConversation: the template refuses it, or does not say what the assistant says.
         """
         try:
             whole = self._rendered(messages, tools, prompt=False)
             spans = _marked(whole) if BEGIN in whole else self._by_difference(messages, tools, whole)
         except ValueError as error:
-            raise DataError(
+            raise NoConversation(
                 "the chat template cannot render a conversation",
                 where=where,
                 expected="messages that it takes",
@@ -150,7 +150,7 @@ def template_of(dataset: Dataset) -> ChatTemplate | None:
         asked = [{"role": "user", "content": "a question"}, {"role": LEARNED, "content": answer}]
         said, _ = plain.learned(asked, None, where)
         end = said.rpartition(answer)[2].strip()
-    except DataError as error:
+    except NoConversation as error:
         raise UsageError("a chat template that renders no conversation", where=where, found=error.found) from None
     return ChatTemplate(text, SPECIAL, where=where, stops=(end,) if end else ())
 
@@ -159,11 +159,11 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
     """A line's conversation by ``template``: its text, and what of it is learned.
 
     Raises:
-        DataError: it is no conversation, or the template does not take it.
+        NoConversation: it is none, or the template does not take it.
     """
     messages = checked(value.get("messages"), where)
     if any(mark in json.dumps(messages, ensure_ascii=False) for mark in (BEGIN, END)):
-        raise DataError("not a chat document", where=where, expected="characters that are not for private use",
+        raise NoConversation("not a chat document", where=where, expected="characters that are not for private use",
                         found="U+E000 or U+E001", cure="correct or remove the line")  # fmt: skip
     return template.learned(messages, value.get("tools"), where)
 

@@ -9,9 +9,10 @@ of its files.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,11 +29,11 @@ from marin.data.documents import (
     read_documents,
     write_divided,
 )
-from marin.data.local import SourceFile, matched, read_file, read_pairs
+from marin.data.local import Skipped, SourceFile, matched, read_file, read_pairs
 from marin.data.remote import mirrored_glob, obtain
 from marin.data.template import template_of
 from marin.data.text import lines, split_text
-from marin.errors import DataError, UsageError
+from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
 from marin.recipe import schema as recipes
@@ -49,6 +50,7 @@ from marin.recipe.schema import (
     WebDataset,
 )
 
+log = logging.getLogger(__name__)
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 _REPORT_EVERY = 100
 
@@ -95,6 +97,7 @@ class _Corpus:
     train: SplitCount
     validation: SplitCount
     sources: dict[str, str]
+    skipped: Skipped = field(default_factory=Skipped)
 
 
 def run(task: Task) -> StepResult:
@@ -116,11 +119,16 @@ def run(task: Task) -> StepResult:
         "sources": made.sources,
         "text_bytes": {"train": made.train.text_bytes, "validation": made.validation.text_bytes},
     }
+    skipped = made.skipped
+    if skipped.count:
+        description["skipped"] = {"lines": skipped.count, "first": skipped.first}
+        log.warning("%d lines are no conversations and are left out; the first: %s", skipped.count, skipped.first[0])
     (task.out / DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return StepResult(
         kind="corpus",
         metrics={
             "minimal_pairs": float(count),
+            **({"skipped_lines": float(skipped.count)} if skipped.count else {}),
             "train_bytes": float(made.train.text_bytes),
             "train_documents": float(made.train.documents),
             "validation_bytes": float(made.validation.text_bytes),
@@ -153,6 +161,7 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
     """Each part as it would be alone; their held-out texts together."""
     total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
     sources: dict[str, str] = {}
+    skipped = Skipped()
     (task.out / PARTS).mkdir()
     with (task.out / VALIDATION).open("wb") as held_out:
         for name, part in sorted(dataset.parts.items()):
@@ -166,7 +175,9 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
                     total[split].documents + count.documents, total[split].text_bytes + count.text_bytes
                 )
             sources |= {f"{name}:{key}": digest for key, digest in made.sources.items()}
-    return _Corpus(total[TRAIN], total[VALIDATION], sources)
+            skipped.count += made.skipped.count
+            skipped.first += [line | {"file": f"{name}:{line['file']}"} for line in made.skipped.first]
+    return _Corpus(total[TRAIN], total[VALIDATION], sources, skipped)
 
 
 def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
@@ -278,11 +289,12 @@ def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
 
 
 def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
-    sources, template = _sources(dataset), template_of(dataset)
+    sources, template, skipped = _sources(dataset), template_of(dataset), Skipped()
 
     def documents() -> Iterator[Document]:
+        some = False
         for file in matched(dataset.globs):
-            yield from read_file(
+            for document in read_file(
                 file,
                 dataset.name,
                 text_field=dataset.text_field,
@@ -291,12 +303,24 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
                 expected_digest=sources[file.name],
                 chat=bool(dataset.chat),
                 template=template,
+                skipped=None if dataset.strict else skipped,
+            ):
+                some = True
+                yield document
+        if skipped.count and not some:
+            first = skipped.first[0]
+            raise NoConversation(
+                "no line is a conversation",
+                where=f"{first['file']}:{first['line']}",
+                expected=str(first["expected"]),
+                found=str(first["found"]),
+                cure="correct the lines; docs/lab.md says what a conversation is",
             )
 
     train, validation = write_divided(
         documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
     )
-    return _Corpus(train, validation, sources)
+    return _Corpus(train, validation, sources, skipped)
 
 
 def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:

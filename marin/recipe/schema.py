@@ -41,7 +41,7 @@ FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "z_loss")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows")
-WHAT_IS_READ = ("chat", "chat_template", "artifact", "exclude")
+WHAT_IS_READ = ("chat", "chat_template", "strict", "artifact", "exclude")
 ADDED_LATER = frozenset(
     {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *BY_LAYER, *SCALE, *DURING, *IMPORTED}
 )
@@ -74,7 +74,8 @@ class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True
 
 class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt.
-    ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja)."""
+    ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja);
+    a line that is none is counted and named, or, where it is ``strict``, an error."""
 
     name: Name = "files"
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -85,6 +86,7 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     minimal_pairs: str | None = None
     chat: bool | None = None
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
+    strict: bool | None = None
 
 
 class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw_only=True):

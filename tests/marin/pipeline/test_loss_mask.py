@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tokenizers import Tokenizer as Library
 
 from ledger import state_digest, tensor_digest
-from marin.errors import DataError
+from marin.errors import DataError, NoConversation
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
@@ -114,3 +115,38 @@ def test_plain_text_is_no_conversation(run_step: RunStep, tmp_path: Path) -> Non
     (tmp_path / "a.txt").write_text("Words.\n\nMore words.")
     with pytest.raises(DataError, match="not a chat document"):
         run_step(CORPUS, Recipe(dataset=FilesDataset(globs=(str(tmp_path / "*.txt"),), chat=True)))
+
+
+BROKEN = (
+    {"messages": [{"role": "robot", "content": "x"}]},
+    {"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": "x"}]},
+)
+
+
+def test_a_line_that_is_no_conversation_is_counted_and_named(run_step: RunStep, recipe: Recipe, tmp_path: Path) -> None:
+    whole, _ = run_step(CORPUS, recipe)
+    path = tmp_path / "chat.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([json.dumps(BROKEN[0]), *lines[:30], json.dumps(BROKEN[1]), *lines[30:]]), "utf-8")
+    corpus, result = run_step(CORPUS, recipe)
+    assert result.metrics["skipped_lines"] == 2
+    told = json.loads((corpus / "dataset.json").read_bytes())["skipped"]
+    assert (told["lines"], [(line["file"], line["line"]) for line in told["first"]]) == (
+        2,
+        [("chat.jsonl", 1), ("chat.jsonl", 32)],
+    )
+    assert "'robot'" in told["first"][0]["found"]
+    for split in ("train.jsonl", "validation.jsonl"):
+        texts = [
+            [json.loads(line)["text"] for line in (one / split).read_bytes().splitlines()] for one in (whole, corpus)
+        ]
+        assert texts[0] == texts[1], "nothing but the two lines is missing"
+    strict = replace(recipe, dataset=replace(recipe.dataset, strict=True))
+    with pytest.raises(NoConversation, match=r"chat\.jsonl:1"):
+        run_step(CORPUS, strict)
+
+
+def test_a_file_without_any_conversation_says_why(run_step: RunStep, recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, BROKEN)), "utf-8")
+    with pytest.raises(NoConversation, match=r"chat\.jsonl:1.*'robot'"):
+        run_step(CORPUS, recipe)

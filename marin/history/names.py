@@ -32,6 +32,14 @@ def data_of(recipe: Mapping[str, object]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def collections_of(recipe: Mapping[str, object]) -> tuple[str, ...]:
+    """The digests of the collections of documents that the data set, or a part of it, is."""
+    dataset = _section(recipe, "dataset")
+    parts = [dataset, *(part for part in _section(dataset, "parts").values() if isinstance(part, Mapping))]
+    found = [part.get("artifact") for part in parts if part.get("kind") == "documents"]
+    return tuple(artifact for artifact in found if isinstance(artifact, str))
+
+
 def name_of(run: str, recipe: Mapping[str, object]) -> str:
     """Such as ``llama-4x128-seed0 · juzu7wlh``; the id alone where the recipe says nothing."""
     seed = recipe.get("seed")

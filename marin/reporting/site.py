@@ -22,7 +22,7 @@ import msgspec
 from ledger import canonical_digest, digest_bytes
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
-from marin.history.names import data_of, name_of
+from marin.history.names import collections_of, data_of, name_of
 from marin.history.projection.fold import pages_of
 from marin.history.run import Run
 from marin.history.runs import archived, run_ids
@@ -137,7 +137,8 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
         twins = catalog.twins(catalog.runs())
     rows = []
     for run in own:
-        names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts))
+        collected = bool(collections_of(run.started.body.recipe))
+        names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected)
         rows.append(_row(run, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
         source = canonical_digest([software, run.last_index, run.verified, labels])

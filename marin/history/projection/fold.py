@@ -16,6 +16,7 @@ from ledger import Event
 from marin.errors import MarinError
 from marin.history.fold import RunFold, by_address, taken
 from marin.history.labels import label_stream
+from marin.history.names import collections_of
 from marin.history.projection import lifecycle, steps, training, verdicts
 from marin.history.projection.aliases import VerifiedModels
 from marin.history.projection.experiments import Experiments
@@ -117,6 +118,7 @@ class Fold:
             losses=bool(projected.losses),
             steps=bool(projected.fold.states),
             replayed=bool(projected.fold.last_verdict()),
+            collected=known.started is not None and bool(collections_of(known.started.body.recipe)),
         )
         yield Shelve(projected.id(), run, at, mounts, pages)
 
@@ -226,13 +228,16 @@ class Fold:
         return body.name if isinstance(body, types.GraphStarted) else ""
 
 
-def pages_of(*, losses: bool, steps: bool, replayed: bool) -> tuple[str, ...]:
-    """The pages that a run has by now: of one with losses, with steps that were begun, with a verdict that counts."""
+def pages_of(*, losses: bool, steps: bool, replayed: bool, collected: bool) -> tuple[str, ...]:
+    """The pages that a run has by now: of one with losses, with steps that were begun, with a verdict that counts, from a
+    collection of documents."""
     found = ["report.html", "record.json"]
     if losses:
         found += ["loss.png", "data_order.html"]
     if steps:
         found.append("lineage.html")
+    if collected:
+        found.append("collection.html")
     if replayed:
         found.append("verification.html")
     return tuple(found)

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ledger import NotFound
-from marin.history.names import name_of
+from marin.history.names import collections_of, name_of
 from marin.history.run import Run
 from marin.reporting.lineage.graph import LineageGraph, Node, graph_of, key_of, layers, verdict_of
 from marin.reporting.lineage.samples import Samples, read_samples
@@ -80,6 +80,7 @@ def graph_page(
         height=height,
         edges=edges,
         boxes=boxes,
+        collected=collections_of,
         panels=[_panel(graph, key, numbers, beside[key], runs, samples) for key in numbers],
     )
 

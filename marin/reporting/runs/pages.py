@@ -28,6 +28,14 @@ def draw(root: Root, run: str, name: str, preview: str = "") -> bytes:
             from marin.reporting.lineage.page import lineage_page, read_samples
 
             return lineage_page(loaded, origin, read_samples(loaded, root.store()))
+        case "collection.html":
+            # Here: a collection's columns, and the tokens that came of it.
+            from marin.collection.asking.account import account
+            from marin.collection.asking.documents import named
+            from marin.collection.asking.tokens import tokens_by_source
+            from marin.reporting.collection import page
+
+            return page(account(named(root, run), tokens_by_source(loaded, root.store_to_read())))
         case "data_order.html":
             from marin.reporting.runs.order import order_page
 

@@ -1,9 +1,10 @@
 """Estimates of influence against exact leave-one-out retraining: nano, 500 documents, each trained without.
 
-    python -m bench.training.attribution --root DIR [--documents 500] [--seconds 1000] [--out DATASET]
+    python -m bench.training.attribution --root DIR [--documents 500] [--seconds 1000] [--out DATASET] [--so-far]
 
 The run is made once below DIR, and every result recorded there, so that the command goes on where it was broken off;
-``--seconds`` ends it after a while. When all documents are measured the estimates are computed and held against them:
+``--seconds`` ends it after a while. When all documents are measured (or with ``--so-far`` those that are: the first that a train
+step reads) the estimates are computed and held against them:
 
 * gradient dot product: of a document's loss and a test document's, at the last state;
 * TracIn (Pruthi et al. 2020, TracInCP): the same at every recorded state, weighted by the learning rate there, summed;
@@ -225,6 +226,7 @@ def main() -> int:
     parser.add_argument("--documents", type=int, default=500, metavar="N")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S")
     parser.add_argument("--out", type=Path, metavar="DATASET")
+    parser.add_argument("--so-far", action="store_true", help="compare what is measured by then")
     given = parser.parse_args()
     given.root.mkdir(parents=True, exist_ok=True)
     root, run = the_run(given.root)
@@ -233,10 +235,10 @@ def main() -> int:
     planned = asking.plan(run, root.store(), [(name,) for name in chosen])
     rows = measured(root, run, planned, given.seconds)
     sys.stdout.write(f"{len(rows) - 1} of {len(planned) - 1} documents, of {len(known)} that a train step reads\n")
-    if len(rows) < len(planned):
+    if len(rows) < len(planned) and not given.so_far:
         return 3
     by_group = {row.group.documents: row for row in rows}
-    groups = [group for group in planned if group.documents]
+    groups = [group for group in planned if group.documents and group.documents in by_group]
     ordered, base, store = [by_group[group.documents] for group in groups], body_of(by_group[()]), root.store()
     if given.out is not None:
         write_dataset(given.out, run, store, measuring.read_sets(run, store, ()), base, ordered)

@@ -30,7 +30,7 @@ from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.schema import DocumentsDataset, Evaluation, Model, Optimizer, Trainer
 from marin.reporting.experiment import Plot, Report
 
-PAGES = "sha256:54b8c40714d4a8b723fd0449a7e0fd78a9ecd47c7f467de2eb4713be7fff964e"
+PAGES = "sha256:dd706d8ed4d80c19542700b2b93dfa9b233a9b99d47899a1eea455bd31b8648f"
 """The collection that `marin data build --source 'data/*.warc.gz' --config web` gives."""
 NANO = Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32)
 DOCUMENTS = ("4506d6b9289e5b1e9c229e4a8f971cc7", "f83ea4afd7838babfe22b7c4cd5a809f", "35cdb0a286748e1706a20aed70883273")

@@ -111,7 +111,7 @@ def run(task: Task) -> StepResult:
     else:
         made = _from_one(dataset, task, task.out)
         count = _write_pairs(_pairs(dataset, task), task.out / PAIRS)
-    description = {
+    description: dict[str, object] = {
         "documents": {"train": made.train.documents, "validation": made.validation.documents},
         "kind": dataset.__struct_config__.tag,
         "minimal_pairs": count,

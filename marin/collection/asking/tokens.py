@@ -20,7 +20,7 @@ def tokens_by_source(run: Run, store: Store) -> dict[str, int] | None:
     Raises:
         LedgerError: the run's corpus or tokens are not here, or damaged.
     """
-    if not isinstance(run.recipe.dataset, DocumentsDataset):
+    if not isinstance(run.recipe.dataset, DocumentsDataset) or run.recipe.tokens.artifact is not None:
         return None
     try:
         made = {name: run.output(name) for name in ("corpus", "tokens")}

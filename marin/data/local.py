@@ -144,8 +144,8 @@ def read_file(
     template: ChatTemplate | None = None,
     skipped: Skipped | None = None,
 ) -> Iterator[Document]:
-    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``; one that
-    is none is ``skipped``, or an error where nothing may be.
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``; one
+    that is none is ``skipped``, or an error where nothing may be.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.

@@ -138,7 +138,9 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
     rows = []
     for run in own:
         collected = bool(collections_of(run.started.body.recipe))
-        names = pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected)
+        names = pages_of(
+            losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected
+        )
         rows.append(_row(run, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
         source = canonical_digest([software, run.last_index, run.verified, labels])

@@ -161,6 +161,8 @@ class LeavingOut:
     def _same_tokenizer(self, documents: tuple[str, ...]) -> bool | None:
         if self._setup.keep_tokenizer:
             return None
+        if self._recipe.tokenizer.artifact is not None:
+            return True  # it was made elsewhere
         recipe = msgspec.structs.replace(self._recipe, exclude=(*(self._recipe.exclude or ())[:-1], *documents) or None)
         try:
             made = trained(Path(self._setup.corpus), recipe)

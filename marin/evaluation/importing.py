@@ -1,4 +1,5 @@
-"""A Hugging Face folder as the beginning of a training: its files in the store, and the recipe that names them."""
+"""A Hugging Face folder as the beginning of a training, or its tokenizer alone: its files in the store, and the recipe that names
+them."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Store
+from marin.data.borrowed import FILES, TOKENIZER, borrow
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.recipe.schema import Initial, Recipe, check
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
 def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe) -> Recipe:
@@ -26,17 +27,17 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
         UsageError: a file is not there, or the recipe cannot have such a beginning.
     """
     tensors = _tensor_files(folder)
-    lacking = [file for file in (CONFIG, *tensors, TOKENIZER[0]) if not (folder / file).is_file()]
+    lacking = [file for file in (CONFIG, *tensors, TOKENIZER) if not (folder / file).is_file()]
     if lacking:
         raise UsageError(
             "a folder without a model",
             where=str(folder),
-            expected=f"{CONFIG}, model.safetensors (or its index and parts), {TOKENIZER[0]}",
+            expected=f"{CONFIG}, model.safetensors (or its index and parts), {TOKENIZER}",
             found=f"no {', '.join(lacking)}",
             cure="files of other formats hold programs, and are not read",
         )
     beside = (INDEX,) if (folder / INDEX).is_file() else ()
-    kept = [file for file in TOKENIZER if (folder / file).is_file()]
+    kept = [file for file in FILES if (folder / file).is_file()]
     initial = Initial(
         name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=_put(store, folder, kept)
     )
@@ -49,6 +50,24 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens)
     check(begun, where="initial")
     return begun
+
+
+def with_tokenizer(store: Store, folder: Path, name: str, recipe: Recipe) -> Recipe:
+    """``recipe`` with the tokenizer of ``folder``, which is in the store afterwards.
+
+    Raises:
+        UsageError: there is none.
+        DataError: it cannot be read.
+    """
+    with TemporaryDirectory(prefix="marin-import-") as base:
+        found = borrow(folder, Path(base))
+        artifact = store.put_tree(Path(base)).digest
+    tokenizer = msgspec.structs.replace(recipe.tokenizer, vocab_size=found.size, artifact=artifact, taken_from=name)
+    ends = {"begin_of_text": None if found.begin == found.end else found.begin, "end_of_text": found.end or None}
+    tokens = msgspec.structs.replace(recipe.tokens, **ends)
+    taken = msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens)
+    check(taken, where="tokenizer")
+    return taken
 
 
 def _tensor_files(folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from marin.data.network.hub import COMMIT, NAME, api, asked
@@ -51,8 +52,8 @@ def push(folder: Path, repository: str, *, branch: str | None = None, message: s
     return asked(committed, repository)
 
 
-def pull(name: str, cache: Path) -> Path:
-    """The folder of ``hf:OWNER/NAME@COMMIT``, below ``cache``.
+def pull(name: str, cache: Path, files: Sequence[str] = FILES, kind: str = "model") -> Path:
+    """The folder of ``hf:OWNER/NAME@COMMIT``, below ``cache``; of its ``files`` those that a ``kind`` of thing has.
 
     Raises:
         UsageError: it is no such name, or the Hub has none.
@@ -69,19 +70,19 @@ def pull(name: str, cache: Path) -> Path:
         )
     repository, commit = found.groups()
     base = cache / repository.replace("/", "--") / commit
-    folder = base / "model"
+    folder = base / kind
     if folder.is_dir():  # a commit never changes
         return folder
     hub = api()
     asked(
         lambda: hub.snapshot_download(
-            repository, revision=commit, local_dir=base / "download", allow_patterns=list(FILES)
+            repository, revision=commit, local_dir=base / "download", allow_patterns=list(files)
         ),
         repository,
     )
     made = base / f"made.{os.getpid()}"  # without the library's own files, whole or not at all
     made.mkdir()
-    for name in FILES:
+    for name in files:
         if (base / "download" / name).is_file():
             (base / "download" / name).rename(made / name)
     made.rename(folder)

@@ -1,4 +1,4 @@
-"""Step ``tokenizer``: byte-level BPE, trained on the train split of this recipe's own corpus.
+"""Step ``tokenizer``: byte-level BPE, trained on the train split of this recipe's own corpus; or one that was made elsewhere.
 
 Fills ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers`` loads from the folder without a network.
 Every text can be written in it (the alphabet is the 256 bytes), and ``<|endoftext|>`` has id 0. Training counts words
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from marin.data.documents import VALIDATION, read_texts, train_files
 from marin.data.exclusion import excluded
-from marin.data.tokenizer import END_OF_TEXT
+from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe import schema as recipes
@@ -36,7 +36,11 @@ def config(recipe: Recipe) -> object:
         return own | {"kept": recipe.phase.tokenizer}
     if recipe.initial is not None:
         return own | {"kept": recipe.initial.tokenizer}
-    return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
+    return (
+        own
+        if recipe.exclude is None or recipe.tokenizer.artifact is not None
+        else own | {"exclude": list(recipe.exclude)}
+    )
 
 
 def trained(corpus: Path, recipe: Recipe) -> bytes:
@@ -77,14 +81,14 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
 
 
 def run(task: Task) -> StepResult:
-    """Train and save the tokenizer; in a phase, or with a model that was made elsewhere, take over the one whose tokens
-    the model knows.
+    """Train and save the tokenizer; where it was made elsewhere, in a phase, or with a model that was made elsewhere, take over
+    the one whose tokens the model knows.
 
     Raises ``DataError`` if the text cannot fill the wanted vocabulary, ``UsageError`` for an excluded document that is
     not there.
     """
     before = task.recipe.phase or task.recipe.initial
-    kept = before.tokenizer if before is not None else None
+    kept = before.tokenizer if before is not None else task.recipe.tokenizer.artifact
     if kept is not None:
         return _kept(task, kept)
     from tokenizers import Tokenizer
@@ -105,11 +109,19 @@ def run(task: Task) -> StepResult:
 
 def _kept(task: Task, digest: str) -> StepResult:
     """A tokenizer from the store, measured on held-out text."""
-    from tokenizers import Tokenizer
-
     task.store.checkout(digest, task.work / "kept")
     shutil.copytree(task.work / "kept", task.out, dirs_exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(task.out / "tokenizer.json"))
+    path = task.out / "tokenizer.json"
+    tokenizer = parse_tokenizer(path.read_bytes() if path.is_file() else b"", where=f"{digest}: tokenizer.json")
+    wanted = task.recipe.tokenizer
+    if wanted.artifact == digest and tokenizer.get_vocab_size() != wanted.vocab_size:
+        raise DataError(
+            "a tokenizer of another size",
+            where="tokenizer.vocab_size",
+            expected=str(wanted.vocab_size),
+            found=f"{tokenizer.get_vocab_size()} tokens in {digest}",
+            cure="name the folder with --tokenizer, which says the size",
+        )
     metrics = {
         "bytes_per_token": _bytes_per_token(tokenizer, task.inputs["corpus"] / VALIDATION),
         "vocab_size": float(tokenizer.get_vocab_size()),

@@ -40,7 +40,7 @@ DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "z_loss")
-IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows")
+IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
 WHAT_IS_READ = ("chat", "chat_template", "strict", "artifact", "exclude")
 ADDED_LATER = frozenset(
     {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *BY_LAYER, *SCALE, *DURING, *IMPORTED}
@@ -149,10 +149,13 @@ def artifacts(recipe: Recipe) -> dict[str, Artifact]:
 
 
 class Tokenizer(Section, frozen=True):
-    """Byte-level BPE, trained on the train split of this recipe's own corpus."""
+    """Byte-level BPE, trained on the train split of this recipe's own corpus; or one that was made elsewhere, ``artifact`` of the
+    store, which was ``taken_from`` a folder or the Hub and has ``vocab_size`` tokens (:mod:`marin.data.borrowed`)."""
 
     vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
     min_frequency: Positive = 2
+    artifact: Digest | None = None
+    taken_from: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
 class Tokens(Section, frozen=True):

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     metavar="FOLDER|hf:OWNER/NAME@COMMIT",
     help="Begin with the model and the tokenizer of a Hugging Face folder, or of the Hub at a commit.",
 )
+@click.option(
+    "--tokenizer",
+    "borrowed",
+    metavar="FOLDER|hf:OWNER/NAME@COMMIT",
+    help="Take the tokenizer of a folder (tokenizer.json, or GPT-2's two files), or of the Hub at a commit.",
+)
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
 @click.option(
@@ -67,6 +73,7 @@ def train(
     force: bool,
     previous: str | None,
     begun: str | None,
+    borrowed: str | None,
     max_concurrent: int | None,
     dry_run: bool,
     device: str,
@@ -87,6 +94,8 @@ def train(
     --from begins with a model that was made elsewhere, Llama or GPT-2: its sizes are the folder's (model.seq_len may be less),
     its tokenizer is kept as it is, and its bytes go into the store.
 
+    --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
+
     tracker=wandb (or trainer.tracker=wandb) also writes an offline run of W&B while training runs; it is no part of
     the recipe and changes no bit.
 
@@ -105,6 +114,7 @@ def train(
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256
+      marin train model=gpt2-small +dataset=babylm_10M --tokenizer gpt2/
       marin train model=gpt2-small trainer=long --dry-run --device h100
     """
     from marin.process.arithmetic import check
@@ -120,7 +130,8 @@ def train(
     def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
         found = list(compose(words, several=several))
         found = found if previous is None else [_continued(root, previous, one) for one in found]
-        return found if begun is None else [_begun(root, begun, one, words) for one in found]
+        found = found if begun is None else [_begun(root, begun, one, words) for one in found]
+        return found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
@@ -242,6 +253,24 @@ def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> 
         composed,
         recipe=imported(root.store(), folder, name, msgspec.structs.replace(told, model=model), composed.recipe),
     )
+
+
+def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
+    """The recipe with the tokenizer of a folder."""
+    from pathlib import Path
+
+    from marin.data.borrowed import WANTED
+    from marin.errors import UsageError
+    from marin.evaluation.importing import with_tokenizer
+    from marin.export.hub import is_named, pull
+    from marin.process.cache import own_folder
+
+    if composed.recipe.phase is not None or composed.recipe.initial is not None:
+        raise UsageError("a model that knows its tokens keeps its tokenizer", where="--tokenizer",
+                         expected="neither --continue nor --from", found=named, cure="leave --tokenizer out")  # fmt: skip
+    folder = pull(named, own_folder("hub"), WANTED, "tokenizer") if is_named(named) else Path(named)
+    name = named if is_named(named) else f"folder {folder.resolve().name}"
+    return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
 
 
 def _train(

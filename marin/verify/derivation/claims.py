@@ -22,7 +22,7 @@ from marin.errors import UsageError
 from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
 from marin.history.run import StepView
-from marin.recipe.schema import Initial, artifacts
+from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record import events as kinds
 from marin.record.events import (
     DATA_STEPS,
@@ -202,10 +202,10 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
 
 
 def _of_data(record: RunRecord) -> Iterator[Claim]:
-    kept = initial_of(record) is not None
+    kept, taken = initial_of(record) is not None, _tokenizer_of(record)
     sources = {
         "corpus": "the raw data",
-        "tokenizer": "the model that it begins with" if kept else "that corpus",
+        "tokenizer": "the model that it begins with" if kept else "that corpus" if taken is None else taken.artifact,
         "tokens": "that corpus and tokenizer",
     }
     for name in DATA_STEPS:
@@ -216,6 +216,18 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
                 "data",
                 view.index,
             )
+    if taken is not None:
+        yield Claim(f"the tokenizer was taken from {taken.taken_from or 'elsewhere'}, and how it was made is not recorded here",
+                    "claimed")  # fmt: skip
+
+
+def _tokenizer_of(record: RunRecord) -> Tokenizer | None:
+    """A tokenizer that was made elsewhere."""
+    try:
+        found = record.run.recipe.tokenizer
+    except UsageError:
+        return None  # of another version; the verdicts that need it say so
+    return None if found.artifact is None else found
 
 
 def initial_of(record: RunRecord) -> Initial | None:

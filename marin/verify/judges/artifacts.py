@@ -85,6 +85,8 @@ def named_artifacts(run: Run) -> dict[str, str]:
     with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
         if (initial := run.recipe.initial) is not None:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
+        if (taken := run.recipe.tokenizer.artifact) is not None:
+            named[taken] = "the tokenizer that was taken over"
     for name, step in run.steps.items():
         named.setdefault(step.output.artifact, f"output of {name}")
         for table, digest in step.tables.items():

@@ -43,9 +43,7 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     )
     ends = {"begin_of_text": told.tokens.begin_of_text, "end_of_text": told.tokens.end_of_text}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    rows = told.model.embedding_rows or len(
-        token_ids((folder / TOKENIZER[0]).read_bytes(), where=str(folder / TOKENIZER[0]))
-    )
+    rows = told.model.embedding_rows or len(token_ids((folder / TOKENIZER).read_bytes(), where=str(folder / TOKENIZER)))
     model = msgspec.structs.replace(told.model, embedding_rows=rows)
     begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens)
     check(begun, where="initial")

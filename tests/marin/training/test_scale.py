@@ -75,7 +75,7 @@ def test_the_frequencies_are_llamas() -> None:
     assert model_config(replace(model, rope=None)).rope.theta == 10000  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("name", "count"), [("llama-8b", 8.03e9), ("llama-32b", 32.5e9)])
+@pytest.mark.parametrize(("name", "count"), [("llama-8b", 8.03e9), ("llama-32b", 32.5e9), ("llama-70b", 70.6e9)])
 def test_the_large_ones_have_their_size(name: str, count: float) -> None:
     model = compose([f"model={name}"]).recipe.model
     assert model.rope == "llama3" and math.isclose(parameters(model, 128_256), count, rel_tol=0.01)
@@ -109,7 +109,7 @@ def test_what_does_not_go_together_is_said(recipe: Recipe) -> None:
 
 def test_the_table_of_the_page_is_what_the_recipes_say(pytestconfig: pytest.Config) -> None:
     page = (pytestconfig.rootpath / "docs" / "scale.md").read_text("utf-8")
-    for name in ("llama-135m", "llama-360m", "llama-1b", "llama-8b", "llama-32b"):
+    for name in sorted(path.stem for path in (pytestconfig.rootpath / "conf" / "model").glob("llama-*.yaml")):
         recipe = compose([f"model={name}"]).recipe
         count, flops = parameters(recipe.model, 128_256), flops_per_token(recipe.model, 128_256)
         row = f"| `{name}` | {count / 1e9:.2f} | {3 * flops / 1e9:.1f} | {12 * count / 1e9:.1f} |"

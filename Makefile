@@ -8,8 +8,8 @@
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
 #               make survival: training on Ray while parts of it are killed (minutes);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
-#               make site: the documentation as a site in build/site, its links, spelling and notebooks (minutes);
-#               make notebooks: executes docs/notebooks and keeps their outputs;
+#               make site: the documentation as a site in build/site, its links and spelling (minutes);
+#               make notebooks: executes docs/notebooks, keeps their outputs, and tests what they find (minutes);
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
@@ -91,10 +91,11 @@ docs-tools: environment
 site: docs-tools
 	$(BIN)/codespell README.md AGENTS.md CONTRIBUTING.md CHANGELOG.md docs ledger marin experiments conf bench/RESULTS.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(PYTEST) -q -m "site or not site" tests/documents
+	$(PYTEST) -q tests/documents
 
 notebooks: docs-tools
 	$(BIN)/python docs/site/notebooks.py
+	$(PYTEST) -q -m site tests/documents
 
 tpu: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock

@@ -14,6 +14,7 @@ SCORING = (
     "marin/recipe/arithmetic.py",
     "marin/recipe/evaluation.py",
     "marin/recipe/mixture.py",
+    "marin/recipe/model.py",
     "marin/recipe/schema.py",
     "marin/recipe/section.py",
     "marin/training/imported.py",

@@ -350,6 +350,7 @@ CORPUS = StepDefinition(
         "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
+        "marin/recipe/model.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

@@ -49,6 +49,7 @@ EVALUATE = StepDefinition(
         "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
+        "marin/recipe/model.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/pipeline/evaluate.py",

@@ -74,6 +74,7 @@ TRAIN = StepDefinition(
         "marin/recipe/arithmetic.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
+        "marin/recipe/model.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/recipe/seeds.py",

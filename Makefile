@@ -48,7 +48,7 @@ repro: environment
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
-	$(PYTEST) --processes $(TEST_JOBS)
+	$(PYTEST) -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: environment
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Files that take longest begin first, so that no process is left with one of them when the others have ended.
 
-Whole files are handed out (forked.py beside this one), in this order.
+Whole files are handed out, in this order, by forked.py beside this one and by pytest-xdist (``--dist loadfile``) where it
+is told ``--no-loadscope-reorder``.
 """
 
 from __future__ import annotations

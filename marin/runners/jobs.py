@@ -116,7 +116,7 @@ class JobRunner(Protocol):
         """
 
 
-# A function by name, and an answer as bytes: what goes to and fro between processes.
+# A function by name, and an answer as bytes: what goes back and forth between processes.
 
 
 def reference(function: Function) -> str:

@@ -36,7 +36,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-hypothesis.settings.register_profile("marin", deadline=None)  # how long an example takes is the machine's load
+# How long an example takes, to draw or to test, is the load of the machine.
+hypothesis.settings.register_profile("marin", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()

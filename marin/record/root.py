@@ -418,9 +418,17 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
     is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
 
     Raises:
-        Refused: the key, or the root that is there, has another origin.
+        Refused: the key, or the root that is there, has another origin, or a file is in the root's place.
     """
     where = location or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
+    if "://" not in where and Path(where).exists() and not Path(where).is_dir():  # before a key is made for it
+        raise Refused(
+            "something that is no folder is in the root's place",
+            where=where,
+            expected="a folder, or nothing",
+            found="a file",
+            cure="move it, or name another root: MARIN_ROOT or --root",
+        )
     storage = open_storage(where)
     if not storage.exists(VKEY):
         if storage.exists(CHECKPOINT):  # a new key here would disown every event that is there

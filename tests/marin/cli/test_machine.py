@@ -37,11 +37,12 @@ def test_init_again_changes_nothing(marin: Marin) -> None:
     assert {file: file.read_bytes() for file in Path(".marin").rglob("*") if file.is_file()} == before
 
 
-def test_init_where_a_file_is_in_the_way(marin: Marin) -> None:
+def test_init_where_a_file_is_in_the_way(marin: Marin, own_keys: Path) -> None:
     Path(".marin").write_text("a file")
     refused = marin("init")
-    assert refused.status == 1
-    assert refused.err.count("\n") == 1
+    assert refused.status == 2
+    assert refused.err.count("\n") == 1 and "no folder" in refused.err
+    assert not list(own_keys.rglob("*.key")), "no key of a log that never was"
     assert Path(".marin").read_text() == "a file"
 
 

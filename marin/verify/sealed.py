@@ -59,6 +59,8 @@ _KEPT = (
 """Variables that the child gets, by how they begin. Not tokens, credentials and addresses of agents."""
 _WITHHELD = ("MARIN_KEY", "MARIN_RAY")
 _MOST_DRAFTS, _MOST_REQUEST, _MOST_PAGE = 64, 16 << 20, 256 << 20
+LONGEST_PLACE = 30
+"""Letters of a folder below which Ray's sockets still have names that are short enough."""
 _GRACE_SECONDS = 20.0
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
@@ -174,6 +176,13 @@ def _hand_over(path: str, drafts: Sequence[Draft]) -> list[Receipt]:
 # -- the parent ---------------------------------------------------------------------------------------------------
 
 
+def _for_sockets() -> str | None:
+    """Where a folder with sockets is made: the name of a socket has at most 107 bytes (unix(7)), and Ray's lie 60 bytes
+    deeper. None is the usual place for temporary files, which a user may have put where names are long."""
+    usual, short = tempfile.gettempdir(), "/tmp"  # noqa: S108  # a folder of its own, mode 0700, is made in it
+    return short if len(usual) > LONGEST_PLACE and os.access(short, os.W_OK | os.X_OK) else None
+
+
 def verify(
     arguments: Sequence[str],
     *,
@@ -189,8 +198,7 @@ def verify(
     share memory, which Ray keeps in files that everybody may write."""
     location = open_root().absolute
     with ExitStack() as stack:
-        # Short names: the sockets of Ray lie deep below, and the name of a socket has at most 107 bytes.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-", dir=_for_sockets())))
         for name in ("home", "t"):
             (folder / name).mkdir()
         if own is not None:

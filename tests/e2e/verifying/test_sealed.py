@@ -15,6 +15,7 @@ import pytest
 
 from marin.process import landlock
 from tests.e2e.clusters.raytraining import processes
+from tests.e2e.conftest import MARIN
 from tests.e2e.verifying.test_reproducer import HIDE_KEY, OWN
 from tests.e2e.verifying.test_verify_parallel import FORGE_LAST
 
@@ -73,13 +74,20 @@ def test_workers_judge_data_and_training_and_verdicts_reach_ones_own_log(
 
 
 @confined
-def test_a_root_on_the_network_is_read_by_the_parent(stranger: Project) -> None:
+def test_a_root_on_the_network_is_read_by_the_parent(
+    stranger: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where temporary files lie deeper than a socket's name may be long."""
+    deep = tmp_path / ("temporary files of somebody " * 4)
+    deep.mkdir()
+    monkeypatch.setenv("TMPDIR", str(deep))
     handler = partial(SimpleHTTPRequestHandler, directory=str(stranger.root))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = stranger.marin(
+        done = stranger.python(
+            MARIN,
             "--root", f"http://127.0.0.1:{server.server_port}", "-q", "verify", "latest", "--json", "--no-record",
-            "--only", "artifacts", "--html", "page.html",
+            "--only", "artifacts", "--html", "page.html", check=False,
         )  # fmt: skip
         server.shutdown()
     report = json.loads(done.stdout)

@@ -48,6 +48,7 @@ def _alone(folder: Path) -> Iterator[None]:
         "XDG_CONFIG_HOME": str(folder / "config"),
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_DATA_DIR": str(folder / "jupyter"),
+        "TMPDIR": str(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "110",
     }

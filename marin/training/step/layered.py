@@ -52,6 +52,8 @@ from marin.training.step.update import slice_square, slice_update
 COMPILERS = 3
 AHEAD = 2
 """How many layers the interpreter may be ahead of the devices."""
+MULTIPLIES = ("layer", "last", "layer_back")
+"""Programs that hold matrix products; embedding looks up, and what is of a slice is element by element."""
 COMPUTES = ("first", "layer", "last", "layer_back", "first_back", "square", "update")
 """Programs of one device; with a suffix ``_blank`` for batches with blank positions."""
 
@@ -430,7 +432,8 @@ class LayeredStep(Step):
 
     def foreign_products(self) -> list[str]:
         """As in the step by shards."""
-        return [line for name in sorted(self.computing) for line in foreign_products(self.programs[name].as_text())]
+        multiply = [name for name in sorted(self.computing) if name.removesuffix("_blank") in MULTIPLIES]
+        return [line for name in multiply for line in foreign_products(self.programs[name].as_text())]
 
 
 class EachDevice:

@@ -54,7 +54,10 @@ def report(context: Context) -> Result:
     Report(
         title="Three documents unlearned, one after the other",
         question="Does a run from which documents were unlearned have the bits of one that never saw them?",
-        findings=[f"states and held-out losses equal after each request: {'yes, bit for bit' if alike else 'NO'}"],
+        findings=[
+            f"states and held-out losses equal after each request: {'yes, bit for bit' if alike else 'NO'}",
+            f"held-out loss before any request: {context.inputs['base-loss'].metrics['loss']:.4f} nats a token",
+        ],
         columns=("documents", "state, unlearned", "state, from the start", "held-out loss", "equal", "run"),
         rows=rows,
         plot=Plot("Held-out loss", "documents unlearned", "loss (nats a token)", losses),
@@ -88,13 +91,12 @@ experiment = Registration(
     cost_cap=CostCap(seconds=7200.0),
 )
 steps = [
-    numbers["base"],
     Step(
         "report/unlearning",
         report,
         {"documents": DOCUMENTS},
         {f"unlearned-{count}": step for count, step in unlearned.items()}
         | {f"start-{count}": step for count, step in start.items()}
-        | {f"{name}-loss": step for name, step in (numbers | apart).items() if name != "base"},
-    ),
+        | {f"{name}-loss": step for name, step in (numbers | apart).items()},
+    )
 ]

@@ -95,7 +95,7 @@ class Judges:
 
     def case(self, record: RunRecord, folder: Path) -> Case:
         root = self.shop.root
-        return Case(root, root.store(), root.history(), [], record, record.run, Execution(devices=1), 1, folder)
+        return Case(root, root.store(), root.history(), [], record, record.run, Execution(devices=1), 1, 1, folder)
 
     def executed(self, record: RunRecord) -> str:
         """What the judges who execute would say."""

@@ -61,6 +61,7 @@ class Copied:
                 record.run,
                 Execution(),
                 1,
+                1,
                 folder,
             )
             verdict = judge_artifacts(case)

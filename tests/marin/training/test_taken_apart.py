@@ -3,7 +3,6 @@ definition. Two processors are two lots of programs in this process, of which on
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from marin.exact import compiled, reference
 from marin.recipe.schema import Recipe, plain
@@ -37,7 +38,7 @@ def asked(worker: ModuleType, folder: Path, patch: pytest.MonkeyPatch, microbatc
     arithmetic = msgspec.structs.replace(recipe.arithmetic, microbatch_size=microbatch)
     recipe = msgspec.structs.replace(recipe, arithmetic=arithmetic)
     vocabulary = {str(number): number for number in range(worker.VOCABULARY)}
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    Tokenizer(WordLevel(vocabulary, unk_token="0")).save(str(folder / "tokenizer.json"))
 
     def batches(recipe: Recipe, tokens: Path, mesh: Any, start: int) -> Iterator[Batch]:
         case = worker.Case("exact", batch=recipe.trainer.batch_size, length=recipe.model.seq_len)

@@ -33,7 +33,7 @@ KINDS = {
 }
 """What the steps of the pipeline make."""
 STATE_LIST = "state.json"
-"""In the output of step ``train``: the list of the state's tensors, beside ``checkpoint/``."""
+"""The list of a state's tensors: in the output of step ``train``, beside ``checkpoint/``, and in a checkpoint itself."""
 _CHECKPOINT = "checkpoint/"
 
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json"
@@ -169,6 +169,8 @@ def checkpoint_mismatches(state: str, listed: bytes, folder: Path) -> Iterator[M
     found = checkpoint_state(folder, manifest)
     if found.digest != state:
         yield Mismatch("state", state, f"{found.digest}, other in {', '.join(manifest.differing(found)[:3])}")
+    elif (own := folder / STATE_LIST).is_file() and own.read_bytes() != listed:
+        yield Mismatch("artifact", "the recorded list of tensors", f"another {STATE_LIST}")
 
 
 def not_the_output(output: Output, mismatch: Mismatch) -> Tampered:

@@ -17,7 +17,7 @@ import numpy as np
 from haliax.jax_utils import is_jax_array_like
 from levanter.models.lm_model import LmHeadModel
 
-from ledger import LedgerError, Sliced, StateManifest, Tampered, read_state
+from ledger import LedgerError, NotFound, Sliced, StateManifest, Tampered, read_state
 from marin.execution.step import Task
 from marin.recipe.schema import Recipe
 from marin.training.model import vocabulary_size
@@ -61,9 +61,11 @@ def restore(task: Task) -> tuple[LmHeadModel, str]:
 
 
 def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
-    """What ``read`` gives; ``Tampered`` where it can not."""
+    """What ``read`` gives; ``Tampered`` where it can not, and ``NotFound`` where something of it is not in the store."""
     try:
         return read()
+    except NotFound:  # bytes that are not here are no other bytes
+        raise
     except (
         LedgerError,
         ValueError,

@@ -24,6 +24,7 @@ from ledger import (
     describe_state,
     state_digest,
     tensor_digest,
+    write_slices,
 )
 from marin.errors import DataError
 from marin.record import outputs
@@ -131,6 +132,16 @@ def test_a_state_is_its_tensors(shelf: Shelf) -> None:
     reshaped = TENSORS | {"moments/nu": TENSORS["moments/nu"].reshape(3, 7)}
     with pytest.raises(Tampered, match="moments/nu"):
         shelf.taken(state(shelf, reshaped, listed=TENSORS))
+
+
+def test_a_checkpoint_lists_the_tensors_that_it_has(tmp_path: Path) -> None:
+    folder, recorded = tmp_path / "checkpoint", describe_state(TENSORS)
+    write_slices(folder, TENSORS, slices=2)
+    assert not list(outputs.checkpoint_mismatches(recorded.digest, recorded.encode(), folder))
+    another = describe_state(TENSORS | {"moments/nu": TENSORS["moments/nu"] + 1})
+    (folder / "state.json").write_bytes(another.encode())
+    (mismatch,) = outputs.checkpoint_mismatches(recorded.digest, recorded.encode(), folder)
+    assert mismatch.found == "another state.json"
 
 
 def test_a_state_of_zeros_without_end_is_not_read(shelf: Shelf) -> None:

@@ -17,7 +17,7 @@ from marin.record.meter import Meter, recorded
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("ui")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARIN_ROOT", "")
@@ -47,19 +47,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         story.replay(log, "abcd2345")
         roots.record(root, log, recorded_by_now)
         process = started(dict(os.environ), "--port", "0")
-        try:
-            yield Served(process, address_of(process), root, folder, log)
-            status, complaint = ended(process, signal.SIGINT)
-            assert status == 0
-            assert [line for line in complaint.splitlines() if not line.startswith("starting MLflow's server")] == []
-            assert left_behind(process.pid) == []
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    try:
+        yield Served(process, address_of(process), root, folder, log)
+        status, complaint = ended(process, signal.SIGINT)
+        assert status == 0
+        assert [line for line in complaint.splitlines() if not line.startswith("starting MLflow's server")] == []
+        assert left_behind(process.pid) == []
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def served(server: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """The same, with its root and key in the environment of this test alone: other tests come while it serves."""
+    monkeypatch.setenv("MARIN_ROOT", str(server.root.location))
+    monkeypatch.setenv("MARIN_KEY", str(server.folder / "key.pem"))
+    return server
 
 
 @pytest.fixture(scope="session")
-def page(served: Served) -> Iterator[Any]:
+def page(server: Served) -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("there is no chromium on the path")
@@ -67,9 +75,9 @@ def page(served: Served) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.set_default_timeout(60_000)
-        page.goto(served.printed)  # leaves its token in a cookie
+        page.goto(server.printed)  # leaves its token in a cookie
         page.get_by_role("heading", name="Runs", exact=True).wait_for()
-        assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
+        assert page.url.startswith(f"{server.address}/#/experiments/1/runs")
         yield page
         browser.close()
 

@@ -105,13 +105,11 @@ def test_two_processes_that_each_began_the_run_end_both(
             together.wait(timeout=60)
         return real(self, drafts)
 
-    monkeypatch.setattr(Root, "append", append)
-    monkeypatch.setattr(executor._Stage, "_run", lambda *_, **__: None)
-    with ThreadPoolExecutor(2) as pool:
+    with monkeypatch.context() as apart, ThreadPoolExecutor(2) as pool:
+        apart.setattr(Root, "append", append)
+        apart.setattr(executor._Stage, "_run", lambda *_, **__: None)
         ends = [pool.submit(stage, name, 1) for name in ("left", "right")]
         assert len({end.result().run for end in ends}) == 2
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(project.parent / "config"))
     stage("left", 1)
     assert "completed" in {view.status for view in views(project)}
 

@@ -173,6 +173,8 @@ class Sliced:
     @classmethod
     def _checked(cls, state: bytes, form: bytes, sizes: Mapping[str, int], read: Read) -> Sliced:
         made = cls(StateManifest.parse(state), SlicedForm.parse(form), read)
+        if strange := sorted(made.form.leads.keys() - {tensor.path for tensor in made.state.tensors}):
+            raise Malformed("state in slices", where="leads", expected="of its tensors", found=strange[0])
         expected = {slice_name(number): made.size_of(number) for number in range(made.form.slices)}
         if sizes != expected:
             wrong = sorted(name for name in sizes.keys() | expected.keys() if sizes.get(name) != expected.get(name))

@@ -122,3 +122,16 @@ def test_a_manifest_of_other_tensors_is_no_description_of_these(tmp_path: Path) 
     with pytest.raises(LedgerError, match=r"not the one that its state names.*head"):
         load_slices(store, forged)
     assert isinstance(Sliced.of_store(store, forged).described(), StateManifest)
+
+
+def test_a_form_speaks_of_its_tensors_alone() -> None:
+    """A name that is no tensor's would be room for words that nobody judges."""
+    store = Store(MemoryStorage())
+    tree = store.manifest(put_slices(store, STATE, 3).digest)
+    form = store.put_bytes(SlicedForm(3, {"accuracy is 0.91": 2}).encode())
+    entries = {entry.path: entry for entry in tree} | {
+        "slices.json": type(tree.entry("slices.json"))("slices.json", form.size, form.digest)
+    }
+    forged = store.put_manifest(type(tree).of(entries.values())).digest
+    with pytest.raises(LedgerError, match=r"leads.*accuracy is 0.91"):
+        Sliced.of_store(store, forged)

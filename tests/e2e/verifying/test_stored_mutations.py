@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES = int(os.environ.get("MARIN_FUZZ", "40"))
 HINTS = ("store/parts/",)
 """Hashes of the parts of large blobs, for whoever reads one in pieces: what is read is hashed as a whole all the same."""
-LOCAL = ("receipts/", "work/", "log/.lock", "projections/")
+LOCAL = ("receipts/", "work/", "log/.lock", "projections/", ".gitignore")
 """What the machine keeps beside log and store; nobody verifies it, and nobody is given it."""
 CLAIMED = ("vkey",)
 """Which key a root names for itself: what counts is the key that the verifier has."""

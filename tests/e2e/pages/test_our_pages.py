@@ -136,6 +136,10 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(serve
     while "corpus" not in way[-1] and len(way) < 20:
         made_of = page.locator("section:visible tr", has=page.locator("th", has_text="made of")).locator("a")
         made_of.last.click()
+        page.wait_for_function(
+            "there => [...document.querySelectorAll('section h2')].some(h2 => h2.checkVisibility() && h2.textContent !== there)",
+            arg=way[-1],
+        )
         way.append(page.locator("section:visible h2").text_content())
     assert way[0] == "export" and "train" in way and way[-1] == "corpus", way
     page.locator("section:visible").get_by_text("The cat number 0 sleeps.").first.wait_for()

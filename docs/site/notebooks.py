@@ -46,6 +46,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """With nothing of this user's: no keys, no root, no settings of a notebook server."""
     own = {
         "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_STATE_HOME": str(folder / "state"),
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_DATA_DIR": str(folder / "jupyter"),
         "TMPDIR": str(folder),

@@ -44,6 +44,7 @@ from marin.history.fold import step_view
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, evaluation_stream, facts_of, load, started_runs, stream_of
 from marin.preregistration.registration import citation
+from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
 from marin.process.running import running
@@ -527,7 +528,7 @@ class _Stage:
             recipe_digest=digest(self.recipe),
             recipe=recorded(self.recipe),
             code={**source.describe(), "steps": dict(self.code.steps)},
-            environment=environment.describe(self.code.lock),
+            environment=environment.describe(self.code.lock, settings(self.recipe.arithmetic, self.execution)),
             continues=continues,
             experiment=citation(self.root.history(), self.recipe, self.plan.name),
             pinned=dict(self.plan.pinned),

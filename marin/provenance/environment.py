@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -132,17 +133,19 @@ def versions() -> dict[str, str]:
     return found
 
 
-def settings() -> dict[str, str]:
-    """The environment variables of this process that touch arithmetic, as they are now."""
+def settings(in_force: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment variables that touch arithmetic: those of this process, and over them ``in_force``, which its steps
+    are executed under."""
     return {
         name: value
-        for name, value in sorted(os.environ.items())
+        for name, value in sorted({**os.environ, **(in_force or {})}.items())
         if (name in SETTINGS or name.startswith(SETTING_PREFIXES)) and not name.endswith(_PLACES)
     }
 
 
-def describe(lock: str) -> dict[str, Any]:
-    """As ``run.started`` and ``replay.completed`` hold it. ``lock`` is the digest of the locked dependencies."""
+def describe(lock: str, in_force: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """As ``run.started`` and ``replay.completed`` hold it. ``lock`` is the digest of the locked dependencies, ``in_force``
+    the settings that steps are executed under, whatever this process has."""
     cpu = processor()
     libc = "-".join(part for part in platform.libc_ver() if part)
     return {
@@ -157,5 +160,5 @@ def describe(lock: str) -> dict[str, Any]:
         "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
         "versions": versions(),
         "lock": lock,
-        "settings": settings(),
+        "settings": settings(in_force),
     }

@@ -40,10 +40,10 @@ EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
 def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool) -> None:
     """List runs, artifacts or experiments.
 
-    Runs come with their headline numbers and your newest verdict on them; `PASS as X` says that run X, which has the same
-    recipe and made the same bytes, was verified. Artifacts are those that events name, with the step and the runs that
-    they belong to; experiments are those that are registered. Runs that were archived (`marin run RUN archive`) are left
-    out.
+    Runs come with their headline numbers (loss and perplexity are the evaluation's) and your newest verdict on them;
+    `PASS as X` says that run X, which has the same recipe and made the same bytes, was verified. Artifacts are those that
+    events name, with the step and the runs that they belong to; experiments are those that are registered. Runs that were
+    archived (`marin run RUN archive`) are left out.
 
     A terminal too narrow for all columns leaves out those that matter least; a pipe gets all.
 
@@ -142,7 +142,7 @@ def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str
         "dataset": run.dataset,
         "model": run.model,
         "steps": run.num_steps,
-        "loss": _number(metrics.get("train.loss_last")),
+        "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
         "verified": verdict if judged else run.status,
         "state": run.status,

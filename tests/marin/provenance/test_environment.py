@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ledger import canonical_bytes
+from marin.process import arithmetic
 from marin.provenance import environment
 from marin.provenance.environment import X86_64_V3, parse_cpuinfo
+from marin.recipe.schema import Execution, from_mapping
 
 PROJECT = Path(__file__).resolve().parents[3]
 HASWELL = (
@@ -55,6 +57,15 @@ def test_only_settings_that_touch_arithmetic_are_kept(monkeypatch: pytest.Monkey
         },
     )
     assert environment.settings() == {"XLA_FLAGS": "--a", "NPROC": "2", "JAX_ENABLE_X64": "1", "OMP_NUM_THREADS": "1"}
+
+
+def test_the_settings_of_steps_are_told_whichever_process_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_force = arithmetic.settings(from_mapping({}, where="test").arithmetic, Execution(), {})
+    monkeypatch.setattr(os, "environ", {"OMP_NUM_THREADS": "1"})
+    outside = environment.describe("sha256:" + "0" * 64, in_force)["settings"]
+    monkeypatch.setattr(os, "environ", {"OMP_NUM_THREADS": "1", **in_force})
+    assert environment.describe("sha256:" + "0" * 64, in_force)["settings"] == outside
+    assert outside["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
 
 
 def test_the_description_can_be_an_event_and_names_neither_machine_nor_user() -> None:

@@ -34,7 +34,7 @@ def test_ls_runs(marin: Marin, run: str) -> None:
     head, line = marin("ls").out.splitlines()
     assert head.split() == ["run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified"]
     assert line.split()[0] == run
-    assert "grammar" in line and "54.5980" in line
+    assert "grammar" in line and "4.0000" in line and "54.5980" in line, "loss and perplexity are of one measurement"
     assert line.endswith("open"), "what nobody verified says how far it is"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,35 @@ def test_another_model_in_the_store_is_found(project: Project, folder: Path) -> 
     status, report = project.verify("--only", "artifacts,training", "--fresh")
     assert report["verdicts"]["artifacts"] == "FAIL", report
     assert status == 1 and report["verdicts"]["training"] in ("FAIL", "UNAVAILABLE"), report
+
+
+def test_a_tokenizer_from_elsewhere_is_taken_as_it_is_and_verified(project: Project) -> None:
+    """In GPT-2's two files, with the end of text last, as GPT-2 has it."""
+    before = go(project)
+    done = project.marin("export", before["run"], "--hf", "own")
+    assert done.returncode == 0, done.stderr
+    model = json.loads((project.folder / "own" / "tokenizer.json").read_bytes())["model"]
+    words = [word for word, _ in sorted(model["vocab"].items(), key=lambda item: item[1]) if word != "<|endoftext|>"]
+    folder = project.folder / "gpt2"
+    folder.mkdir()
+    vocabulary = {word: number for number, word in enumerate([*words, "<|endoftext|>"])}
+    (folder / "encoder.json").write_text(json.dumps(vocabulary), "utf-8")
+    (folder / "vocab.bpe").write_text(
+        "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in model["merges"]), "utf-8"
+    )
+    told = go(project, "--tokenizer", "gpt2")
+    done = project.marin("log", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (recipe,) = [one["body"]["recipe"] for one in events
+                 if one["type"] == "run.started/v1" and one["body"]["run"] == told["run"]]  # fmt: skip
+    assert recipe["tokenizer"]["taken_from"] == "folder gpt2" and recipe["tokens"]["end_of_text"] == len(words)
+    shutil.rmtree(folder)
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
+    assert any("was taken from folder gpt2" in str(claim) for claim in report["claimed"]), report["claimed"]
+    done = project.marin("export", told["run"], "--hf", "out")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((project.folder / "out" / "config.json").read_bytes())
+    assert config["eos_token_id"] == len(words) and config["vocab_size"] == len(vocabulary)
+    done = project.marin("train", "--config-json", "params.yaml", "--continue", told["run"], "--tokenizer", "own")
+    assert done.returncode == 2 and "keeps its tokenizer" in done.stderr

@@ -104,3 +104,31 @@ def test_several_at_once_are_those_of_a_training_without_them(
 def artifact_of(project: Project, run: str) -> str:
     dataset: Any = load(open_root(str(project.root)).history(), run).recipe.dataset
     return str(dataset.artifact)
+
+
+def test_a_document_says_which_train_steps_read_it(collected: tuple[Project, str, str]) -> None:
+    project, run, kept = collected
+    told = json.loads(project.marin("data", "show", kept, "--steps", "--json").stdout)["runs"]
+    used = json.loads(project.forked(READ, run).stdout)["used"]
+    assert {"run": run, "steps": used[kept]} in told
+    (other,) = [
+        one for one in json.loads(project.marin("data", "show", kept, "--json").stdout)["runs"] if one["run"] == run
+    ]
+    assert other["steps"] is None, "they are looked for when they are asked for"
+    removed = next(iter(json.loads(project.marin("data", "report", run, "--json").stdout)["examples"].values()))[0]
+    assert json.loads(project.marin("data", "show", removed["id"], "--json").stdout)["runs"] == []
+
+
+def test_the_report_of_a_run_counts_the_tokens_of_its_sources(
+    collected: tuple[Project, str, str], tmp_path: Path
+) -> None:
+    project, run, _ = collected
+    told = json.loads(project.marin("data", "report", run, "--json").stdout)
+    found = load(open_root(str(project.root)).history(), run)
+    counts = {name: found.metrics[f"tokens.{name}"] for name in ("train_tokens", "validation_tokens")}
+    assert [source["tokens"] for source in told["sources"]] == [sum(counts.values())]
+    done = project.marin("site", str(tmp_path / "site"))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "runs" / run / "collection.html").read_text("utf-8")
+    assert told["artifact"] in page and str(int(sum(counts.values()))) in page
+    assert "collection.html" in (tmp_path / "site" / "runs" / run / "lineage.html").read_text("utf-8")

@@ -106,8 +106,16 @@ class Store:
         return Artifact(hashed.digest, hashed.size, "blob")
 
     @collector_paused()
-    def put_tree(self, folder: Path, *, link: bool = False, chunked: bool = False) -> Artifact:
-        """Keep every file below a folder, and the manifest that lists them. ``link`` and ``chunked`` as for a file."""
+    def put_tree(
+        self, folder: Path, *, link: bool = False, chunked: bool = False, trees: Mapping[str, str] | None = None
+    ) -> Artifact:
+        """Keep every file below a folder, and the manifest that lists them. ``link`` and ``chunked`` as for a file.
+
+        ``trees``: digests of trees that are here already, by the name of the folder that each is in the new one. NotFound
+        names one that is not, or a file of it; Refused a path that both have.
+        """
+        if trees:
+            return self._put_joined(folder, link, chunked, trees)
         started = time.time_ns()
         root = folder.absolute()
         found = scan(root)
@@ -129,6 +137,19 @@ class Store:
         artifact = self.put_manifest(Manifest(tuple(entries), checked=True), check=False)
         self._seen.remember_folder(str(root), listing, contents, artifact.digest, started)
         return artifact
+
+    def _put_joined(self, folder: Path, link: bool, chunked: bool, trees: Mapping[str, str]) -> Artifact:
+        """One manifest over the folder's own files and those of ``trees``; no other is stored on the way."""
+        inner = {f"{name}/": self.manifest(tree) for name, tree in trees.items()}
+        found = scan(folder.absolute())
+        entries = [
+            *(
+                ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))
+                for file, content in zip(found, self._put_files(found, {}, link, chunked), strict=True)
+            ),
+            *(ManifestEntry(name + entry.path, *entry[1:]) for name, tree in inner.items() for entry in tree),
+        ]
+        return self.put_manifest(Manifest.of(entries))
 
     def _put_files(
         self, found: Sequence[Found], known: Mapping[str, tuple[Status, Content]], link: bool, chunked: bool

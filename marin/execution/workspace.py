@@ -24,17 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ledger import (
-    Artifact,
-    LedgerError,
-    Locked,
-    Manifest,
-    ManifestEntry,
-    PosixStorage,
-    StorageFailed,
-    Store,
-    parse_digest,
-)
+from ledger import LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
 from marin.errors import MissingEvidence, StepFailed
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
@@ -215,19 +205,6 @@ def explained(step: str, error: BaseException) -> LedgerError:
     )
 
 
-def put_output(store: Store, folder: Path, trees: Mapping[str, str]) -> Artifact:
-    """What a step left in its folder, which is given away, together with ``trees`` that are in the store already."""
-    artifact = store.put_tree(folder, link=True)
-    if not trees:
-        return artifact
-    inner = {f"{name}/": store.manifest(tree) for name, tree in trees.items()}
-    entries = [
-        *store.manifest(artifact.digest),
-        *(ManifestEntry(name + entry.path, *entry[1:]) for name, tree in inner.items() for entry in tree),
-    ]
-    return store.put_manifest(Manifest.of(entries))
-
-
 def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
     for name, value in result.metrics.items():
         if not math.isfinite(value):
@@ -246,7 +223,7 @@ def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
             found="an empty folder",
             cure="this is a defect of the step",
         )
-    artifact = put_output(task.store, task.out, result.trees)
+    artifact = task.store.put_tree(task.out, link=True, trees=result.trees)
     digest = artifact.digest if result.digest is None else result.digest
     size = artifact.size if result.digest is None or result.size is None else result.size
     tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}

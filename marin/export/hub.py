@@ -7,16 +7,13 @@ commit: a branch can move. Of what is pulled only the files of a model are taken
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from marin.data.network.hub import COMMIT, NAME, api, asked
+from marin.data.network.hub import PREFIX, api, asked, parse
 from marin.errors import UsageError
 
-PREFIX = "hf:"
-_NAMED = re.compile(rf"^hf:({NAME})@({COMMIT})$")
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
          "special_tokens_map.json", "chat_template.jinja", "README.md")  # fmt: skip
 """What of a repository is a model here."""
@@ -59,16 +56,16 @@ def pull(name: str, cache: Path, files: Sequence[str] = FILES, kind: str = "mode
         UsageError: it is no such name, or the Hub has none.
         MissingEvidence: the Hub cannot be reached.
     """
-    found = _NAMED.match(name)
-    if found is None:
+    named, path = parse(name)
+    if named.kind != "model" or path:
         raise UsageError(
-            "a model of the Hub is pinned by its commit",
+            "a model is a whole repository of the Hub",
             where=name[:200],
-            expected="hf:OWNER/NAME@COMMIT, 40 hexadecimal digits",
+            expected="hf:OWNER/NAME@COMMIT",
             found=name[:200],
-            cure="a branch can move: name the commit that it is at",
+            cure="leave out the path; a data set is a source of `marin data build`",
         )
-    repository, commit = found.groups()
+    repository, commit = named.name, named.commit
     base = cache / repository.replace("/", "--") / commit
     folder = base / kind
     if folder.is_dir():  # a commit never changes

@@ -30,7 +30,7 @@ from marin.data.reach import check_address
 from marin.errors import DataError, DataMissing
 from marin.process.progress import bar
 
-PINNED, BUCKETS, HUB = "pinned:", ("gs://", "s3://"), "hf:"
+PINNED, BUCKETS = "pinned:", ("gs://", "s3://")
 BLOCK = 1 << 20
 
 
@@ -61,7 +61,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def is_remote(pattern: str) -> bool:
     """Whether a source is an address and no glob of files."""
-    return pattern.startswith((PINNED, HUB, *BUCKETS))
+    return pattern.startswith((PINNED, hub.PREFIX, *BUCKETS))
 
 
 def remotes(pattern: str, cache: Path) -> Iterator[Remote]:
@@ -74,7 +74,7 @@ def remotes(pattern: str, cache: Path) -> Iterator[Remote]:
     """
     if pattern.startswith(PINNED):
         found = list(_of_list(pattern.removeprefix(PINNED), cache))
-    elif pattern.startswith(HUB):
+    elif pattern.startswith(hub.PREFIX):
         found = list(_of_hub(pattern, cache))
     else:
         found = list(_of_bucket(pattern, cache))

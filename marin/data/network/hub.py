@@ -14,9 +14,10 @@ from marin.data.network.fetching import Pinned
 from marin.data.reach import check_address
 from marin.errors import MissingEvidence, UsageError
 
+PREFIX = "hf:"
 NAME = r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}"
 COMMIT = r"[0-9a-f]{40}"
-_ADDRESS = re.compile(rf"^hf:(datasets/)?({NAME})@({COMMIT})(?:/(.+))?$")
+_ADDRESS = re.compile(rf"^{PREFIX}(datasets/)?({NAME})@({COMMIT})(?:/(.+))?$")
 DEFAULT = "https://huggingface.co"
 
 
@@ -31,7 +32,7 @@ class Repository:
     @property
     def address(self) -> str:
         """As it is named here."""
-        return f"hf:{'datasets/' if self.kind == 'dataset' else ''}{self.name}@{self.commit}"
+        return f"{PREFIX}{'datasets/' if self.kind == 'dataset' else ''}{self.name}@{self.commit}"
 
 
 def parse(address: str) -> tuple[Repository, str]:

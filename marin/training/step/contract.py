@@ -71,6 +71,24 @@ def mesh_over(devices: Sequence[Any], replicas: int = 1) -> Mesh:
     return Mesh(parts[0], (DATA,)) if replicas == 1 else Mesh(parts.T, (DATA, REPLICA))
 
 
+def logical_shards(recipe: Recipe, mesh: Mesh) -> int:
+    """How many logical shards a batch has, as many for each device of ``mesh``.
+
+    Raises:
+        UsageError: they do not divide over the devices.
+    """
+    shards = recipe.arithmetic.logical_shards
+    if shards % mesh.devices.size:
+        raise UsageError(
+            "logical shards do not divide over the devices",
+            where="--devices",
+            expected=f"a divisor of arithmetic.logical_shards ({shards})",
+            found=str(mesh.devices.size),
+            cure="use a power of two up to the number of logical shards",
+        )
+    return shards
+
+
 def as_words(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
     """``move(x)`` of floats, moved as whole numbers: XLA may make a sum over zeros of a movement, which would turn -0.0 into
     0.0."""

@@ -38,12 +38,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from marin.errors import UsageError
 from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, REPLICA, TrainState
-from marin.training.step.contract import Memory, Program, Step, StepOutcome, as_words, nbytes
+from marin.training.step.contract import Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
 from marin.training.step.parts import PARTS, Part, Parts, stack_of
 from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState
@@ -76,15 +75,7 @@ class LayeredStep(Step):
     """A train step layer by layer, in logical shards and slices."""
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
-        shards = recipe.arithmetic.logical_shards
-        if shards % mesh.devices.size:
-            raise UsageError(
-                "logical shards do not divide over the devices",
-                where="--devices",
-                expected=f"a divisor of arithmetic.logical_shards ({shards})",
-                found=str(mesh.devices.size),
-                cure="use a power of two up to the number of logical shards",
-            )
+        shards = logical_shards(recipe, mesh)
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards, stack_of(recipe)))
         self.replicas = mesh.shape.get(REPLICA, 1)
         self.within = self.devices // self.replicas

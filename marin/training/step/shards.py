@@ -39,13 +39,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
-from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, TrainState
-from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, nbytes
+from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
 from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.step.update import slice_square, slice_update
@@ -128,15 +127,7 @@ class TrainStep(Step):
     """A train step in logical shards and slices."""
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
-        shards = recipe.arithmetic.logical_shards
-        if shards % mesh.devices.size:
-            raise UsageError(
-                "logical shards do not divide over the devices",
-                where="--devices",
-                expected=f"a divisor of arithmetic.logical_shards ({shards})",
-                found=str(mesh.devices.size),
-                cure="use a power of two up to the number of logical shards",
-            )
+        shards = logical_shards(recipe, mesh)
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), shards))
         self.local_shards = shards // self.devices
         self.shard_size = recipe.trainer.batch_size // shards

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -494,3 +495,25 @@ def test_a_folder_can_be_described_without_being_put(local: Store, folder: Path)
     described = describe_tree(folder)
     assert list(local.digests()) == []
     assert described.digest == local.put_tree(folder).digest
+
+
+def test_trees_that_are_there_join_a_folder_and_nothing_else_is_stored(
+    store: Store, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "zz.json").write_bytes(b"{}")
+    inner = store.put_tree(folder).digest
+    before = set(store.digests())
+    whole = tmp_path / "whole"
+    shutil.copytree(folder, whole / "state")
+    shutil.copy(tmp_path / "made" / "zz.json", whole)
+    joined = store.put_tree(tmp_path / "made", trees={"state": inner})
+    assert set(store.digests()) - before == {(joined.digest, "tree"), (sha256(b"{}"), "blob")}
+    described = describe_tree(whole)
+    assert (joined.digest, joined.size) == (described.digest, described.size)
+    with pytest.raises(NotFound):
+        store.put_tree(tmp_path / "made", trees={"state": sha256(b"absent")})
+    (tmp_path / "made" / "state").mkdir()
+    (tmp_path / "made" / "state" / "same").write_bytes(b"1")
+    with pytest.raises(Refused, match="state/same"):
+        store.put_tree(tmp_path / "made", trees={"state": store.put_tree(tmp_path / "made" / "state").digest})

@@ -60,6 +60,13 @@ def test_a_revision_that_can_move_is_refused(hub: Hub, name: str, tmp_path: Path
     assert hub.asked == []
 
 
+@pytest.mark.parametrize("name", [f"hf:datasets/owner/texts@{'a' * 40}", f"hf:owner/model@{'a' * 40}/config.json"])
+def test_a_model_is_a_whole_repository(hub: Hub, name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a whole repository of the Hub"):
+        pull(name, tmp_path)
+    assert hub.asked == []
+
+
 def test_no_token_no_repository_and_no_network_are_said(
     hub: Hub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

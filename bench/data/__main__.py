@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.data import scale, steps
+from bench.data import plan, scale, steps, tokens
 
 
 def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -22,6 +22,15 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return steps.exact(int(given.documents or 1_000_000))
     if given.what == "near":
         return steps.near(int(given.documents or 50_000), given.peers)
+    if given.what == "tokens":
+        return tokens.tokens(int(given.documents or 3000), given.rounds)
+    if given.what == "plan":
+        if given.figures is None:
+            raise SystemExit("--figures names a file with what the other benchmarks printed")
+        sizes, cores = (
+            [kind(one) for one in text.split(",")] for kind, text in ((float, given.bytes), (int, given.cores))
+        )
+        return plan.plan(given.figures, sizes, cores)
     if given.folder is None:
         raise SystemExit("--folder names a folder on a disk with room")
     counts = [int(one) for one in (given.documents or "100000").split(",")]
@@ -34,13 +43,16 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.data", description=__doc__)
-    parser.add_argument("what", choices=("html", "rules", "exact", "near", "curve", "digest"))
+    parser.add_argument("what", choices=("html", "rules", "exact", "near", "tokens", "curve", "digest", "plan"))
     parser.add_argument("--documents", help="how many; of curve several with commas between")
     parser.add_argument(
         "--peers", default="", metavar="PYTHON", help="of an environment with the peers (bench/data/peers.py)"
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where documents and collections lie meanwhile")
+    parser.add_argument("--figures", type=Path, help="of plan: lines that the other benchmarks printed")
+    parser.add_argument("--bytes", default="50e9,15e12", help="of plan: bytes of text, with commas between")
+    parser.add_argument("--cores", default="64,1024", help="of plan: for each of them, over how many cores")
     parser.add_argument("--workers", default="1,2,8")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--pause", type=float, default=20.0, help="seconds between two kills, about")

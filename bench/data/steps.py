@@ -55,6 +55,8 @@ def html(rounds: int) -> Iterator[dict[str, Any]]:
     yield {
         "what": "text from HTML",
         "pages": len(read),
+        "html_bytes": sum(len(page.text.encode()) for page in read),
+        "text_bytes": sum(len(text.encode()) for text in texts_of_pages()),
         **{f"{name}_pages_per_cpu_second": round(len(read) / seconds) for name, seconds in best.items()},
         "step_over_extractor": round(best["alone"] / best["ours"], 3),
         "reading_and_step_over_extractor": round(best["alone"] / best["from_warc"], 3),
@@ -72,18 +74,23 @@ def _best(works: Mapping[str, Any], rounds: int) -> dict[str, float]:
     return best
 
 
-def rules(count: int, python: str) -> Iterator[dict[str, Any]]:
-    """Reading JSON lines and the rules of Gopher, C4 and FineWeb over texts of the shipped pages, again and again."""
+def texts_of_pages() -> list[str]:
+    """The texts of the shipped pages."""
     from marin.collection.document import Document
     from marin.collection.sources.warc import read_warc
     from marin.collection.steps.extraction import Html
 
     step = Html().make()
-    texts = [
+    return [
         judged.text
         for item in read_warc(PAGES, "pages")
         if isinstance(item, Document) and (judged := step.judge(item).document) is not None
     ]
+
+
+def rules(count: int, python: str) -> Iterator[dict[str, Any]]:
+    """Reading JSON lines and the rules of Gopher, C4 and FineWeb over texts of the shipped pages, again and again."""
+    texts = texts_of_pages()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "raw").mkdir()
@@ -93,7 +100,9 @@ def rules(count: int, python: str) -> Iterator[dict[str, Any]]:
                 file.write(json.dumps({"text": texts[number % len(texts)], "id": str(number)}) + "\n")
         steps = [{"kind": kind} for kind in ("gopher_repetition", "gopher_quality", "c4", "fineweb")]
         seconds = reading_and_judging(path, folder / "build", steps)
-        yield {"what": "reading and rules", "documents": count, "documents_per_cpu_second": round(count / seconds)}
+        size = sum(len(texts[number % len(texts)].encode()) for number in range(count))
+        rate = round(count / seconds)
+        yield {"what": "reading and rules", "documents": count, "text_bytes": size, "documents_per_cpu_second": rate}
         if python:
             told = peers.ask(python, "datatrove's filters", path)
             rate = round(count / told["seconds"])
@@ -156,7 +165,8 @@ def near(count: int, python: str) -> Iterator[dict[str, Any]]:
         yield {"what": "read, exact duplicates, write", **_rates(count, plain["cpu_seconds"])}
         yield {"what": "the same with near-duplicates, verified", **_rates(count, ours["cpu_seconds"]), **ours}
         more = ours["cpu_seconds"] - plain["cpu_seconds"]
-        yield {"what": "of it near-duplicates alone", **_rates(count, more)}
+        size = sum(len(one.text) for one in made)
+        yield {"what": "of it near-duplicates alone", "documents": count, "text_bytes": size, **_rates(count, more)}
         truth = Truth(made)
         yield {"what": "ours", **truth.judged(_ours(folder / "near" / "root", made))}
         for peer in ("datasketch", "rensa", "datatrove") if python else ():

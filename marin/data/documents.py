@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -156,19 +157,40 @@ def read_documents(path: Path) -> Iterator[Document]:
         DataError: a line is not such a document; the message names file and line.
     """
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                record = json.loads(line)
-                learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
-                yield Document(record["text"], record["source"], record["metadata"], learned, str(record.get("id", "")))
-            except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError) as error:
-                raise DataError(
-                    "not a document",
-                    where=f"{path.name}:{number}",
-                    expected="id, text, source, metadata",
-                    found=f"{type(error).__name__}: {error}",
-                    cure="make the corpus again: marin stage corpus",
-                ) from None
+        yield from documents_of(file, path.name)
+
+
+def documents_of(lines: Iterable[bytes], where: str) -> Iterator[Document]:
+    """The same from lines in memory.
+
+    Raises:
+        DataError: a line is not such a document; the message has ``where`` and the line's number.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
+            yield Document(record["text"], record["source"], record["metadata"], learned, str(record.get("id", "")))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError) as error:
+            raise DataError(
+                "not a document",
+                where=f"{where}:{number}",
+                expected="id, text, source, metadata",
+                found=f"{type(error).__name__}: {error}",
+                cure="make the corpus again: marin stage corpus",
+            ) from None
+
+
+def stretches(path: Path, size: int) -> list[tuple[int, int]]:
+    """Where a file of lines is cut into pieces of whole lines, each of ``size`` bytes or a line more: begin and end in bytes."""
+    whole = path.stat().st_size
+    cuts = [0]
+    with path.open("rb") as file:
+        while cuts[-1] + size < whole:
+            file.seek(cuts[-1] + size)
+            file.readline()
+            cuts.append(min(file.tell(), whole))
+    return [(first, end) for first, end in pairwise([*cuts, whole]) if end > first]
 
 
 def read_texts(path: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Store
-from marin.data.borrowed import FILES, TOKENIZER, borrow
+from marin.data.borrowed.folder import FILES, TOKENIZER, borrow
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.recipe.schema import Initial, Recipe, check

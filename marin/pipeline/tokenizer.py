@@ -1,4 +1,5 @@
-"""Step ``tokenizer``: byte-level BPE, trained on the train split of this recipe's own corpus; or one that was made elsewhere.
+"""Step ``tokenizer``: byte-level BPE, trained on the train split of this recipe's own corpus, or on a sample of it that is
+drawn by content; or one that was made elsewhere.
 
 Fills ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers`` loads from the folder without a network.
 Every text can be written in it (the alphabet is the 256 bytes), and ``<|endoftext|>`` has id 0. Training counts words
@@ -8,14 +9,15 @@ that.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import batched, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.documents import VALIDATION, positions, read_texts, threshold, train_files
 from marin.data.exclusion import excluded
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError
@@ -66,7 +68,8 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
     without = excluded(corpus, recipe)
     files = train_files(corpus)
     tokenizer.train_from_iterator(
-        chain.from_iterable(_batches(path, without[part]) for part, path in files.items()), trainer
+        chain.from_iterable(_batches(path, without[part], wanted.sample_fraction) for part, path in files.items()),
+        trainer,
     )
     size = tokenizer.get_vocab_size()
     if size != wanted.vocab_size:
@@ -140,10 +143,17 @@ _CONFIG = {
 }
 
 
-def _batches(path: Path, without: frozenset[int] = frozenset()) -> Iterator[list[str]]:
+def _batches(path: Path, without: frozenset[int] = frozenset(), fraction: float | None = None) -> Iterator[list[str]]:
     kept = (text for number, text in enumerate(read_texts(path)) if number not in without)
-    for batch in batched(kept, _BATCH):
+    for batch in batched(kept if fraction is None else _sample(kept, fraction), _BATCH):
         yield list(batch)
+
+
+def _sample(texts: Iterable[str], fraction: float) -> Iterator[str]:
+    """Those that a text's own digest picks: the same ones in every corpus that has them, and no more of the train split than of
+    all texts, since the split is drawn from other bits."""
+    limit = threshold(fraction)
+    return (text for text in texts if positions(hashlib.sha256(text.encode("utf-8")).digest())[1] < limit)
 
 
 def _bytes_per_token(tokenizer: Tokenizer, path: Path) -> float:

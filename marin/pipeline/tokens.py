@@ -18,12 +18,21 @@ def config(recipe: Recipe) -> object:
 
 
 def run(task: Task) -> StepResult:
-    """Tokenize both splits. Raises ``DataError`` if a split has no tokens, ``UsageError`` for an excluded document that is
-    not there."""
+    """Tokenize both splits, with ``--runner ray --processes N`` in shards on N workers.
+
+    Raises:
+        DataError: a split has no tokens.
+        UsageError: an excluded document is not there.
+    """
     with waiting("importing Levanter"):
         from marin.training.tokens.cache import build_caches
+    if task.execution.runner == "local" or task.execution.processes == 1:
+        return build_caches(task)
+    from marin.runners.ray.pool import RayRunner
 
-    return build_caches(task)
+    # a worker is a core, and no more
+    workers = RayRunner(task.execution.processes, task.execution.address, variables={"TOKENIZERS_PARALLELISM": "false"})
+    return build_caches(task, workers.run)
 
 
 TOKENS = StepDefinition(
@@ -34,6 +43,7 @@ TOKENS = StepDefinition(
         "marin/pipeline/tokens.py",
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/cache.py",
+        "marin/training/tokens/encoding.py",
         "marin/data",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",

@@ -43,7 +43,19 @@ SCALE = ("rope", "decay", "z_loss")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
 WHAT_IS_READ = ("chat", "chat_template", "strict", "artifact", "exclude")
 ADDED_LATER = frozenset(
-    {"mixture", "phase", "packing", "device_kind", *WHAT_IS_READ, *FACTORS, *BY_LAYER, *SCALE, *DURING, *IMPORTED}
+    {
+        "mixture",
+        "phase",
+        "packing",
+        "device_kind",
+        "sample_fraction",
+        *WHAT_IS_READ,
+        *FACTORS,
+        *BY_LAYER,
+        *SCALE,
+        *DURING,
+        *IMPORTED,
+    }
 )
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""
 
@@ -150,10 +162,12 @@ def artifacts(recipe: Recipe) -> dict[str, Artifact]:
 
 class Tokenizer(Section, frozen=True):
     """Byte-level BPE, trained on the train split of this recipe's own corpus; or one that was made elsewhere, ``artifact`` of the
-    store, which was ``taken_from`` a folder or the Hub and has ``vocab_size`` tokens (:mod:`marin.data.borrowed`)."""
+    store, which was ``taken_from`` a folder or the Hub and has ``vocab_size`` tokens (:mod:`marin.data.borrowed`).
+    ``sample_fraction``: train on the documents whose texts fall below this share of all texts, whatever else the corpus holds."""
 
     vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
     min_frequency: Positive = 2
+    sample_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] | None = None
     artifact: Digest | None = None
     taken_from: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 

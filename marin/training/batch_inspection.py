@@ -78,7 +78,7 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
         )
     apply(recipe.arithmetic, Execution())
     from marin.training.data import seen_at
-    from marin.training.tokens.cache import load_tokenizer
+    from marin.training.tokens.encoding import load_tokenizer
 
     with TemporaryDirectory(prefix="marin-show-") as base:
         folders = {name: Path(base) / name for name in ("tokens", "tokenizer")}

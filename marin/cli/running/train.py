@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--tokenizer",
     "borrowed",
     metavar="FOLDER|hf:OWNER/NAME@COMMIT",
-    help="Take the tokenizer of a folder (tokenizer.json, or GPT-2's two files), or of the Hub at a commit.",
+    help="Take the tokenizer of a folder (tokenizer.json, GPT-2's two files, Llama 3's), or of the Hub at a commit.",
 )
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
@@ -259,7 +259,7 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     """The recipe with the tokenizer of a folder."""
     from pathlib import Path
 
-    from marin.data.borrowed import WANTED
+    from marin.data.borrowed.folder import WANTED
     from marin.errors import UsageError
     from marin.evaluation.importing import with_tokenizer
     from marin.export.hub import is_named, pull

@@ -13,11 +13,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, TypeGuard
+from typing import TYPE_CHECKING, BinaryIO, TypeGuard
 
 import orjson
 
 from marin.collection.document import MOST_BYTES, Document, Problem, Scalar, document_id
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 TEXTS, LINES, PARQUET = (".txt",), (".jsonl", ".jsonl.gz", ".jsonl.zst"), ".parquet"
 SUFFIXES = (*TEXTS, *LINES, PARQUET)
@@ -172,15 +175,32 @@ def _parquet(path: Path, source: str, field: str, start: int, end: int, first: i
                 return
             groups = range(start, end or file.num_row_groups)
             for batch in file.iter_batches(ROWS, row_groups=groups):
-                for row in batch.to_pylist():
+                for row in _rows(batch):
                     number += 1
-                    yield _document(source, number, row, field)
-    except UnicodeDecodeError as error:
-        yield Problem(source, number + 1, "not UTF-8", f"in the {ROWS} rows from here: {error.reason}")
+                    if isinstance(row, str):
+                        yield Problem(source, number, "not UTF-8", row)
+                    else:
+                        yield _document(source, number, row, field)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise
         yield Problem(source, number + 1 if number else 0, "damaged file", " ".join(str(error).split())[:200])
+
+
+def _rows(batch: RecordBatch) -> Iterator[Mapping[str, object] | str]:
+    """The rows of a batch; of one that is no UTF-8 what is wrong with it."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except UnicodeDecodeError:
+        pass  # one of them, or several
+    for number in range(batch.num_rows):
+        try:
+            (row,) = batch.slice(number, 1).to_pylist()
+        except UnicodeDecodeError as error:
+            yield f"byte {error.start}"
+        else:
+            yield row
 
 
 def _document(source: str, number: int, value: Mapping[str, object], field: str) -> Document | Problem:

@@ -1,7 +1,7 @@
 """The token cache: Levanter's own store of token ids (TensorStore, zarr3), built and read here.
 
-Documents are encoded one after another, each ended by the end-of-text token, and written by Levanter's
-``SerialCacheWriter`` in this process: no Ray, no network, no worker pool. Levanter reads it as any cache of its own
+Documents are encoded (:mod:`marin.training.tokens.encoding`, by workers where there are some), each ended by the end-of-text
+token, and written in their order by Levanter's ``SerialCacheWriter`` in this process. Levanter reads it as any cache of its own
 (``TreeCache``, field ``input_ids``).
 
 Two things are done here and not by Levanter's ``BatchTokenizer``. It appends the end as text, after a space, which
@@ -21,25 +21,23 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from itertools import batched, pairwise
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
-from tokenizers import Tokenizer
 
 from ledger import state_digest
-from marin.data.documents import VALIDATION, read_texts, train_files
+from marin.data.documents import VALIDATION, train_files
 from marin.data.exclusion import BLANK, excluded
-from marin.data.tokenizer import parse_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
-from marin.process.progress import bar
 from marin.recipe.schema import Artifact, Recipe
 from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
 from marin.training.tokens import loss_mask
+from marin.training.tokens.encoding import Encoded, Execute, encoded_split, load_tokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,13 +46,12 @@ logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
 _EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
 VALIDATION_SPLIT = "validation"
-_ENCODE_DOCUMENTS = 256
 _WRITE_TOKENS = 1 << 22
 
 
-def build_caches(task: Task) -> StepResult:
-    """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them."""
-    tokenizer = load_tokenizer(task.inputs["tokenizer"])
+def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
+    """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them. Documents are
+    encoded in this process, or by workers; the files are the same."""
     tensors: dict[str, str] = {}
     size = 0
     totals: dict[str, int] = {}
@@ -65,14 +62,18 @@ def build_caches(task: Task) -> StepResult:
         written = (
             _write(
                 folder,
-                tokenizer,
-                path,
-                ends(task.recipe),
-                masked=loss_mask.has_mask(path),
+                encoded_split(
+                    task.inputs["tokenizer"],
+                    path,
+                    ends(task.recipe),
+                    masked=(masked := loss_mask.has_mask(path)),
+                    execute=execute,
+                ),
+                masked=masked,
                 without=without.get(split.partition("/")[2], frozenset()) if split != VALIDATION_SPLIT else frozenset(),
             )
             if task.recipe.tokens.artifact is None
-            else _take(task.recipe.tokens.artifact, task, split, folder, tokenizer.get_vocab_size())
+            else _take(task.recipe.tokens.artifact, task, split, folder)
         )
         content = cache_content(folder)
         if (content.tokens, content.documents) != written:
@@ -105,23 +106,27 @@ def ends(recipe: Recipe) -> list[int]:
     return [recipe.tokens.end] if recipe.tokens.append_eos else []
 
 
-def _write(
-    folder: Path, tokenizer: Tokenizer, path: Path, end: list[int], *, masked: bool, without: frozenset[int]
-) -> tuple[int, int]:
+def _write(folder: Path, documents: Iterator[Encoded], *, masked: bool, without: frozenset[int]) -> tuple[int, int]:
     """The cache of a split, with the documents of these numbers blank; of chat documents with the mask of what is learned
     beside it."""
     if not masked:
-        return write_cache(folder, blanked(encoded(tokenizer, path, end), without))
+        return write_cache(folder, blanked((ids for ids, _ in documents), without))
     beside = folder.with_name(f"{folder.name}.mask")
-    with beside.open("wb") as mask:
-        documents = loss_mask.encoded_with_mask(tokenizer, path, end, mask)
-        written = write_cache(folder, blanked(documents, without))
+    with beside.open("wb") as file:
+
+        def ids_alone() -> Iterator[NDArray[np.int32]]:
+            for ids, mask in documents:
+                file.write(mask)
+                yield ids
+
+        written = write_cache(folder, blanked(ids_alone(), without))
     beside.rename(folder / MASK_FILE)
     return written
 
 
-def _take(artifact: Artifact, task: Task, split: str, folder: Path, vocabulary: int) -> tuple[int, int]:
+def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int, int]:
     """The cache of a split out of one that somebody else made, written anew; its loss mask as it is."""
+    vocabulary = load_tokenizer(task.inputs["tokenizer"]).get_vocab_size()
     if artifact.digest is None:
         raise UsageError(
             "tokens that are not made yet",
@@ -155,25 +160,6 @@ def split_files(corpus: Path) -> dict[str, Path]:
     return {f"train/{part}" if part else "train": path for part, path in train_files(corpus).items()} | {
         VALIDATION_SPLIT: corpus / VALIDATION
     }
-
-
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder, in the state in which documents are encoded: special tokens in a text are text."""
-    path = folder / "tokenizer.json"
-    tokenizer = parse_tokenizer(path.read_bytes(), where=str(path))
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def encoded(tokenizer: Tokenizer, path: Path, end: list[int]) -> Iterator[NDArray[np.int32]]:
-    """The token ids of each document of a split, in order."""
-    done = 0
-    with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
-        for batch in batched(read_texts(path), _ENCODE_DOCUMENTS):
-            for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
-                yield np.asarray(encoding.ids + end, dtype=np.int32)
-            done += sum(map(len, batch))
-            report(done, "")
 
 
 def blanked(documents: Iterator[NDArray[np.int32]], without: frozenset[int]) -> Iterator[NDArray[np.int32]]:

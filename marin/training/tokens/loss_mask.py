@@ -10,23 +10,20 @@ for learned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import batched
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from levanter.data.dataset import AsyncDataset
 from tokenizers import Tokenizer
 
 from marin.data.chat import Span
-from marin.data.documents import read_documents
+from marin.data.documents import Document, read_documents
 from marin.errors import DataError
 from marin.tensors.token_caches import MASK_FILE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_DOCUMENTS = 256
 
 
 def has_mask(split: Path) -> bool:
@@ -35,26 +32,27 @@ def has_mask(split: Path) -> bool:
     return first is not None and bool(first.learned)
 
 
-def encoded_with_mask(tokenizer: Tokenizer, split: Path, end: list[int], mask: BinaryIO) -> Iterator[NDArray[np.int32]]:
-    """The token ids of each document of a split, in order; its mask goes to ``mask`` meanwhile.
+def encoded_with_mask(
+    tokenizer: Tokenizer, documents: Sequence[Document], end: list[int]
+) -> Iterator[tuple[NDArray[np.int32], bytes]]:
+    """The token ids of each document, in order, and its mask.
 
     Raises:
-        DataError: a document does not say what is learned of it, while the first one does.
+        DataError: a document does not say what is learned of it.
     """
-    for batch in batched(read_documents(split), _DOCUMENTS):
-        encodings = tokenizer.encode_batch([document.text for document in batch], add_special_tokens=False)
-        for document, encoding in zip(batch, encodings, strict=True):
-            if not document.learned:
-                raise DataError(
-                    "a document without a loss mask",
-                    where=split.name,
-                    expected="learned stretches in every document",
-                    found=document.text[:60],
-                    cure="keep chat documents and plain text in corpora of their own",
-                )
-            learned = token_mask(encoding.offsets, document.learned)
-            mask.write(bytes([*learned, *[int(document.learned[-1][1] == len(document.text))] * len(end)]))
-            yield np.asarray(encoding.ids + end, dtype=np.int32)
+    encodings = tokenizer.encode_batch([document.text for document in documents], add_special_tokens=False)
+    for document, encoding in zip(documents, encodings, strict=True):
+        if not document.learned:
+            raise DataError(
+                "a document without a loss mask",
+                where=document.source,
+                expected="learned stretches in every document",
+                found=document.text[:60],
+                cure="keep chat documents and plain text in corpora of their own",
+            )
+        learned = token_mask(encoding.offsets, document.learned)
+        mask = bytes([*learned, *[int(document.learned[-1][1] == len(document.text))] * len(end)])
+        yield np.asarray(encoding.ids + end, dtype=np.int32), mask
 
 
 def token_mask(offsets: Sequence[Span], learned: Sequence[Span]) -> list[int]:

@@ -4,27 +4,24 @@ the step ``tokens``, digested like a cache, without a cache being written."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import batched
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from ledger import TensorHasher, state_digest
+from marin.data.documents import Document
 from marin.record.events import Output
+from marin.training.tokens.encoding import encoded
 
-_DOCUMENTS = 256
 
-
-def encode_shard(tokenizer: Tokenizer, documents: Iterable[str], end: list[int], target: Path) -> list[int]:
+def encode_shard(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], target: Path) -> list[int]:
     """Write the token ids (int32, little-endian) of ``documents`` to ``target``; returns how many tokens each has."""
     lengths = []
     with target.open("wb") as file:
-        for batch in batched(documents, _DOCUMENTS):
-            for encoding in tokenizer.encode_batch_fast(list(batch), add_special_tokens=False):
-                ids = np.asarray(encoding.ids + end, dtype="<i4")
-                file.write(ids.tobytes())
-                lengths.append(len(ids))
+        for ids, _ in encoded(tokenizer, documents, end, masked=False):
+            file.write(ids.astype("<i4").tobytes())
+            lengths.append(len(ids))
     return lengths
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
-from marin.data.documents import TRAIN, VALIDATION, read_texts
+from marin.data.documents import TRAIN, VALIDATION, documents_of, stretches
 from marin.data.reach import EVERYTHING, Reach
 from marin.execution.step import StepResult
 from marin.history.run import StepView
@@ -183,17 +183,8 @@ def compare_step(view: StepView, output: Output, metrics: dict[str, float], tabl
 
 def shards(path: Path, split: str, count: int) -> list[DataJob]:
     """At most ``count`` stretches of whole lines that cover the file, of about equal size."""
-    size = path.stat().st_size
-    count = max(1, min(count, size // LEAST_SHARD))
-    cuts = [0]
-    with path.open("rb") as file:
-        for number in range(1, count):
-            file.seek(size * number // count)
-            file.readline()
-            cuts.append(max(cuts[-1], min(file.tell(), size)))
-    return [
-        DataJob("tokens", split, first, end) for first, end in zip(cuts, [*cuts[1:], size], strict=True) if end > first
-    ]
+    size = max(LEAST_SHARD, -(-path.stat().st_size // count))
+    return [DataJob("tokens", split, first, end) for first, end in stretches(path, size)]
 
 
 def _by_workers(case: Case, report: Report) -> Verdict:
@@ -292,14 +283,16 @@ class DataWorker:
         )
 
     def _encode(self, job: DataJob) -> DataAnswer:
-        from marin.training.tokens.cache import ends, load_tokenizer
+        from marin.training.tokens.cache import ends
+        from marin.training.tokens.encoding import load_tokenizer
         from marin.training.tokens.shards import encode_shard
 
         inputs = {name: Path(folder) for name, folder in self._setup.inputs.items()}
         target = Path(self._setup.outputs) / f"{job.split}-{job.first}.ids"
-        shard = target.with_suffix(".jsonl")
-        with (inputs["corpus"] / SPLITS[job.split]).open("rb") as file:
+        path = inputs["corpus"] / SPLITS[job.split]
+        with path.open("rb") as file:
             file.seek(job.first)
-            shard.write_bytes(file.read(job.end - job.first))
-        lengths = encode_shard(load_tokenizer(inputs["tokenizer"]), read_texts(shard), ends(self._recipe), target)
+            lines = file.read(job.end - job.first).splitlines()
+        documents = documents_of(lines, f"{path.name}, from byte {job.first}")
+        lengths = encode_shard(load_tokenizer(inputs["tokenizer"]), documents, ends(self._recipe), target)
         return DataAnswer("PASS", ids=str(target), lengths=lengths)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from ledger import PosixStorage, Store
-from marin.data.borrowed import PAIRS, borrow
+from marin.data.borrowed.folder import PAIRS, borrow
 from marin.errors import DataError, UsageError
 from marin.evaluation.importing import with_tokenizer
 from marin.recipe.schema import Recipe, plain

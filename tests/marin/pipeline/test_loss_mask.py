@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,9 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Recipe, Tokenizer, digest, plain
+from marin.runners.local import LocalRunner
 from marin.tensors.token_caches import MASK_FILE, tokens_content
-from marin.training.tokens.cache import read_tokens
+from marin.training.tokens.cache import build_caches, read_tokens
 from marin.training.tokens.loss_mask import read_mask
 
 RunStep = Callable[..., tuple[Path, StepResult]]
@@ -75,6 +77,19 @@ def test_learned_tokens_are_what_the_assistant_says(made: tuple[Path, Path, Step
             f"{split}/loss_mask": tensor_digest(np.asarray(mask)),
         }
     assert result.digest == state_digest(tensors) == tokens_content(out)[0]
+
+
+def test_shards_on_workers_write_the_same_mask(
+    run_step: RunStep, recipe: Recipe, made: tuple[Path, Path, StepResult, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, tokenizer, result, out = made
+    monkeypatch.setattr("marin.training.tokens.encoding.SHARD_BYTES", 1000)
+    by_shards = dataclasses.replace(TOKENS, run=lambda task: build_caches(task, LocalRunner().run))
+    again, other = run_step(by_shards, recipe, {"corpus": corpus, "tokenizer": tokenizer})
+    assert other == result
+    assert all(
+        (again / s / MASK_FILE).read_bytes() == (out / s / MASK_FILE).read_bytes() for s in ("train", "validation")
+    )
 
 
 def test_the_loss_at_a_position_is_that_of_the_next_token(made: tuple[Path, Path, StepResult, Path]) -> None:

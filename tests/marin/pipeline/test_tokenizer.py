@@ -8,16 +8,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tokenizers import Tokenizer as Library
 
 from marin.errors import DataError
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import END_OF_TEXT, TOKENIZER
-from marin.recipe.schema import GrammarDataset, Recipe, Tokenizer
+from marin.recipe.schema import GrammarDataset, Recipe, Tokenizer, plain
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -101,6 +103,33 @@ def test_only_the_train_split_is_read(run_step: RunStep, corpus: Path, folder: P
     (corpus / "validation.jsonl").write_text(json.dumps(record) + "\n")
     out, _ = run_step(TOKENIZER, RECIPE, {"corpus": corpus})
     assert digests(out) == digests(folder)
+
+
+def test_a_sample_is_drawn_by_content_alone(run_step: RunStep, corpus: Path, folder: Path) -> None:
+    """Other documents, in another order, that are not of the sample change nothing; more of it does."""
+    sampled = replace(RECIPE, tokenizer=Tokenizer(vocab_size=400, sample_fraction=0.5))
+    out, result = run_step(TOKENIZER, sampled, {"corpus": corpus})
+    lines = (corpus / "train.jsonl").read_bytes().splitlines(keepends=True)
+    chosen = [line for line in lines if drawn(json.loads(line)["text"]) < 0.5]
+    assert 0.3 < len(chosen) / len(lines) < 0.7
+    (corpus / "train.jsonl").write_bytes(b"".join(chosen))
+    whole, _ = run_step(TOKENIZER, replace(RECIPE, tokenizer=Tokenizer(vocab_size=400)), {"corpus": corpus})
+    assert digests(whole) == digests(out) and result.metrics["vocab_size"] == 400.0
+    (corpus / "train.jsonl").write_bytes(b"".join(line for line in reversed(lines)))
+    assert digests(run_step(TOKENIZER, sampled, {"corpus": corpus})[0]) == digests(out)
+    (corpus / "train.jsonl").write_bytes(b"".join(chosen[: len(chosen) // 2]))
+    assert digests(run_step(TOKENIZER, sampled, {"corpus": corpus})[0]) != digests(out)
+
+
+def drawn(text: str) -> Fraction:
+    """Where a text stands among all, from 0 to 1, by the definition in marin/data/documents.py."""
+    digest = hashlib.sha256(b"marin.split:" + hashlib.sha256(text.encode()).digest()).digest()
+    return Fraction(int.from_bytes(digest[8:16], "big"), 2**64)
+
+
+def test_a_recipe_without_a_sample_is_what_it_was() -> None:
+    assert "sample_fraction" not in plain(Tokenizer())
+    assert plain(Tokenizer(sample_fraction=0.25))["sample_fraction"] == (0.25).hex()
 
 
 def test_too_little_text_is_said(run_step: RunStep, corpus: Path) -> None:

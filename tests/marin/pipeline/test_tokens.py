@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from ledger import state_digest, tensor_digest
+from marin.data.documents import stretches
 from marin.errors import DataError
-from marin.execution.step import StepResult
+from marin.execution.step import StepResult, Task
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import END_OF_TEXT, TOKENIZER
 from marin.pipeline.tokens import TOKENS
-from marin.recipe.schema import GrammarDataset, Recipe, Tokenizer, Tokens
+from marin.recipe.schema import Execution, GrammarDataset, Recipe, Tokenizer, Tokens
+from marin.runners.local import LocalRunner
 from marin.tensors.token_caches import cache_content, tokens_content
 from marin.training.tokens import cache as token_cache
-from marin.training.tokens.cache import document_of, open_cache, read_tokens, write_cache
+from marin.training.tokens import encoding
+from marin.training.tokens.cache import build_caches, document_of, open_cache, read_tokens, write_cache
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 RECIPE = Recipe(
@@ -95,6 +103,59 @@ def test_the_digest_does_not_depend_on_the_layout(tmp_path: Path, monkeypatch: p
     assert cache_content(tmp_path / "one") == cache_content(tmp_path / "many")
     assert cache_content(tmp_path / "one").tensors["tokens"] == tensor_digest(whole[0])
     assert cache_content(tmp_path / "one").tensors["offsets"] == tensor_digest(whole[1])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("size", [1, 5_000, 30_000])
+def test_shards_on_workers_write_the_same_files(
+    run_step: RunStep, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    out, result = run_step(TOKENS, RECIPE, inputs)
+    monkeypatch.setattr(encoding, "SHARD_BYTES", size)
+    asked: list[int] = []
+
+    def run(start: Callable[[bytes], Callable[[bytes], bytes]], setup: bytes, tasks: Sequence[bytes]) -> Any:
+        asked.append(len(tasks))
+        return LocalRunner().run(start, setup, tasks)
+
+    def by_shards(task: Task) -> StepResult:
+        return build_caches(task, run)
+
+    again, other = run_step(dataclasses.replace(TOKENS, run=by_shards), RECIPE, inputs)
+    assert other == result and files(again) == files(out)
+    lines = [len((inputs["corpus"] / f"{split}.jsonl").read_bytes().splitlines()) for split in ("train", "validation")]
+    assert asked[0] > 1 and (size > 1 or asked == lines)
+
+
+@pytest.mark.survival
+def test_workers_of_a_ray_write_the_same_files(
+    run_step: RunStep, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, result = run_step(TOKENS, RECIPE, inputs)
+    monkeypatch.setattr(encoding, "SHARD_BYTES", 10_000)
+
+    def on_ray(task: Task) -> StepResult:
+        return TOKENS.run(dataclasses.replace(task, execution=Execution(runner="ray", processes=2, devices=2)))
+
+    again, other = run_step(dataclasses.replace(TOKENS, run=on_ray), RECIPE, inputs)
+    assert other == result and files(again) == files(out)
+
+
+@given(
+    st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=20),
+    st.integers(1, 40),
+)
+def test_stretches_are_whole_lines_that_cover_a_file(lines: list[bytes], size: int) -> None:
+    with TemporaryDirectory() as name:
+        path = Path(name) / "lines"
+        path.write_bytes(b"".join(lines))
+        cuts = stretches(path, size)
+        found = [path.read_bytes()[first:end] for first, end in cuts]
+    assert b"".join(found) == b"".join(lines) and all(piece.endswith(b"\n") for piece in found)
+    assert all(len(piece) >= size for piece in found[:-1])
 
 
 def test_one_other_token_is_another_digest(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A tokenizer that was made elsewhere: what a folder has of one, in the form in which the step ``tokenizer`` keeps it.
 
 A folder with ``tokenizer.json`` (Hugging Face's tokenizers) is taken as it is; the two files of GPT-2's own release,
-``encoder.json`` and ``vocab.bpe`` (``vocab.json`` and ``merges.txt`` on the Hub), are written as one. Nothing of a folder is
-executed. The ends of texts are what ``tokenizer_config.json`` says, or GPT-2's.
+``encoder.json`` and ``vocab.bpe`` (``vocab.json`` and ``merges.txt`` on the Hub), are written as one, and so is Llama 3's
+vocabulary (:mod:`marin.data.borrowed.ranks`). Nothing of a folder is executed. The ends of texts are what
+``tokenizer_config.json`` says, or those of GPT-2 or Llama.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marin.data.borrowed import ranks
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import UsageError
 
@@ -23,7 +25,7 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "chat_template.jinja")
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names under which GPT-2's vocabulary and merges are found."""
-WANTED = (*FILES, *(name for pair in PAIRS for name in pair))
+WANTED = (*FILES, *(name for pair in PAIRS for name in pair), *ranks.NAMES)
 
 
 @dataclass(frozen=True)
@@ -45,24 +47,35 @@ def borrow(folder: Path, target: Path) -> Borrowed:
     for name in FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, target / name)
-    pair = next((pair for pair in PAIRS if all((folder / name).is_file() for name in pair)), None)
+    usual: tuple[str | None, str] = (None, END_OF_TEXT)
     if not (target / TOKENIZER).is_file():
-        if pair is None:
-            names = " or ".join([TOKENIZER, *(" with ".join(pair) for pair in PAIRS)])
-            raise UsageError("a folder without a tokenizer", where=str(folder), expected=names, found="none of them",
-                             cure="files of other formats hold programs, and are not read")  # fmt: skip
-        (target / TOKENIZER).write_text(_of_pair(folder, *pair) + "\n", encoding="utf-8")
+        content, usual = _made(folder)
+        (target / TOKENIZER).write_text(content + "\n", encoding="utf-8")
     tokenizer = parse_tokenizer((target / TOKENIZER).read_bytes(), where=str(folder / TOKENIZER))
     config = _config(target / CONFIG)
-    end = _token(tokenizer, config, "eos_token", END_OF_TEXT)
-    begin = _token(tokenizer, config, "bos_token", None)
+    begin = _token(tokenizer, config, "bos_token", usual[0])
+    end = _token(tokenizer, config, "eos_token", usual[1])
     if end is None:
         raise UsageError("a tokenizer that does not say what ends a text", where=str(folder / CONFIG),
                          expected=f"eos_token, or a token {END_OF_TEXT}", found="none", cure=f"name it in {CONFIG}")  # fmt: skip
     if not (target / CONFIG).is_file():
         own = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": tokenizer.id_to_token(end)}
+        own |= {} if begin is None else {"bos_token": tokenizer.id_to_token(begin)}
         (target / CONFIG).write_text(json.dumps(own, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return Borrowed(tokenizer.get_vocab_size(), end if begin is None else begin, end)
+
+
+def _made(folder: Path) -> tuple[str, tuple[str | None, str]]:
+    """``tokenizer.json`` of a folder without one, and the tokens that begin and end its texts where nothing else is said."""
+    pair = next((pair for pair in PAIRS if all((folder / name).is_file() for name in pair)), None)
+    if pair is not None:
+        return _of_pair(folder, *pair), (None, END_OF_TEXT)
+    name = next((name for name in ranks.NAMES if (folder / name).is_file()), None)
+    if name is not None:
+        return ranks.llama(folder / name), (ranks.BEGIN, ranks.END)
+    names = " or ".join([TOKENIZER, *(" with ".join(pair) for pair in PAIRS), *ranks.NAMES[:2]])
+    raise UsageError("a folder without a tokenizer", where=str(folder), expected=names, found="none of them",
+                     cure="files of other formats hold programs, and are not read")  # fmt: skip
 
 
 def _of_pair(folder: Path, vocabulary: str, merges: str) -> str:

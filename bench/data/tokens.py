@@ -1,0 +1,72 @@
+"""Tokenizing beside the library's own batch encoding: the same texts, the same tokenizer, all cores for both, in turns.
+
+python -m bench.data tokens      texts of the shipped pages; ours reads documents, encodes them and writes Levanter's cache
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.data.steps import texts_of_pages
+
+
+def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Bytes of text a second of wall time, the faster of several rounds."""
+    from marin.data.documents import read_documents
+    from marin.recipe.schema import Recipe, Tokenizer
+    from marin.training.tokens.cache import write_cache
+    from marin.training.tokens.encoding import encoded, encoded_split, load_tokenizer
+
+    found = texts_of_pages()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = [found[number % len(found)] for number in range(count)]
+        path = folder / "train.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for text in texts:
+                file.write(json.dumps({"text": text, "source": "pages", "metadata": {}}, ensure_ascii=False) + "\n")
+        from marin.pipeline.tokenizer import trained
+
+        (folder / "tokenizer.json").write_bytes(trained(folder, Recipe(tokenizer=Tokenizer(vocab_size=8192))))
+        library, places = load_tokenizer(folder), iter(range(10_000))
+
+        def alone() -> None:
+            library.encode_batch(texts, add_special_tokens=False)
+
+        def fast() -> None:
+            library.encode_batch_fast(texts, add_special_tokens=False)
+
+        def encoding() -> None:
+            for _ in encoded(library, read_documents(path), [0], masked=False):
+                pass
+
+        def whole() -> None:
+            write_cache(
+                folder / f"cache-{next(places)}", (ids for ids, _ in encoded_split(folder, path, [0], masked=False))
+            )
+
+        works = {"library": alone, "library_fast": fast, "ours": encoding, "ours_with_cache": whole}
+        best: dict[str, float] = {}
+        for _ in range(rounds):
+            for work, run in works.items():
+                begun = time.perf_counter()
+                run()
+                best[work] = min(time.perf_counter() - begun, best.get(work, float("inf")))
+        size = sum(len(text.encode()) for text in texts)
+        yield {
+            "what": "tokenizing",
+            "documents": count,
+            "text_bytes": size,
+            "tokens": sum(len(one.ids) for one in library.encode_batch_fast(texts, add_special_tokens=False)),
+            "cores": len(os.sched_getaffinity(0)),
+            **{f"{work}_bytes_per_second": round(size / seconds) for work, seconds in best.items()},
+            "ours_over_library": round(best["library"] / best["ours"], 3),
+            "ours_over_library_fast": round(best["library_fast"] / best["ours"], 3),
+            "ours_with_cache_over_library": round(best["library"] / best["ours_with_cache"], 3),
+        }

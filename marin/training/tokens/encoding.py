@@ -1,0 +1,147 @@
+"""Documents as token ids: in this process, by the threads of the library ``tokenizers``, or in shards on the workers of a runner.
+
+A document is encoded by itself, and a shard is a stretch of whole lines of a split, cut by bytes: what comes out is the same, in
+the same order, for every number of threads and workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import batched
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from tokenizers import Tokenizer
+
+from marin.data.documents import Document, documents_of, read_documents, stretches
+from marin.data.tokenizer import parse_tokenizer
+from marin.process.progress import Report, bar
+from marin.training.tokens import loss_mask
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Work = Callable[[bytes], bytes]
+Execute = Callable[[Callable[[bytes], Work], bytes, Sequence[bytes]], AbstractContextManager[Iterator[bytes]]]
+"""Has workers do tasks, results in order: a runner's ``run`` (:class:`marin.runners.Runner`)."""
+Encoded = tuple["NDArray[np.int32]", bytes]
+"""A document's token ids, and which of them are learned (a byte each; none where all are)."""
+
+SHARD_BYTES = 4 << 20
+"""A task of a worker, as JSON lines; its answer is about as large."""
+_DOCUMENTS = 256
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder, in the state in which documents are encoded: special tokens in a text are text."""
+    path = folder / "tokenizer.json"
+    return _tokenizer(path.read_bytes(), str(path))
+
+
+def _tokenizer(data: bytes, where: str) -> Tokenizer:
+    tokenizer = parse_tokenizer(data, where=where)
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def encoded(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool) -> Iterator[Encoded]:
+    """Each document, in order.
+
+    Raises:
+        DataError: it has to say what is learned of it, and does not.
+    """
+    for batch in batched(documents, _DOCUMENTS):
+        if masked:
+            yield from loss_mask.encoded_with_mask(tokenizer, batch, end)
+            continue
+        for encoding in tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False):
+            yield np.asarray(encoding.ids + end, dtype=np.int32), b""
+
+
+def encoded_split(
+    folder: Path, path: Path, end: list[int], *, masked: bool, execute: Execute | None = None
+) -> Iterator[Encoded]:
+    """The documents of the split ``path`` by the tokenizer of ``folder``; by shards where there are workers and two shards."""
+    cuts = stretches(path, SHARD_BYTES)
+    with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
+        if execute is None or len(cuts) < 2:
+            yield from encoded(load_tokenizer(folder), _reported(read_documents(path), report), end, masked=masked)
+            return
+        setup = Setup((folder / "tokenizer.json").read_text("utf-8"), end, masked, path.name)
+        with execute(start, msgspec.json.encode(setup), _Tasks(path, cuts)) as results:
+            for (_, until), result in zip(cuts, results, strict=True):
+                yield from unpacked(result)
+                report(until, "")
+
+
+def _reported(documents: Iterable[Document], report: Report) -> Iterator[Document]:
+    done = 0
+    for batch in batched(documents, _DOCUMENTS):
+        yield from batch
+        done += sum(len(document.text) for document in batch)
+        report(done, "")
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a worker has to know: the content of ``tokenizer.json``, the tokens behind a document, whether documents say what is
+    learned of them, and the name of their file."""
+
+    tokenizer: str
+    end: list[int]
+    masked: bool
+    name: str
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """A worker's answer: token ids (int32, little-endian) of its documents one after another, how many each has, and the mask."""
+
+    ids: bytes
+    lengths: list[int]
+    mask: bytes
+
+
+def start(setup: bytes) -> Work:
+    """In a worker, once: what encodes a stretch of lines into a :class:`Shard` (msgpack)."""
+    told = msgspec.json.decode(setup, type=Setup)
+    tokenizer = _tokenizer(told.tokenizer.encode(), told.name)
+
+    def work(lines: bytes) -> bytes:
+        found = list(encoded(tokenizer, documents_of(lines.splitlines(), told.name), told.end, masked=told.masked))
+        return msgspec.msgpack.encode(
+            Shard(
+                b"".join(ids.astype("<i4").tobytes() for ids, _ in found),
+                [len(ids) for ids, _ in found],
+                b"".join(mask for _, mask in found),
+            )
+        )
+
+    return work
+
+
+def unpacked(answer: bytes) -> Iterator[Encoded]:
+    """The documents of a :class:`Shard`."""
+    shard = msgspec.msgpack.decode(answer, type=Shard)
+    ids = np.frombuffer(shard.ids, dtype="<i4").astype(np.int32)
+    first = 0
+    for length in shard.lengths:
+        yield ids[first : first + length], shard.mask[first : first + length]
+        first += length
+
+
+class _Tasks(Sequence[bytes]):
+    """Stretches of a file, each read when it is handed to a worker."""
+
+    def __init__(self, path: Path, cuts: Sequence[tuple[int, int]]) -> None:
+        self._path, self._cuts = path, cuts
+
+    def __len__(self) -> int:
+        return len(self._cuts)
+
+    def __getitem__(self, number: int) -> bytes:  # type: ignore[override]
+        first, end = self._cuts[number]
+        with self._path.open("rb") as file:
+            file.seek(first)
+            return file.read(end - first)

@@ -196,7 +196,8 @@ class StepPreempted(Body, frozen=True):
 
 class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is
-    compiled: digests of the StableHLO of each function, XLA flags, versions; ``devices`` and ``processes`` are how it
+    compiled: digests of the StableHLO of each function, XLA flags, versions, and where it goes layer by layer the
+    identities of the optimised programs, the kind of device and its compiler; ``devices`` and ``processes`` are how it
     is executed, ``device`` what each of them is (platform, kind, place in the topology where there is one).
     ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
     phase)."""

@@ -47,13 +47,19 @@ logger = logging.getLogger(__name__)
 
 
 def program_identity(training: Training) -> Json:
-    """What is compiled and by what: StableHLO digests, flags, compiler. Independent of the number of devices."""
-    arithmetic = training.recipe.arithmetic
-    return {
-        "functions": {
-            **training.step.program(),
-            "initial": initial_program(training.recipe, training.vocab_size, training.step.layout.form),
-        },
+    """What is compiled and by what: StableHLO digests, and :func:`compiled_identity`."""
+    functions = {
+        **training.step.program(),
+        "initial": initial_program(training.recipe, training.vocab_size, training.step.layout.form),
+    }
+    return {"functions": functions} | compiled_identity(training)
+
+
+def compiled_identity(training: Training) -> Json:
+    """Flags, versions and, where one device's programs are compiled apart from the mesh, their optimised HLO with the kind
+    of device and its compiler. Independent of the number of devices, and known without tracing anything again."""
+    arithmetic, optimised = training.recipe.arithmetic, training.step.optimised
+    known: Json = {
         "xla_flags": list(arithmetic.xla_flags),
         "threads": arithmetic.threads,
         "profile": arithmetic.profile,
@@ -61,6 +67,11 @@ def program_identity(training: Training) -> Json:
         "jaxlib": version("jaxlib"),
         "levanter": version("marin-levanter"),
     }
+    if not optimised:
+        return known
+    device = training.mesh.devices.flat[0]
+    compiler = version("libtpu") if device.platform == "tpu" else " ".join(device.client.platform_version.split())
+    return known | {"optimised": dict(optimised), "device_kind": device.device_kind, "compiler": compiler}
 
 
 def described(mesh: Mesh) -> Json:

@@ -173,6 +173,13 @@ class Step(ABC):
     def program(self) -> Mapping[str, str]:
         """Digests of what computes, by name: the same on any mesh."""
 
+    @property
+    def optimised(self) -> Mapping[str, str]:
+        """Identities (:mod:`marin.training.step.hlo`) of the optimised programs that multiply, by name, where they are compiled
+        for one device: one compiler makes the same for any mesh of one kind of device. Nothing where they are compiled for
+        their mesh."""
+        return {}
+
     @abstractmethod
     def foreign_products(self) -> list[str]:
         """Matrix products of what was compiled whose bits depend on the processor."""

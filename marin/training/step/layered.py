@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -42,6 +42,7 @@ from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, REPLICA, TrainState
+from marin.training.step import hlo
 from marin.training.step.contract import Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
 from marin.training.step.parts import PARTS, Part, Parts, stack_of
 from marin.training.step.products import foreign_products
@@ -420,6 +421,11 @@ class LayeredStep(Step):
         return {
             name: "sha256:" + hashlib.sha256(lowered.as_text().encode()).hexdigest() for name, lowered in found.items()
         }
+
+    @cached_property
+    def optimised(self) -> Mapping[str, str]:
+        """As in every step."""
+        return {name: hlo.Program.read(self.programs[name].as_text()).identity for name in sorted(self.computing)}
 
     def foreign_products(self) -> list[str]:
         """As in the step by shards."""

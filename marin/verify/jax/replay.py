@@ -15,16 +15,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ledger import LedgerError, StateManifest, Store
+from marin.errors import Unsupported
 from marin.execution.phases import checkout
 from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
 from marin.process.waiting import waiting
-from marin.recipe.schema import Execution, Recipe, digest
+from marin.recipe.schema import CPU_PROFILES, Execution, Recipe, digest
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.training.checkpoints.whole import load
 from marin.training.loop import NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
-from marin.training.run import program_identity
+from marin.training.run import compiled_identity, program_identity
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.step.slices import SlicedState
@@ -79,6 +80,26 @@ def program_of(training: Training, execution: Execution) -> Json:
     return dict(_programs[key])
 
 
+def same_program(recorded: Mapping[str, object], training: Training) -> None:
+    """Say, before anything is executed, where what was compiled here is another program than the recorded one. ``recorded``:
+    ``program`` of the run's ``train.started``, empty where there is none.
+
+    Raises:
+        Unsupported: on an accelerator, whose profile promises the bits of one compiler on one kind of device.
+    """
+    lines = compare.compiled(recorded, compiled_identity(training)) if recorded else []
+    for line in lines:
+        logger.warning("another program: %s", line)
+    if lines and training.recipe.arithmetic.profile not in CPU_PROFILES:
+        raise Unsupported(
+            "another program than the recorded one",
+            where="compiled train step",
+            expected="the recorded versions, kind of device and optimised programs",
+            found="; ".join(lines),
+            cure="verify with the run's own versions on its kind of device: nothing was executed, and nothing is shown",
+        )
+
+
 def _named_beside(training: Training, execution: Execution) -> Future[Json]:
     """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes."""
     tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
@@ -98,6 +119,7 @@ def replay(
     report: Report,
     previous: Path | None = None,
     *,
+    program: Mapping[str, object],
     saved: Saved | None = None,
     done: Done | None = None,
 ) -> TrainingReplay:
@@ -105,17 +127,19 @@ def replay(
     begins with the stored state in ``previous`` instead, which is proven by its digest.
 
     ``initial`` is the recorded list of the initial state's tensors, if the store has it: it names the tensors when
-    already the first state differs. ``saved`` names the tensors of later ones.
+    already the first state differs. ``saved`` names the tensors of later ones. ``program``: the recorded one
+    (:func:`same_program`).
     """
     began = time.monotonic()
     training = prepared(recipe, tokens, tokenizer, execution)
+    same_program(program, training)
     state, manifest = training.start(previous)
-    program = _named_beside(training, execution)
+    named = _named_beside(training, execution)
     losses: dict[int, float] = {}
     judge = _Judge(training, store, saved or {})
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
-        return TrainingReplay(replayed, time.monotonic() - began, program.result(), divergence, losses)
+        return TrainingReplay(replayed, time.monotonic() - began, named.result(), divergence, losses)
 
     if segments and manifest.digest != segments[0].start_state:
         differing = tuple(initial.differing(manifest)) if initial is not None else ()
@@ -150,9 +174,18 @@ class SegmentReplay:
     """Segments of one run, each executed on its own. Compiled once, for as many segments as come."""
 
     def __init__(
-        self, recipe: Recipe, tokens: Path, tokenizer: Path, store: Store, execution: Execution, *, named: bool
+        self,
+        recipe: Recipe,
+        tokens: Path,
+        tokenizer: Path,
+        store: Store,
+        execution: Execution,
+        *,
+        program: Mapping[str, object],
+        named: bool,
     ) -> None:
         self._training = prepared(recipe, tokens, tokenizer, execution)
+        same_program(program, self._training)
         self._store = store
         self._execution = execution
         self._program = _named_beside(self._training, execution) if named else None

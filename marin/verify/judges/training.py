@@ -106,6 +106,7 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
         from marin.verify.jax.replay import replay  # jax, after the contract is in force
 
     recipe, run = case.run.recipe, case.run
+    recorded = run.training[-1].body.program if run.training else {}
     with bar("training", recipe.trainer.num_steps) as progress:
         inputs = case.inputs(("tokens", "tokenizer"))
         link, initial = run.started.body.continues, recipe.initial
@@ -121,11 +122,11 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             case.execution,
             progress,
             previous,
+            program=recorded,
             saved={fact.body.state: fact.body for fact in run.checkpoints},
             done=proofs.keep,
         )
     summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
-    recorded = run.training[-1].body.program if run.training else {}
     programs = [f"different program: {line}" for line in compare.programs(recorded, result.program)]
     held = tuple((segment.start, segment.end) for segment in segments[: result.segments_replayed])
     if result.divergence is not None:

@@ -16,6 +16,9 @@ from ledger import digest_bytes
 from marin.record.events import TrainSegment
 from marin.verify.segments.ordering import by_execution
 
+COMPILED = ("optimised", "device_kind", "compiler")
+"""Of a recorded program, what came with the step layer by layer."""
+
 
 @dataclass(frozen=True)
 class TensorDifference:
@@ -215,11 +218,18 @@ def differences(recorded: object, present: object, prefix: str = "") -> list[str
 
 
 def programs(recorded: Mapping[str, object], present: Mapping[str, object]) -> list[str]:
-    """:func:`differences` of what was compiled. A function whose program an older release did not record is none."""
+    """:func:`differences` of what was compiled. What an older release did not record is none: a function's program, or what
+    the compiler made of it."""
     known, functions = recorded.get("functions"), present.get("functions")
     if isinstance(known, dict) and isinstance(functions, dict):
         functions = {name: digest for name, digest in functions.items() if name in known}
+    present = {name: value for name, value in present.items() if name in recorded or name not in COMPILED}
     return differences(dict(recorded), {**present, "functions": functions})
+
+
+def compiled(recorded: Mapping[str, object], present: Mapping[str, object]) -> list[str]:
+    """:func:`programs` of what is known without tracing a program again: ``present`` has no functions."""
+    return programs({name: value for name, value in recorded.items() if name != "functions"}, present)
 
 
 def _short(value: object) -> str:

@@ -38,10 +38,12 @@ logger = logging.getLogger(__name__)
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a worker needs for all segments. ``tokens`` and ``tokenizer`` are folders on this machine."""
+    """What a worker needs for all segments. ``tokens`` and ``tokenizer`` are folders on this machine, ``program`` is the
+    recorded one."""
 
     root: str
     recipe: Json
+    program: Json
     tokens: str
     tokenizer: str
     execution: Execution
@@ -109,12 +111,13 @@ def replay_segments(
     place = root if "://" in root else str(Path(root).resolve())
     folders = str(tokens.resolve()), str(tokenizer.resolve())
 
+    recorded = run.training[-1].body.program if run.training else {}
+
     def setup(seat: Seat) -> bytes:
-        return msgspec.json.encode(Setup(place, run.started.body.recipe, *folders, execution, seat))
+        return msgspec.json.encode(Setup(place, run.started.body.recipe, recorded, *folders, execution, seat))
 
     jobs = [_job(run, run.segments[i].body) for i in positions]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
-    recorded = run.training[-1].body.program if run.training else {}
     answers: list[SegmentResult] = []
     tasks = [msgspec.json.encode(job) for job in jobs]
     own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)
@@ -233,6 +236,7 @@ class SegmentWorker:
                 Path(self._setup.tokenizer),
                 self._store,
                 self._execution,
+                program=self._setup.program,
                 named=named,
             )
         return self._made

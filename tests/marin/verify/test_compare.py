@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import digest_bytes
+from marin.errors import Unsupported
 from marin.record.events import TrainSegment
 from marin.verify.segments import compare
 from marin.verify.segments.compare import FoundSegment
@@ -139,6 +143,41 @@ def test_programs_that_an_older_release_did_not_record_are_no_difference() -> No
     assert compare.programs(recorded, {"functions": {"gradient": "a", "update": "b", "fold": "c"}, "threads": 8}) == []
     found = compare.programs(recorded, {"functions": {"gradient": "x", "fold": "c"}, "threads": 8})
     assert found == ["functions.gradient: recorded a, here x", "functions.update: recorded b, here null"]
+
+
+OPTIMISED = {"optimised": {"layer": "sha256:a", "update": "sha256:b"}, "device_kind": "TPU v5", "compiler": "0.0.48.1"}
+
+
+def test_what_the_compiler_made_is_compared_where_it_is_recorded() -> None:
+    versions = {"functions": {"layer": "x"}, "jax": "0.9"}
+    assert compare.programs(versions, versions | OPTIMISED) == [], "an older release did not record it"
+    assert compare.compiled(versions | OPTIMISED, {"jax": "0.9"} | OPTIMISED) == []
+    there = OPTIMISED | {"compiler": "0.0.40", "optimised": {"layer": "sha256:a", "update": "sha256:c"}}
+    found = [
+        "compiler: recorded 0.0.40, here 0.0.48.1",
+        "optimised.update: recorded sha256:c, here sha256:b",
+    ]
+    assert compare.compiled(versions | there, {"jax": "0.9"} | OPTIMISED) == found
+    assert compare.programs(versions | there, versions | OPTIMISED) == found
+
+
+@pytest.mark.parametrize("profile", ["portable-cpu", "tpu"])
+def test_another_program_is_told_before_and_refused_where_the_profile_promises_one_compiler(
+    profile: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from marin.verify.jax import replay
+
+    monkeypatch.setattr(replay, "compiled_identity", lambda _: {"jax": "0.9"} | OPTIMISED)
+    training: Any = SimpleNamespace(recipe=SimpleNamespace(arithmetic=SimpleNamespace(profile=profile)))
+    for same in ({}, {"functions": {"layer": "x"}, "jax": "0.9"} | OPTIMISED):
+        replay.same_program(same, training)
+    assert not caplog.records
+    other = {"jax": "0.9"} | OPTIMISED | {"device_kind": "TPU v4"}
+    with pytest.raises(Unsupported, match="device_kind") if profile == "tpu" else nullcontext():
+        replay.same_program(other, training)
+    assert [record.getMessage() for record in caplog.records] == [
+        "another program: device_kind: recorded TPU v4, here TPU v5"
+    ]
 
 
 def test_differences_name_paths() -> None:

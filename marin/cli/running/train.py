@@ -96,6 +96,9 @@ def train(
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
 
+    --dry-run with --device tpu-v5e, tpu-v5p or tpu-v6e asks the TPU's compiler, where libtpu is installed, for memory and time of
+    a recipe with profile=tpu (as `marin compile` does); where not it says so, and keeps to the rule of conf/prices.yaml.
+
     tracker=wandb (or trainer.tracker=wandb) also writes an offline run of W&B while training runs; it is no part of
     the recipe and changes no bit.
 
@@ -116,6 +119,7 @@ def train(
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256
       marin train model=gpt2-small +dataset=babylm_10M --tokenizer gpt2/
       marin train model=gpt2-small trainer=long --dry-run --device h100
+      marin train model=llama-135m profile=tpu 'arithmetic.device_kind=TPU v5 lite' --dry-run --device tpu-v5e --devices 8
     """
     from marin.process.arithmetic import check
     from marin.recipe.composition import sweep
@@ -319,6 +323,7 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
     from marin.recipe.schema import digest
+    from marin.scale.foreseen import foreseen
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
     prices.device(device)
@@ -326,6 +331,7 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
     everything: list[Forecast] = []
     for one in composed:
         found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, devices=devices)
+        found, compiled, told = foreseen(found, one.recipe, prices, device, devices)
         everything += found
         if as_json:
             print_json(
@@ -335,12 +341,15 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
                     "steps": [item.as_json() for item in found],
                     "total": totals(item.estimate for item in found).as_json(),
                     "prices": str(prices.date),
+                    **({"compiled": compiled} if compiled is not None else {}),
                 }
             )
             continue
         if len(composed) > 1:
             say(f"{' '.join(one.overrides)}")
         _table(found)
+        if told:
+            say(told)
         say()
     if not as_json:
         line = prices.device(device)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from ledger import LedgerError
 from marin.errors import UsageError
 from marin.execution.forecast import Forecast
-from marin.recipe.cost import HOUR, START_SECONDS, Prices
+from marin.recipe.cost import START_SECONDS, Prices
 from marin.recipe.schema import CPU_PROFILES, Recipe
-from marin.recipe.units import human_size
+from marin.recipe.units import HOUR, human_size
 from marin.scale import compiled
 from marin.scale.chips import CHIPS, count_of
 

@@ -82,7 +82,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         type=click.IntRange(min=0),
         default=5,
         metavar="N",
-        help="On Ray: give up after this many failures in a row without progress.  [default: 5]",
+        help="On Ray: give up after this many failures of each slice in a row without progress.  [default: 5]",
     )
     @click.option(
         "--pause-at",

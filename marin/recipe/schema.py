@@ -308,7 +308,7 @@ class Execution(Section, frozen=True):
     """TPU slices that train as one, each with an equal part of the devices; a training layer by layer holds the state once in
     each of them."""
     retries: Count = 5
-    """How many deaths in a row, without a train step recorded in between, a training on Ray survives."""
+    """How many deaths of each slice in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0
     """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
     pack_checkpoints: bool = False

@@ -56,12 +56,14 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """How one launch is laid out: ``processes`` workers with ``each`` devices, and what Ray reserves for one."""
+    """How one launch is laid out: ``processes`` workers with ``each`` devices, in ``slices`` of a pod, and what Ray reserves
+    for a worker."""
 
     processes: int
     each: int
     resources: Mapping[str, float]
     options: Mapping[str, Any] = field(default_factory=dict)
+    slices: int = 1
 
     @property
     def devices(self) -> int:
@@ -69,9 +71,10 @@ class Shape:
         return self.processes * self.each
 
 
-def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float]) -> Shape:
+def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float], *, again: bool = False) -> Shape:
     """The largest layout that ``available`` resources can hold, of those that the recipe's parts (:attr:`Recipe.parts`)
-    divide over and that are not larger than wanted.
+    divide over and that are not larger than wanted. TPUs are taken in whole slices: all that are wanted, which an
+    autoscaler may have to bring; and when training was launched before (``again``) those that are left.
 
     Raises:
         UsageError: the wanted layout is impossible on any machine.
@@ -101,8 +104,8 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
             pass
     if execution.accelerator_type:
         options["accelerator_type"] = execution.accelerator_type
-    if recipe.arithmetic.profile == "tpu":  # whole slices, which Ray reserves: a slice cannot be made smaller
-        return Shape(execution.processes, each, resources, options)
+    if recipe.arithmetic.profile == "tpu":
+        return _of_slices(parts, execution, available.get("TPU", 0.0) if again else None, resources, options)
     fits = [
         count
         for count in range(execution.processes, 0, -1)
@@ -117,7 +120,31 @@ def shape_of(recipe: Recipe, execution: Execution, available: Mapping[str, float
             found=", ".join(f"{available.get(name, 0.0):g} {name}" for name in resources),
             cure="add machines, or use fewer devices per process",
         )
-    return Shape(fits[0], each, resources, options)
+    slices = next(count for count in range(execution.slices, 0, -1) if fits[0] * each % count == 0)
+    return Shape(fits[0], each, resources, options, slices)
+
+
+def _of_slices(
+    parts: int, execution: Execution, chips: float | None, resources: Mapping[str, float], options: Mapping[str, Any]
+) -> Shape:
+    """Whole slices, which Ray reserves: a slice cannot be made smaller. ``chips``: that are left, if that counts."""
+    wanted = execution.slices
+    if execution.processes % wanted:
+        raise UsageError(
+            "processes do not divide over the slices",
+            where="--slices",
+            expected=f"a divisor of --processes ({execution.processes})",
+            found=str(wanted),
+            cure="every slice has as many hosts, each with a process",
+        )
+    hosts, each = execution.processes // wanted, execution.local_devices
+    left = [
+        count
+        for count in range(wanted, 0, -1)
+        if chips is not None and parts % (count * hosts * each) == 0 and count * hosts * each <= chips
+    ]
+    slices = left[0] if left else wanted
+    return Shape(slices * hosts, each, resources, options, slices)
 
 
 def scaling_config(shape: Shape) -> Any:
@@ -195,7 +222,9 @@ class _Training:
             self._launch += 1
             shape: Shape | None = None
             try:
-                shape = shape_of(self._task.recipe, self._task.execution, ray.cluster_resources())
+                shape = shape_of(
+                    self._task.recipe, self._task.execution, ray.cluster_resources(), again=self._launch > 1
+                )
                 return self._launched(ray, shape)
             except _Died as death:
                 self._preempted(str(death), shape)
@@ -216,7 +245,7 @@ class _Training:
             self._deaths.clear()
             self._recorded = recorded
         self._deaths.append(reason)
-        allowed = self._task.execution.retries
+        allowed = self._task.execution.retries * self._task.execution.slices
         again = len(self._deaths) <= allowed
         self._task.journal.record(
             STEP_PREEMPTED,
@@ -257,7 +286,9 @@ class _Training:
         from ray.train.v2.jax import JaxTrainer
 
         task = self._task
-        execution = msgspec.structs.replace(task.execution, processes=shape.processes, devices=shape.devices)
+        execution = msgspec.structs.replace(
+            task.execution, processes=shape.processes, devices=shape.devices, slices=shape.slices
+        )
         writer = start_writer(ray, self._root, task.root)
         ray.get(writer.ask_to_stop.remote(stream_of(task.run), False))
         setup = WorkerSetup(

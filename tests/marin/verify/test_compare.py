@@ -153,10 +153,7 @@ def test_what_the_compiler_made_is_compared_where_it_is_recorded() -> None:
     assert compare.programs(versions, versions | OPTIMISED) == [], "an older release did not record it"
     assert compare.compiled(versions | OPTIMISED, {"jax": "0.9"} | OPTIMISED) == []
     there = OPTIMISED | {"compiler": "0.0.40", "optimised": {"layer": "sha256:a", "update": "sha256:c"}}
-    found = [
-        "compiler: recorded 0.0.40, here 0.0.48.1",
-        "optimised.update: recorded sha256:c, here sha256:b",
-    ]
+    found = ["compiler: recorded 0.0.40, here 0.0.48.1", "optimised.update: recorded sha256:c, here sha256:b"]
     assert compare.compiled(versions | there, {"jax": "0.9"} | OPTIMISED) == found
     assert compare.programs(versions | there, versions | OPTIMISED) == found
 

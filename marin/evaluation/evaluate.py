@@ -33,6 +33,7 @@ from marin.process.cache import compilation_cache
 from marin.process.waiting import waiting
 from marin.recipe.schema import Recipe
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
+from marin.training.adapters import merged
 from marin.training.checkpoints.whole import restore
 from marin.training.data import token_dataset
 from marin.training.model import attention_mask
@@ -198,7 +199,8 @@ def evaluate(task: Task) -> StepResult:
     use_compilation_cache(compilation_cache())
     recipe = task.recipe
     with waiting("restoring the trained state"):
-        model, digest = restore(task)
+        trained, digest = restore(task)
+        model = merged(trained)
     score = scorer(model, task.recipe)
     with waiting("scoring held-out text"):
         loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)

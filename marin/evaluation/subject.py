@@ -22,6 +22,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
+from marin.training.adapters import merged
 from marin.training.checkpoints.whole import load
 from marin.training.imported import read_model
 from marin.training.model import vocabulary_size
@@ -90,7 +91,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         state, _ = load(where, recipe, vocab, digest, where=what)
     own = template_of(recipe.dataset)
     asked = chat_prompt if own is None else own.render
-    return Subject(run.run, recipe, state.model, tokenizer, digest, int(state.step), made.digest, asked)
+    return Subject(run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, asked)
 
 
 def open_folder(folder: Path, recipe: Recipe) -> Subject:

@@ -114,6 +114,7 @@ def _check_kept(previous: Recipe, changed: Recipe) -> None:
         kept.append(("model.seq_len", previous.model.seq_len, changed.model.seq_len))
     kept.append(("optimizer.name", previous.optimizer.name, changed.optimizer.name))
     kept.append(("tokenizer", previous.tokenizer, changed.tokenizer))
+    kept.append(("lora", previous.lora, changed.lora))
     for name, before, after in kept:
         if before != after:
             raise UsageError(

@@ -18,6 +18,7 @@ def config(recipe: Recipe) -> object:
         {"seed": str(recipe.seed), "evaluation": recipes.plain(measured)}
         | {name: recipes.plain(getattr(recipe, name)) for name in parts}
         | packing
+        | recipes.adapters(recipe)
         | recipes.ends(recipe)
     )
 
@@ -62,6 +63,7 @@ EVALUATE = StepDefinition(
         "marin/training/data.py",
         "marin/evaluation/evaluate.py",
         "marin/training/runtime/hosts.py",
+        "marin/training/adapters.py",
         "marin/training/model.py",
         "marin/training/step/products.py",
         "marin/training/state.py",

@@ -11,7 +11,8 @@ from marin.recipe.schema import Execution, Recipe
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the exported bytes."""
-    return {name: recipes.plain(getattr(recipe, name)) for name in ("model", "export", "arithmetic")}
+    own = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "export", "arithmetic")}
+    return own | recipes.adapters(recipe)
 
 
 def run(task: Task) -> StepResult:
@@ -40,6 +41,7 @@ EXPORT = StepDefinition(
         "marin/pipeline/export.py",
         "marin/training/checkpoints/whole.py",
         "marin/training/export.py",
+        "marin/training/adapters.py",
         "marin/training/model.py",
         "marin/training/step/products.py",
         "marin/training/state.py",

@@ -19,7 +19,7 @@ def config(recipe: Recipe) -> object:
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
         name: recipes.plain(getattr(recipe, name))
-        for name in ("mixture", "phase", "initial", "exclude")
+        for name in ("mixture", "phase", "initial", "lora", "exclude")
         if getattr(recipe, name) is not None
     }
     later |= recipes.ends(recipe)
@@ -96,6 +96,7 @@ TRAIN = StepDefinition(
         "marin/training/runtime/hosts.py",
         "marin/training/loop.py",
         "marin/training/imported.py",
+        "marin/training/adapters.py",
         "marin/training/model.py",
         "marin/training/step/products.py",
         "marin/training/run.py",

@@ -194,6 +194,16 @@ def parameters(model: Model, vocab_size: int) -> int:
     return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden
 
 
+def adapter_parameters(model: Model, rank: int) -> int:
+    """Number of parameters of low-rank adapters beside every matrix of the layers."""
+    hidden = model.hidden_dim
+    if model.architecture == "gpt2":
+        wide = hidden * (model.intermediate_dim // hidden)
+        return rank * model.num_layers * (6 * hidden + 2 * (hidden + wide))
+    keys = hidden // model.num_heads * model.num_kv_heads
+    return rank * model.num_layers * (6 * hidden + 2 * keys + 3 * (hidden + model.intermediate_dim))
+
+
 def activation_bytes(
     model: Model, vocab_size: int, sequences: int, width: int = FLOAT32, *, backward: bool = True
 ) -> float:
@@ -214,7 +224,10 @@ def activation_bytes(
 def state_bytes(recipe: Recipe) -> int:
     """Bytes of one recorded training state: parameters and moments in float32."""
     moments = {"adamw": 2, "lion": 1}[recipe.optimizer.name]
-    return parameters(recipe.model, recipe.vocabulary) * FLOAT32 * (1 + moments)
+    whole = parameters(recipe.model, recipe.vocabulary)
+    if recipe.lora is None:
+        return whole * FLOAT32 * (1 + moments)
+    return (whole + adapter_parameters(recipe.model, recipe.lora.rank) * (1 + moments)) * FLOAT32
 
 
 def text_bytes(recipe: Recipe) -> float:

@@ -33,6 +33,7 @@ from marin.recipe.model import Model as Model
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
+from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
 
 RECIPE_VERSION = 1
@@ -46,6 +47,7 @@ ADDED_LATER = frozenset(
     {
         "mixture",
         "phase",
+        "lora",
         "packing",
         "device_kind",
         "sample_fraction",
@@ -265,6 +267,8 @@ class Recipe(Section, frozen=True):
     phase: Phase | None = None
     initial: Initial | None = None
     """The model that the training begins with; None: random weights, or in a phase the state before it."""
+    lora: Lora | None = None
+    """Adapters that are trained in place of the model; None: all of its parameters are."""
     exclude: Documents | None = None
     """Documents that are blank in the token stream (:mod:`marin.data.exclusion`), and that the tokenizer has not read."""
 
@@ -361,6 +365,11 @@ def ends(recipe: Recipe) -> dict[str, object]:
     """The tokens between documents, where they are not those of our own tokenizers: what a step after ``tokens`` reads."""
     found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text")}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def adapters(recipe: Recipe) -> dict[str, object]:
+    """The adapters, where there are some: what a step reads that reads the trained state."""
+    return {} if recipe.lora is None else {"lora": plain(recipe.lora)}
 
 
 def digest(value: Section) -> str:
@@ -580,6 +589,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
     rotary = {"model.rope": model.rope, "model.rope_theta": model.rope_theta, "model.rope_factor": model.rope_factor}
     together = (
         ("arithmetic.gather", arithmetic.gather, "another profile than exact", arithmetic.profile != "exact"),
+        ("lora", recipe.lora, "arithmetic.gather=null", not by_layer),
         (
             "arithmetic.attention",
             arithmetic.attention,

@@ -56,6 +56,16 @@ class Phase(Section, frozen=True):
     tokenizer: Digest | None = None
 
 
+class Lora(Section, frozen=True, kw_only=True):
+    """Low-rank adapters (LoRA, arXiv:2106.09685) beside every matrix of the layers; nothing else is trained.
+
+    An adapter adds ``alpha / rank`` times the product of two matrices of ``rank``; they are merged into what is exported.
+    """
+
+    rank: Annotated[int, Meta(ge=1, le=1024)] = 8
+    alpha: Annotated[float, Meta(gt=0.0, le=65_536.0)] = 8.0
+
+
 class Initial(Section, frozen=True, kw_only=True):
     """A model that was made elsewhere, with whose parameters a training begins: a Hugging Face folder in the store.
 

@@ -19,6 +19,7 @@ from marin.execution.step import StepResult, Task
 from marin.process.waiting import waiting
 from marin.recipe.schema import Recipe
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
+from marin.training.adapters import FOLDER, merged, write_adapters
 from marin.training.checkpoints.whole import restore
 from marin.training.model import model_config, vocabulary_size
 
@@ -57,14 +58,18 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
 
 
 def export(task: Task) -> StepResult:
-    """Write the folder. Its own tree digest names it: the same state gives the same bytes."""
+    """Write the folder, and beside the merged model its adapters where it has some. Its own tree digest names it: the same
+    state gives the same bytes."""
     with waiting("restoring the trained state"):
         model, state = restore(task)
     tokenizer = task.inputs["tokenizer"]
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    write_model(task.out, model, task.recipe, vocabulary_size(tokenizer, task.recipe.model))
+    write_model(task.out, merged(model), task.recipe, vocabulary_size(tokenizer, task.recipe.model))
+    if task.recipe.lora is not None:
+        base = "" if task.recipe.initial is None else task.recipe.initial.name
+        write_adapters(task.out / FOLDER, model, task.recipe.lora, base)
     tree = describe_tree(task.out)
     output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
     task.journal.record(

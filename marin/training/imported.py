@@ -22,6 +22,7 @@ from safetensors import SafetensorError, deserialize
 
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
+from marin.training.adapters import adapted, adapters_of
 from marin.training.initial import initial_state
 from marin.training.model import model_config
 from marin.training.state import TrainState, vocabulary
@@ -38,8 +39,10 @@ def imported_state(recipe: Recipe, vocab_size: int, folder: Path) -> TrainState:
     Raises:
         UsageError: the folder's tensors are not those of the recipe's model.
     """
-    first = initial_state(recipe, vocab_size)
-    return eqx.tree_at(lambda state: state.model, first, read_model(recipe, vocab_size, folder))
+    first, model = initial_state(recipe, vocab_size), read_model(recipe, vocab_size, folder)
+    if recipe.lora is not None:
+        model = eqx.combine(adapters_of(first.model), adapted(recipe.lora, model, first.key))
+    return eqx.tree_at(lambda state: state.model, first, model)
 
 
 def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:

@@ -25,6 +25,7 @@ from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.exact.program import NEAREST, Factors
 from marin.recipe.schema import Model, Optimizer, Recipe
+from marin.training.adapters import only_adapters
 from marin.training.runtime.shape_checks import per_thread
 from marin.training.step.products import canonical_products
 
@@ -126,10 +127,11 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     """Levanter's optimizer for ``recipe``: element-wise moments, masked decoupled decay, scheduled rate.
 
     Without clipping: the gradient's global norm is a sum across tensors and devices, whose order the train step fixes
-    (``step.slice_update``).
+    (``step.slice_update``). With ``recipe.lora`` it moves adapters alone.
     """
     config, steps = _configured(recipe)
-    return config.build(steps)
+    built = config.build(steps)
+    return built if recipe.lora is None else only_adapters(built)
 
 
 def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:

@@ -24,6 +24,7 @@ from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import StateManifest, TensorInfo, describe_state
 from marin.recipe.schema import Recipe
+from marin.training.adapters import adapted
 from marin.training.model import model_config, optimizer
 
 DATA = "data"
@@ -77,6 +78,8 @@ def made(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
 
     def make() -> TrainState:
         model = model_config(recipe.model).build(vocabulary(vocab_size), key=named_key(seed, "model"))
+        if recipe.lora is not None:
+            model = adapted(recipe.lora, model, named_key(seed, "lora"))
         moments = optimizer(recipe).init(eqx.filter(model, eqx.is_inexact_array))
         return TrainState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments)
 

@@ -92,7 +92,8 @@ def train(
     phase, phase.schedule=continue keeps the learning rate's schedule.
 
     --from begins with a model that was made elsewhere, Llama or GPT-2: its sizes are the folder's (model.seq_len may be less),
-    its tokenizer is kept as it is, and its bytes go into the store.
+    its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
+    what is exported is one model, and the adapters in a folder of it.
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
 
@@ -117,6 +118,7 @@ def train(
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256
+      marin train --from base/ lora.rank=8 dataset=chat optimizer.learning_rate=1e-3
       marin train model=gpt2-small +dataset=babylm_10M --tokenizer gpt2/
       marin train model=gpt2-small trainer=long --dry-run --device h100
       marin train model=llama-135m profile=tpu 'arithmetic.device_kind=TPU v5 lite' --dry-run --device tpu-v5e --devices 8
@@ -135,6 +137,7 @@ def train(
         found = list(compose(words, several=several))
         found = found if previous is None else [_continued(root, previous, one) for one in found]
         found = found if begun is None else [_begun(root, begun, one, words) for one in found]
+        _check_adapted(found)
         return found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -201,6 +204,15 @@ def _recipe_of(root: Root, run: str) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(runs.load(history, runs.resolve(history, run)).recipe)
     values.pop("phase", None)
     return values
+
+
+def _check_adapted(composed: Sequence[Composed]) -> None:
+    """Refuse adapters of a model that nothing has trained."""
+    from marin.errors import UsageError
+
+    if any(one.recipe.lora is not None and one.recipe.initial is None and one.recipe.phase is None for one in composed):
+        raise UsageError("adapters without a model that they adapt", where="lora", expected="--from FOLDER beside it",
+                         found="a model with random weights", cure="marin export RUN --hf base/, then --from base/")  # fmt: skip
 
 
 def _seeded(root: Root, composed: Composed) -> Composed:

@@ -52,7 +52,8 @@ def load(
 
 
 def restore(task: Task) -> tuple[LmHeadModel, str]:
-    """The trained model of the ``train`` input, proven against its manifest, and the digest of its state."""
+    """The trained model of the ``train`` input, with its adapters where it has some, proven against its manifest; and the digest
+    of its state."""
     folder = task.inputs["train"]
     expected = StateManifest.parse((folder / "state.json").read_bytes()).digest
     vocab = vocabulary_size(task.inputs["tokenizer"], task.recipe.model)

@@ -40,6 +40,7 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
 from marin.recipe.schema import Recipe
+from marin.training.adapters import adapters_of
 from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
@@ -64,7 +65,7 @@ def shard_sums(
 
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
     is wrong for ragged masks, and its divisor would belong to a shard instead of the batch. ``blank``: positions below 0
-    are blank (:mod:`marin.training.blank`).
+    are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros.
     """
     weights = weighted(tokens, weights) if blank else weights
     micro = recipe.arithmetic.microbatch_size
@@ -72,30 +73,36 @@ def shard_sums(
     Pos = Axis("position", tokens.shape[1])
     Batch = Axis("batch", micro)
 
-    def loss_sum(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
-        model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), arrays), static)
+    moving = arrays if recipe.lora is None else adapters_of(arrays)
+
+    def loss_sum(moving: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+        whole = eqx.combine(moving, arrays)
+        model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), whole), static)
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
         per_token = model.compute_next_token_loss(example, reduction=None, logsumexp_weight=recipe.trainer.z_loss)
         return hax.sum(per_token.astype(jnp.float32)).array
 
+    def filled(grads: Arrays) -> Arrays:
+        return grads if recipe.lora is None else eqx.combine(grads, jax.tree.map(jnp.zeros_like, arrays))
+
     grad = jax.value_and_grad(loss_sum)
     count = tokens.shape[0] // micro
     if count == 1:
-        loss, grads = grad(arrays, tokens, weights)
-        return grads, loss, jnp.sum(weights)
+        loss, grads = grad(moving, tokens, weights)
+        return filled(grads), loss, jnp.sum(weights)
 
     def body(
         carry: tuple[Arrays, jax.Array], piece: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[Arrays, jax.Array], None]:
-        loss, grads = grad(arrays, *piece)
+        loss, grads = grad(moving, *piece)
         return (jax.tree.map(jnp.add, carry[0], grads), carry[1] + loss), None
 
-    zero = (jax.tree.map(jnp.zeros_like, arrays), jnp.zeros((), jnp.float32))
+    zero = (jax.tree.map(jnp.zeros_like, moving), jnp.zeros((), jnp.float32))
     pieces = (tokens.reshape(count, micro, -1), weights.reshape(count, micro, -1))
     (grads, loss), _ = jax.lax.scan(body, zero, pieces)
-    return grads, loss, jnp.sum(weights)
+    return filled(grads), loss, jnp.sum(weights)
 
 
 def fold(x: jax.Array) -> jax.Array:

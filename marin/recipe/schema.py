@@ -589,7 +589,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
     rotary = {"model.rope": model.rope, "model.rope_theta": model.rope_theta, "model.rope_factor": model.rope_factor}
     together = (
         ("arithmetic.gather", arithmetic.gather, "another profile than exact", arithmetic.profile != "exact"),
-        ("lora", recipe.lora, "arithmetic.gather=null", not by_layer),
+        ("lora", recipe.lora, "gather=null and another profile than exact", not by_layer and not exact),
         (
             "arithmetic.attention",
             arithmetic.attention,

@@ -36,12 +36,13 @@ STATE_LIST = "state.json"
 """The list of a state's tensors: in the output of step ``train``, beside ``checkpoint/``, and in a checkpoint itself."""
 _CHECKPOINT = "checkpoint/"
 
-_TOKENIZER = r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json"
+_ADAPTERS = r"adapters/adapter_(config\.json|model\.safetensors)"
+_TOKENIZER = r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|chat_template\.jinja"
 _FILES = {
     "corpus": re.compile(r"(train|validation|minimal_pairs|train/[^/]+)\.jsonl|dataset\.json"),
     "tokenizer": re.compile(_TOKENIZER),
     "evaluation": re.compile(r"metrics\.json|pairs\.csv|sample\.txt"),
-    "model": re.compile(rf"{_TOKENIZER}|model\.safetensors|config\.json|generation_config\.json"),
+    "model": re.compile(rf"{_TOKENIZER}|model\.safetensors|config\.json|generation_config\.json|{_ADAPTERS}"),
 }
 """Files of outputs that are trees, by kind."""
 

@@ -13,7 +13,7 @@ import yaml
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
-from marin.recipe.schema import Initial, Mixture, Phase, Recipe
+from marin.recipe.schema import Initial, Lora, Mixture, Phase, Recipe
 from marin.record.events import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,7 @@ GIVEN: dict[str, Any] = {
     "mixture": Mixture(weights={"a": 1.0}),
     "phase": Phase(first_step=3),
     "initial": Initial(name="a", model=f"sha256:{'1' * 64}", tokenizer=f"sha256:{'2' * 64}"),
+    "lora": Lora(),
     "exclude": ("a",),
 }
 

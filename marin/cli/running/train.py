@@ -202,7 +202,8 @@ def _recipe_of(root: Root, run: str) -> dict[str, Any]:
 
     history = root.history()
     values: dict[str, Any] = msgspec.to_builtins(runs.load(history, runs.resolve(history, run)).recipe)
-    values.pop("phase", None)
+    for beginning in ("phase", "initial"):  # a phase begins with the state of the run
+        values.pop(beginning, None)
     return values
 
 

@@ -99,6 +99,9 @@ def rules(count: int, python: str) -> Iterator[dict[str, Any]]:
             for number in range(count):
                 file.write(json.dumps({"text": texts[number % len(texts)], "id": str(number)}) + "\n")
         steps = [{"kind": kind} for kind in ("gopher_repetition", "gopher_quality", "c4", "fineweb")]
+        few = folder / "few.jsonl"
+        few.write_text(json.dumps({"text": texts[0]}) + "\n", "ascii")
+        reading_and_judging(few, folder / "first", steps)  # imports, as the peer has done them when its clock begins
         seconds = reading_and_judging(path, folder / "build", steps)
         size = sum(len(texts[number % len(texts)].encode()) for number in range(count))
         rate = round(count / seconds)

@@ -149,6 +149,8 @@ def gopher_repetition(text: str) -> Iterator[Broken]:
                 yield f"gopher_top_{n}_gram", fraction(part, size, Fraction(percent, 100))
     for n, percent in ((5, 15), (6, 14), (7, 13), (8, 12), (9, 11), (10, 10)):
         part = repeated(words, n)
+        if not part:
+            break  # what is longer repeats even less
         if above(part, size, Fraction(percent, 100)):
             yield f"gopher_duplicate_{n}_gram", fraction(part, size, Fraction(percent, 100))
 
@@ -166,10 +168,13 @@ def duplicates(parts: Sequence[str]) -> tuple[int, int]:
 
 def repeated(words: Sequence[str], n: int) -> int:
     """Characters of words in n-grams that stood before, each word once: what is counted is not looked at again."""
+    grams = list(zip(*(words[start:] for start in range(n)), strict=False))
+    if len(set(grams)) == len(grams):
+        return 0
     seen: set[tuple[str, ...]] = set()
     place = characters = 0
-    while place <= len(words) - n:
-        gram = tuple(words[place : place + n])
+    while place < len(grams):
+        gram = grams[place]
         if gram in seen:
             characters += sum(map(len, gram))
             place += n

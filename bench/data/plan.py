@@ -32,11 +32,14 @@ def plan(figures: Path, sizes: list[float], cores: list[int]) -> Iterator[dict[s
         found[one["what"]] = one
     html, rules, exact = found["text from HTML"], found["reading and rules"], found["exact duplicates by columns"]
     near, tokens = found["of it near-duplicates alone"], found["tokenizing"]
+    plain = found["read, exact duplicates, write"]
     seconds_a_byte = {
         "text from HTML": 1 / (html["from_warc_pages_per_cpu_second"] * html["text_bytes"] / html["pages"]),
         "reading and rules": 1 / (rules["documents_per_cpu_second"] * rules["text_bytes"] / rules["documents"]),
+        "exact duplicates and writing": 1
+        / (plain["documents_per_cpu_second"] * near["text_bytes"] / near["documents"]),
         "near-duplicates": 1 / (near["documents_per_cpu_second"] * near["text_bytes"] / near["documents"]),
-        "tokenizing": tokens["cores"] / tokens["ours_with_cache_bytes_per_second"],
+        "tokenizing": 1 / tokens["ours_with_cache_bytes_per_cpu_second"],
     }
     for size, count in zip(sizes, cores, strict=True):
         documents = size / DOCUMENT

@@ -96,6 +96,13 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         help="Store training checkpoints as differences: exact, smaller, slower to read.",
     )
     @click.option(
+        "--keep-checkpoints",
+        "keep",
+        metavar="every=N,last=K",
+        callback=_keep,
+        help="Training checkpoints that `marin store gc` leaves: one every N train steps, and the last K.  [default: all]",
+    )
+    @click.option(
         "--self-check",
         metavar="every=N",
         callback=every_n,
@@ -114,6 +121,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         retries: int,
         pause_at: int | None,
         pack_checkpoints: bool,
+        keep: Any,
         self_check: int,
         **options: Any,
     ) -> R:
@@ -129,10 +137,24 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
             pause_at=pause_at,
             self_check_every=self_check,
             pack_checkpoints=pack_checkpoints,
+            keep=keep,
         )
         return command(*args, **options, execution=execution)  # type: ignore[arg-type]
 
     return called
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """``every=N,last=K``, or one of both, as a :class:`marin.recipe.schema.Keep`."""
+    from marin.recipe.schema import Keep
+
+    if value is None:
+        return None
+    parts = [part.partition("=") for part in value.split(",")]
+    given = {name: int(number) for name, _, number in parts if number.isdecimal() and int(number) >= 1}
+    if len(given) != len(parts) or not given.keys() <= {"every", "last"}:
+        raise click.BadParameter("expected every=N,last=K, or one of both, with N and K of at least 1")
+    return Keep(**given)
 
 
 def every_n(ctx: click.Context, param: click.Parameter, value: str | None) -> int:

@@ -30,6 +30,7 @@ from marin.record.events import (
     TrainSegment,
     TrainStarted,
 )
+from marin.record.retention import let_go
 from marin.record.verdicts import overall
 
 Indexed = tuple[int, Event]
@@ -188,6 +189,11 @@ class Run:
     def is_loop(self) -> bool:
         """Whether its user's own loop recorded it: nothing here can execute it again."""
         return self.started.body.pipeline == LOOP
+
+    @property
+    def let_go(self) -> frozenset[str]:
+        """Artifacts of training checkpoints that the run does not keep: whether they are still here does not matter."""
+        return let_go([fact.body for fact in self.training], [fact.body for fact in self.checkpoints])
 
     @property
     def status(self) -> str:

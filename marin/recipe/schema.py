@@ -294,6 +294,13 @@ class Recipe(Section, frozen=True):
         return self.first_step + self.trainer.num_steps
 
 
+class Keep(Section, frozen=True):
+    """Which training checkpoints are kept: the newest ``last``, and every so many train steps one (0: no others)."""
+
+    every: Count = 0
+    last: Positive = 1
+
+
 class Execution(Section, frozen=True):
     """How this machine executes a recipe. Never part of an identity."""
 
@@ -318,6 +325,8 @@ class Execution(Section, frozen=True):
     pack_checkpoints: bool = False
     """Keep training checkpoints tensor by tensor, as what changed since the one before: exact, smaller, slower to
     read."""
+    keep: Keep | None = None
+    """Which training checkpoints collection leaves alone; None: all."""
     pause_at: Positive | None = None
     """Stop before this train step with the state recorded; the same call without it goes on from there."""
     continues: str | None = None

@@ -194,13 +194,21 @@ class StepPreempted(Body, frozen=True):
     again: bool
 
 
+class Retention(Body, frozen=True):
+    """Which training checkpoints a run keeps: the newest ``last``, and those that lie a multiple of one of ``every`` train
+    steps after the first (marin/record/retention.py)."""
+
+    every: list[Annotated[int, Meta(ge=1)]]
+    last: Annotated[int, Meta(ge=1)]
+
+
 class TrainStarted(Body, frozen=True):
     """An attempt at training begins or resumes at ``first_step`` from ``state``. ``program`` identifies what is
     compiled: digests of the StableHLO of each function, XLA flags, versions, and where it goes layer by layer the
     identities of the optimised programs, the kind of device and its compiler; ``devices`` and ``processes`` are how it
     is executed, ``device`` what each of them is (platform, kind, place in the topology where there is one).
     ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
-    phase)."""
+    phase). ``retention``: the training checkpoints to keep; all of them where there is none."""
 
     run: str
     first_step: int
@@ -213,6 +221,7 @@ class TrainStarted(Body, frozen=True):
     attempt: int
     processes: int = 1
     device: Json = field(default_factory=dict)
+    retention: Retention | None = None
 
 
 class TrainSegment(Body, frozen=True):

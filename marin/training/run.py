@@ -20,6 +20,7 @@ from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
 from marin.process.waiting import waiting
+from marin.recipe.schema import Keep, Recipe
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
     CHECKPOINT_SAVED,
@@ -29,6 +30,7 @@ from marin.record.events import (
     TRAIN_STARTED,
     CheckpointSaved,
     Json,
+    Retention,
     TrainSegment,
     TrainStarted,
     read,
@@ -72,6 +74,14 @@ def compiled_identity(training: Training) -> Json:
     device = training.mesh.devices.flat[0]
     compiler = version("libtpu") if device.platform == "tpu" else " ".join(device.client.platform_version.split())
     return known | {"optimised": dict(optimised), "device_kind": device.device_kind, "compiler": compiler}
+
+
+def retained(recipe: Recipe, keep: Keep | None) -> Retention | None:
+    """The policy as it is recorded: the states that an evaluation is due for are kept too, for a verifier measures them
+    again."""
+    if keep is None:
+        return None
+    return Retention(every=sorted({keep.every, recipe.evaluation.every or 0} - {0}), last=keep.last)
 
 
 def described(mesh: Mesh) -> Json:
@@ -188,6 +198,7 @@ class Recorder:
                 processes=hosts.processes(),
                 attempt=task.attempt,
                 device=described(training.mesh),
+                retention=retained(task.recipe, task.execution.keep),
             ),
         )
 

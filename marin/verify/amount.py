@@ -26,7 +26,7 @@ def _needed(run: Run, verdict: str, selection: Selection, workers: int) -> Itera
     match verdict:
         case "artifacts":
             yield from outputs.values()
-            yield from saved.values()
+            yield from (artifact for artifact in saved.values() if artifact not in run.let_go)
         case "data":
             yield from (outputs[name] for name in DATA_STEPS if name in outputs)
         case "training":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mirror_log, named_digests, open_storage
+from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mirror_log, open_storage
 from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
 from marin.recipe.units import human_size
+from marin.record.retention import kept
 from marin.record.root import VKEY, absolute, open_root, root_location
 from marin.record.trust.pins import Pins, default_pins, read_pin
 
@@ -84,8 +85,8 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
 
 
 def _named(reader: LogReader) -> list[str]:
-    """Every digest that an event names, in the order of the log."""
-    return list(dict.fromkeys(digest for _, event in reader.events() for digest in named_digests(dict(event.body))))
+    """Every digest that an event names and its run keeps, in the order of the log."""
+    return kept(event for _, event in reader.events())
 
 
 def _key(storage: Storage, source: str, given: str | None) -> VerifierKey:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, named_digests, pin, scrub_store, unpin
+from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
 from marin.cli.output import describe_finding, print_bytes, print_json, print_table, say
 from marin.cli.store.transfer import pull, push, remote_store
@@ -21,6 +21,7 @@ from marin.history.referrers import referrers_of
 from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
+from marin.record.retention import kept
 from marin.record.root import open_root
 
 CHUNK = 1 << 20
@@ -273,7 +274,8 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """Set aside what no event of the ledger names; a later collection deletes it.
 
     What is set aside comes back when it is named, asked for or put again. Pinned artifacts stay, and so does what a
-    living process holds a lease on. Abandoned work folders of stages are removed as well.
+    living process holds a lease on. Of a run that was trained with --keep-checkpoints, the other training checkpoints are
+    set aside too. Abandoned work folders of stages are removed as well.
 
     \b
     Examples:
@@ -282,7 +284,7 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """
     root = open_root()
     reader = root.reader()
-    roots = {digest for _, event in reader.events() for digest in named_digests(dict(event.body))}
+    roots = kept(event for _, event in reader.events())
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
     abandoned = [] if "://" in root.location else sweep_abandoned(root.local, max(min_age * DAY, HOUR), dry_run=dry_run)
     if as_json:

@@ -37,7 +37,7 @@ CLAIMED: Mapping[str, tuple[str, ...]] = {
     kinds.STEP_STARTED: ("attempt", "address"),
     kinds.STEP_COMPLETED: ("seconds", "address"),
     kinds.STEP_CACHED: (),
-    kinds.TRAIN_STARTED: ("program", "devices", "attempt", "processes", "device"),
+    kinds.TRAIN_STARTED: ("program", "devices", "attempt", "processes", "device", "retention"),
     kinds.TRAIN_SEGMENT: (),
     kinds.CHECKPOINT_SAVED: (),
     kinds.UNLEARNING_FORKED: (),

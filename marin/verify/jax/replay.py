@@ -197,19 +197,20 @@ class SegmentReplay:
 
     def replay(
         self,
-        recorded: TrainSegment,
+        segments: Sequence[TrainSegment],
         checkpoint: str | None,
         initial: StateManifest | None,
-        end: CheckpointSaved | None = None,
+        ends: Sequence[CheckpointSaved] = (),
     ) -> tuple[Divergence | None, Sequence[float]]:
-        """Execute one segment and compare; the first difference and the losses found. The first segment starts from the
-        recipe's own initial state (``initial`` names the tensors when it differs), every other from the training
-        checkpoint stored as ``checkpoint``; ``end`` is what is recorded of the stored state after it.
+        """Execute segments in a row and compare; the first difference and the losses found. A run's first segment starts
+        from the recipe's own initial state (``initial`` names the tensors when it differs), every other from the training
+        checkpoint stored as ``checkpoint``; ``ends`` is what is recorded of stored states after them.
 
         Raises:
             Tampered: what is stored is not the state that the segment starts from.
             LedgerError: the checkpoint can not be had.
         """
+        recorded, losses = segments[0], list[float]()
         if checkpoint is None:
             state, manifest = self._first()
             if manifest.digest != recorded.start_state:
@@ -227,12 +228,17 @@ class SegmentReplay:
                 recorded.start_state,
                 where=f"training checkpoint before train step {recorded.start}",
             )
-        try:
-            state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
-        except NotFinite as error:
-            return not_finite(recorded, error), ()
-        judge = _Judge(self._training, self._store, {recorded.end_state: end} if end is not None else {})
-        return judge.segment(recorded, record, state), record.steps.losses
+        judge = _Judge(self._training, self._store, {end.state: end for end in ends})
+        for recorded in segments:
+            try:
+                state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
+            except NotFinite as error:
+                return not_finite(recorded, error), losses
+            losses += record.steps.losses
+            if (divergence := judge.segment(recorded, record, state)) is not None:
+                return divergence, losses
+            manifest = record.end_state
+        return None, losses
 
     def _first(self) -> tuple[SlicedState, StateManifest]:
         """The state before the first train step."""

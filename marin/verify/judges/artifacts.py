@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ledger import LedgerError, Malformed, NotFound, StateManifest
 from marin.errors import UsageError
-from marin.history.run import Run
+from marin.history.run import Fact, Run
 from marin.process.progress import bar
 from marin.record import outputs
 from marin.record.events import CheckpointSaved, Output
@@ -68,19 +68,26 @@ def judge_artifacts(case: Case) -> Verdict:
         return Verdict("FAIL", (*found.wrong, *found.missing))
     if found.missing:
         return Verdict("UNAVAILABLE", tuple(found.missing))
-    return Verdict(
-        "PASS", (f"{len(named)} artifacts hashed again, and the content of every output and checkpoint digested",)
-    )
+    lines = [f"{len(named)} artifacts hashed again, and the content of every output and checkpoint digested"]
+    if gone := len(case.run.checkpoints) - len(kept_checkpoints(case.run)):
+        lines.append(f"{gone} training checkpoints were not asked for: the run lets them go (--keep-checkpoints)")
+    return Verdict("PASS", tuple(lines))
 
 
 def _contents(run: Run) -> set[str]:
     """Artifacts whose content is digested from their files."""
     held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
-    return held | {fact.body.artifact for fact in run.checkpoints}
+    return held | {fact.body.artifact for fact in kept_checkpoints(run)}
+
+
+def kept_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:
+    """The run's training checkpoints without those that its policy lets go."""
+    gone = run.let_go
+    return [fact for fact in run.checkpoints if fact.body.artifact not in gone]
 
 
 def named_artifacts(run: Run) -> dict[str, str]:
-    """Digest -> what it is, for everything that the run's events name in the store."""
+    """Digest -> what it is, for everything that the run's events name in the store and the run keeps."""
     named: dict[str, str] = {}
     with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
         if (initial := run.recipe.initial) is not None:
@@ -91,8 +98,9 @@ def named_artifacts(run: Run) -> dict[str, str]:
         named.setdefault(step.output.artifact, f"output of {name}")
         for table, digest in step.tables.items():
             named.setdefault(digest, f"table {table} of {name}")
-    for saved in run.checkpoints:
+    for saved in kept_checkpoints(run):
         named.setdefault(saved.body.artifact, f"training checkpoint of step {saved.body.step}")
+    for saved in run.checkpoints:
         named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
     for segment in run.segments:
         named.setdefault(segment.body.trace, f"trace of train steps {segment.body.start} to {segment.body.end - 1}")
@@ -112,7 +120,7 @@ def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> Non
         (f"output of {name}", step.output.artifact, _output(case, step.output, folder / name))
         for name, step in case.run.steps.items()
     ]
-    for fact in case.run.checkpoints:
+    for fact in kept_checkpoints(case.run):
         saved = fact.body
         state = _state(case, saved, folder / f"state-{saved.step}")
         looks.append((f"training checkpoint of step {saved.step}", saved.artifact, state))

@@ -162,6 +162,7 @@ def _by_segments(
                 msgspec.structs.replace(case.execution, processes=case.processes),
                 case.workers,
                 progress,
+                store=case.store,
                 done=proofs.keep,
             )
     summary = TrainingSummary(
@@ -171,6 +172,8 @@ def _by_segments(
         verdict = Verdict(result.outcome, result.lines, executed=result.executed)
         return Trained(verdict, summary, result.divergence, result.losses)
     lines = _told(case, chosen, order, extra, taken, drawn_by)
+    if (more := result.segments_replayed - len(order)) > 0:
+        lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
     held = tuple((segments[i].start, segments[i].end) for i in sorted({*order, *taken}))
     return Trained(Verdict(outcome, (*lines, *result.lines)), summary, None, result.losses, held)

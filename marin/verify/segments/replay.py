@@ -51,21 +51,26 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One segment. ``checkpoint``: artifact of the state before it, None for the recipe's own initial state, whose
-    recorded list of tensors is the blob ``initial``. ``end``: what is recorded of the stored state after it.
-    ``named``: the answer names the compiled program in any case; one is asked, for all workers have the same
-    software."""
+    """Segments in a row, of which only the first has its state before it in the store: ``checkpoint`` is the artifact of
+    that, None for the recipe's own initial state, whose recorded list of tensors is the blob ``initial``. ``ends``: what
+    is recorded of the stored states after them. ``named``: the answer names the compiled program in any case; one is
+    asked, for all workers have the same software."""
 
-    segment: TrainSegment
+    segments: list[TrainSegment]
     checkpoint: str | None
     initial: str | None
-    end: CheckpointSaved | None
+    ends: list[CheckpointSaved]
     named: bool = False
+
+    @property
+    def where(self) -> str:
+        """The train steps, for people."""
+        return f"train steps {self.segments[0].start} to {self.segments[-1].end - 1}"
 
 
 class SegmentResult(msgspec.Struct, frozen=True):
-    """How the replay of one segment ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what
-    was compiled, where the job asks or something is wrong; ``losses`` are the losses found."""
+    """How the replay of a job ended. ``replayed``: it was executed, else ``line`` says why not; ``program``: what was
+    compiled, where the job asks or something is wrong; ``losses`` are the losses found, from the first segment on."""
 
     outcome: Outcome
     divergence: Divergence | None = None
@@ -77,7 +82,8 @@ class SegmentResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SegmentsReplay:
-    """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done.
+    """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done;
+    ``segments_replayed`` counts those that were executed to come to a chosen one too.
     ``losses``: train step -> loss found. ``executed``: the first thing that is wrong was found by executing a segment."""
 
     outcome: Outcome
@@ -103,10 +109,15 @@ def replay_segments(
     workers: int,
     report: Report,
     *,
+    store: Store,
     done: Done | None = None,
 ) -> SegmentsReplay:
     """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met. Each of the
-    workers is as many processes as ``execution`` says, which replay a segment together."""
+    workers is as many processes as ``execution`` says, which replay a segment together.
+
+    A segment whose state before it is not in ``store``, or which the run lets go, is reached from the nearest one before
+    that is: the segments between are executed and compared too.
+    """
     began = time.monotonic()
     place = root if "://" in root else str(Path(root).resolve())
     folders = str(tokens.resolve()), str(tokenizer.resolve())
@@ -116,7 +127,8 @@ def replay_segments(
     def setup(seat: Seat) -> bytes:
         return msgspec.json.encode(Setup(place, run.started.body.recipe, recorded, *folders, execution, seat))
 
-    jobs = [_job(run, run.segments[i].body) for i in positions]
+    stretches = _stretches(run, positions, store)
+    jobs = [_job(run, stretch) for stretch in stretches]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     answers: list[SegmentResult] = []
     tasks = [msgspec.json.encode(job) for job in jobs]
@@ -129,9 +141,10 @@ def replay_segments(
     with crews.run(start, setup, tasks) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(msgspec.json.decode(result, type=SegmentResult))
-            report(len(answers), f"train steps {job.segment.start} to {job.segment.end - 1}")
+            report(sum(_wanted(positions, stretch) for stretch in stretches[: len(answers)]), job.where)
             if answers[-1].outcome == "PASS" and done is not None:
-                done(job.segment, answers[-1].losses)
+                for segment in job.segments:
+                    done(segment, _of(answers[-1].losses, job, segment))
             if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
                 break
     programs = dict.fromkeys(
@@ -146,12 +159,12 @@ def replay_segments(
     ]
     return SegmentsReplay(
         outcome=worst,
-        segments_replayed=sum(answer.replayed for answer in answers),
+        segments_replayed=sum(len(job.segments) for job, answer in zip(jobs, answers, strict=False) if answer.replayed),
         seconds=time.monotonic() - began,
         divergence=next((a.divergence for a in answers if a.divergence), None),
         lines=(*reasons, *(f"different program: {line}" for line in programs)),
         losses={
-            job.segment.start + i: loss
+            job.segments[0].start + i: loss
             for job, answer in zip(jobs, answers, strict=False)
             for i, loss in enumerate(answer.losses)
         },
@@ -192,7 +205,7 @@ class SegmentWorker:
         return msgspec.json.encode(self._answer(msgspec.json.decode(task, type=Job)))
 
     def _answer(self, job: Job) -> SegmentResult:
-        segment = job.segment
+        segment = job.segments[0]
         try:
             if segment.start > 0 and job.checkpoint is None:
                 raise MissingEvidence(
@@ -203,18 +216,19 @@ class SegmentWorker:
                     cure="verify with one worker: that needs no stored states",
                 )
             replay = self._replay(job.named)
-            divergence, losses = replay.replay(segment, job.checkpoint, self._initial(job), job.end)
+            divergence, losses = replay.replay(job.segments, job.checkpoint, self._initial(job), job.ends)
         except LedgerError as error:
             if not self._leads:  # the others wait for this process: whoever sent the task has to hear of it
                 raise
-            return self._refused(segment, error)
+            return self._refused(job, error)
         program = replay.program if job.named or divergence is not None else None
         return SegmentResult(
             "PASS" if divergence is None else "FAIL", divergence, program=program, losses=list(losses), replayed=True
         )
 
     @staticmethod
-    def _refused(segment: TrainSegment, error: LedgerError) -> SegmentResult:
+    def _refused(job: Job, error: LedgerError) -> SegmentResult:
+        segment = job.segments[0]
         if isinstance(error, Tampered):
             return SegmentResult(
                 "FAIL",
@@ -226,7 +240,7 @@ class SegmentWorker:
                     f"the stored state before it is not the recorded one ({error.what})",
                 ),
             )
-        return SegmentResult(outcome_of(error), line=f"train steps {segment.start} to {segment.end - 1}: {error}")
+        return SegmentResult(outcome_of(error), line=f"{job.where}: {error}")
 
     def _replay(self, named: bool) -> SegmentReplay:
         if self._made is None:
@@ -250,14 +264,48 @@ class SegmentWorker:
             return None
 
 
-def _job(run: Run, segment: TrainSegment) -> Job:
+def _stretches(run: Run, positions: Sequence[int], store: Store) -> list[range]:
+    """Positions in a row, each from a state that is in the store to a chosen one: as many as there are such states before
+    chosen ones, in the order in which they are asked for."""
+    ends: dict[int, int] = {}
+    saved, gone = {fact.body.state: fact.body.artifact for fact in run.checkpoints}, run.let_go
+
+    def begins(position: int) -> bool:
+        artifact = saved.get(run.segments[position].body.start_state)
+        return position == 0 or (artifact is not None and artifact not in gone and _has(store, artifact))
+
+    for position in positions:
+        first = next(i for i in range(position, -1, -1) if begins(i))
+        ends[first] = max(position, ends.get(first, 0))
+    return [range(first, last + 1) for first, last in ends.items()]
+
+
+def _has(store: Store, artifact: str) -> bool:
+    """True also where the store does not answer: whoever needs the bytes says why."""
+    try:
+        return store.has(artifact)
+    except LedgerError:
+        return True
+
+
+def _wanted(positions: Sequence[int], stretch: range) -> int:
+    return sum(position in stretch for position in positions)
+
+
+def _of(losses: Sequence[float], job: Job, segment: TrainSegment) -> Sequence[float]:
+    first = job.segments[0].start
+    return losses[segment.start - first : segment.end - first]
+
+
+def _job(run: Run, stretch: range) -> Job:
     saved = {fact.body.state: fact.body for fact in run.checkpoints}
-    end = saved.get(segment.end_state)
-    link = run.started.body.continues
-    if link is not None and segment.start == link.step:
-        return Job(segment, link.checkpoint, None, end)
-    if segment.start == 0:
+    segments = [run.segments[position].body for position in stretch]
+    ends = [saved[segment.end_state] for segment in segments if segment.end_state in saved]
+    first, link = segments[0], run.started.body.continues
+    if link is not None and first.start == link.step:
+        return Job(segments, link.checkpoint, None, ends)
+    if first.start == 0:
         lists = (fact.body.manifest for fact in run.training if fact.body.first_step == 0)
-        return Job(segment, None, next(lists, None), end)
-    before = saved.get(segment.start_state)
-    return Job(segment, before.artifact if before is not None else None, None, end)
+        return Job(segments, None, next(lists, None), ends)
+    before = saved.get(first.start_state)
+    return Job(segments, before.artifact if before is not None else None, None, ends)

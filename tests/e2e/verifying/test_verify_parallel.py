@@ -24,6 +24,18 @@ with Log.open(root.storage, signer) as log:
     log.append(drafts)
 """
 
+COLLECT = """
+import time
+from ledger import Store, collect_garbage
+from marin.record.retention import kept
+from marin.record.root import open_root
+root = open_root()
+names = kept(event for _, event in root.reader().events())
+for days in (8, 16):
+    done = collect_garbage(root.store(), names, now=time.time() + days * 86_400)
+    print(sum(swept.act == "delete" for swept in done.swept))
+"""
+
 
 def test_one_segment_of_two(project: Project) -> None:
     project.forked(FORGE_LAST)
@@ -73,6 +85,31 @@ def test_a_sample_says_what_it_is_worth(project: Project) -> None:
     }
     assert "1-(1-f)^1" in " ".join(report["details"]["training"])
     assert report["log_checkpoint"]["root"] in " ".join(report["details"]["training"])
+
+
+def test_what_a_policy_let_go_is_reached_from_the_state_before_it(project: Project) -> None:
+    params = json.loads((project.folder / "params.yaml").read_text())
+    params["trainer"]["steps_per_segment"] = 1
+    (project.folder / "params.yaml").write_text(json.dumps(params))
+    done = project.marin("stage", "train", "--keep-checkpoints", "every=3,last=1", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(project.marin("show", json.loads(done.stdout)["run"], "--json").stdout)
+    trees = {saved["step"]: saved["artifact"] for saved in shown["checkpoints"]}
+    set_aside, deleted = map(int, project.forked(COLLECT).stdout.split())
+    assert set_aside == 0 and deleted > 0
+    held = {json.loads(line)["digest"] for line in project.marin("store", "ls", "--json").stdout.splitlines()}
+    assert [step for step in trees if trees[step] in held] == [3, 6]
+
+    asked = ["--no-record", "--only", "artifacts,training"]
+    status, report = project.verify(*asked, "--steps", "4:6")
+    assert (status, report["verdicts"]["artifacts"], report["verdicts"]["training"]) == (4, "PASS", "PARTIAL"), report
+    assert "4 training checkpoints were not asked for" in " ".join(report["details"]["artifacts"])
+    assert report["training"]["segments_replayed"] == 3, "train step 3 too, from the state that is kept"
+    assert "1 more segments executed on the way" in " ".join(report["details"]["training"])
+    status, report = project.verify(*asked, "--sample", "2")
+    assert (status, report["verdicts"]["training"]) == (4, "PARTIAL"), report
+    status, report = project.verify(*asked, "--fresh")
+    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
 
 
 def test_wrong_ranges_are_wrong_usage(project: Project) -> None:

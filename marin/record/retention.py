@@ -1,4 +1,4 @@
-"""Which training checkpoints a run keeps: a policy that `train.started` records, and that collection and backups follow.
+"""Which training checkpoints a run keeps: a policy that ``train.started`` records, and that collection and backups follow.
 
 What a policy lets go is the stored tree of a state. Its digest, its list of tensors and its event stay, so a replay still has
 to meet that state on its way. Nothing else is ever let go: an artifact that another event names is kept by that event, the

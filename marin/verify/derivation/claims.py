@@ -197,7 +197,8 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
             "artifacts",
             view.index,
         )
-    if saved := record.run.checkpoints:
+    gone = record.run.let_go
+    if saved := [fact for fact in record.run.checkpoints if fact.body.artifact not in gone]:
         yield Claim(f"{len(saved)} training checkpoints hold the recorded states", "hash", "artifacts", saved[0].index)
 
 

@@ -81,6 +81,7 @@ def pull(name: str, cache: Path, files: Sequence[str] = FILES, kind: str = "mode
     made.mkdir()
     for name in files:
         if (base / "download" / name).is_file():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
             (base / "download" / name).rename(made / name)
     made.rename(folder)
     shutil.rmtree(base / "download", ignore_errors=True)

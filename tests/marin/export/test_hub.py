@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hub import Hub, hub_on_loopback
+from tokenizers import ByteLevelBPETokenizer
 
-from ledger import describe_tree
+from ledger import MemoryStorage, Store, describe_tree
+from marin.data.borrowed.folder import WANTED
 from marin.errors import MissingEvidence, UsageError
+from marin.evaluation.importing import with_tokenizer
 from marin.export.hub import FILES, is_named, pull, push
+from marin.recipe.schema import Recipe
 
 CARD = "---\nlicense: mit\n---\n# a model\n"
 
@@ -48,6 +53,29 @@ def test_what_is_pushed_is_pulled_by_its_commit(hub: Hub, folder: Path, tmp_path
     asked = len(hub.asked)
     assert pull(f"hf:owner/model@{second}", tmp_path / "cache") == pulled and len(hub.asked) == asked
     assert (pull(f"hf:owner/model@{first}", tmp_path / "cache") / "config.json").read_bytes() == b""
+
+
+def test_a_tokenizer_of_the_hub_is_that_of_its_folder(hub: Hub, tmp_path: Path) -> None:
+    """GPT-2's two files as the Hub has them; a model beside them is not asked for."""
+    made = ByteLevelBPETokenizer(add_prefix_space=False)
+    made.train_from_iterator(["a farmer sees a dog"] * 3, vocab_size=265, min_frequency=2, show_progress=False)
+    (tmp_path / "own").mkdir()
+    made.save_model(str(tmp_path / "own"))
+    vocabulary = made.get_vocab() | {"<|endoftext|>": made.get_vocab_size()}
+    (tmp_path / "own" / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "own").iterdir()}
+    files["src/data-converted.js"] = b"a form of a tokenizer, which is not the first that is looked for"
+    others = {"model.safetensors": b"weights", "tokenizer.py": b"a program"}
+    named = f"hf:owner/tokens@{hub.commit('owner/tokens', 'main', files | others)}"
+    folder = pull(named, tmp_path / "cache", WANTED, "tokenizer")
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == files
+    assert not any("safetensors" in said and "resolve" in said for said in hub.asked)
+    store = Store(MemoryStorage())
+    taken, mine = (
+        with_tokenizer(store, place, name, Recipe()) for place, name in ((folder, named), (tmp_path / "own", "own"))
+    )
+    assert taken.tokenizer.artifact == mine.tokenizer.artifact and taken.tokenizer.taken_from == named
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,25 @@ def test_a_tokenizer_from_elsewhere_is_taken_as_it_is_and_verified(project: Proj
     assert config["eos_token_id"] == len(words) and config["vocab_size"] == len(vocabulary)
     done = project.marin("train", "--config-json", "params.yaml", "--continue", told["run"], "--tokenizer", "own")
     assert done.returncode == 2 and "keeps its tokenizer" in done.stderr
+
+
+def test_adapters_of_a_model_from_elsewhere_are_trained_verified_and_merged(project: Project, folder: Path) -> None:
+    done = project.marin("train", "--config-json", "params.yaml", "lora.rank=2")
+    assert (done.returncode, "adapters without a model that they adapt" in done.stderr) == (2, True), done.stderr
+    told = go(project, "--from", "elsewhere", "trainer.num_steps=6", "lora.rank=2", "optimizer.learning_rate=0.05")
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
+    done = project.marin("export", told["run"], "--hf", "tuned")
+    assert done.returncode == 0, done.stderr
+    place = project.folder / "tuned"
+    base, whole, own = (load_file(file) for file in (folder / "model.safetensors", place / "model.safetensors",
+                                                     place / "adapters" / "adapter_model.safetensors"))  # fmt: skip
+    assert base.keys() == whole.keys() and len(own) == 2 * 7 * 2, "two of each of seven matrices of two layers"
+    for name, value in base.items():
+        stem = "base_model.model." + name.removesuffix(".weight")
+        if f"{stem}.lora_A.weight" not in own:
+            assert np.array_equal(value.astype(np.float32), whole[name]), name
+            continue
+        product = own[f"{stem}.lora_B.weight"].astype(np.float64) @ own[f"{stem}.lora_A.weight"] * 8.0 / 2
+        assert np.abs(product).max() > 0, name
+        np.testing.assert_allclose(value + product, whole[name], rtol=1e-5, atol=1e-6, err_msg=name)

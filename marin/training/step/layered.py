@@ -255,10 +255,17 @@ class LayeredStep(Step):
             chosen = tuple(tuple(params[i] for i in parts.indices[part]) for _ in range(self.local_slices))
             at = (scalar(jnp.int32),)
             yield f"gather_{part}", partial(self._gather, part), (chosen, *at), {"out": by_device}
+            leaving = [parts.indices[part].index(i) for i in self._leaving(part)]
+            tied = tuple(weights["last"][parts.indices["last"].index(i)] for i in parts.tied)
             yield (
                 f"leave_{part}",
                 partial(self._leave, part),
-                (weights[part], chosen, *at, *(devices((sum_, sum_)) if part == "last" else ())),
+                (
+                    tuple(weights[part][position] for position in leaving),
+                    tuple(tuple(piece[position] for position in leaving) for piece in chosen),
+                    *at,
+                    *(devices((sum_, sum_)) if part == "last" else tied if part == "first" else ()),
+                ),
                 {"out": (by_slice, whole) if part == "last" else by_slice, "donate": (1,)},
             )
         sums = (grads, (sum_, sum_))
@@ -284,13 +291,16 @@ class LayeredStep(Step):
             found.append(moved.reshape(-1)[: math.prod(like.shape)].reshape(1, *like.shape))
         return tuple(found)
 
-    def _leave(self, part: Part, grads: Leaves, kept: Sequence[Leaves], layer: jax.Array, *sums: jax.Array) -> Any:
-        """The gradient of a part on its way to whoever holds its slices, folded over the devices, into ``kept``. What ``first``
-        shares with ``last`` is added to what that left."""
+    def _leave(self, part: Part, grads: Leaves, kept: Sequence[Leaves], layer: jax.Array, *more: jax.Array) -> Any:
+        """The gradient of a part on its way to whoever holds its slices, folded over the devices, into ``kept``. ``more``: of
+        ``last``, loss and weight, which are folded too; of ``first``, gradients by ``last`` of the weights that both have. They
+        are added here, of one block, before anything is folded: a tree over blocks then has the same leaves on any mesh."""
         pieces: list[list[jax.Array]] = [[] for _ in kept]
-        shared = set(self.parts[False].indices["last"]) if part == "first" else set()
-        for position, index in enumerate(self.parts[False].indices[part]):
+        tied = dict(zip(self.parts[False].tied, more, strict=True)) if part == "first" else {}
+        for position, index in enumerate(self._leaving(part)):
             grad = grads[position][0].reshape(-1)
+            if index in tied:
+                grad = tied[index][0].reshape(-1).astype(jnp.float32) + grad.astype(jnp.float32)
             shape = kept[0][position].shape[2 if part == "layer" else 1 :]
             grad = jnp.pad(grad, (0, self.layout.slices * math.prod(shape) - grad.size))
             rows = grad.reshape(self.within, self.local_slices, *shape)
@@ -300,11 +310,16 @@ class LayeredStep(Step):
                 if part == "layer":
                     piece.append(jax.lax.dynamic_update_index_in_dim(own[position], folded[j][None], layer, 1))
                 else:
-                    piece.append(own[position] + folded[j][None] if index in shared else folded[j][None])
+                    piece.append(folded[j][None])
         left = tuple(map(tuple, pieces))
         if part != "last":
             return left
-        return left, tuple(self._over_replicas(halves(self._together_words(one[0], DATA))) for one in sums)
+        return left, tuple(self._over_replicas(halves(self._together_words(one[0], DATA))) for one in more)
+
+    def _leaving(self, part: Part) -> Sequence[int]:
+        """The weights whose gradients leave with a part: what both ends have leaves with the first."""
+        parts = self.parts[False]
+        return [i for i in parts.indices[part] if part != "last" or i not in parts.tied]
 
     def _together_words(self, x: jax.Array, axis: str) -> jax.Array:
         return as_words(lambda x: jax.lax.all_gather(x, axis), x)
@@ -366,12 +381,14 @@ class LayeredStep(Step):
 
         kept = [list(piece) for piece in self._fresh(params)]
 
-        def left(part: Part, grads: Leaves, layer: np.int32 = none, *sums: jax.Array) -> Any:
-            chosen = tuple(tuple(piece[i] for i in parts.indices[part]) for piece in kept)
-            made = programs[f"leave_{part}"](grads, chosen, layer, *sums)
+        def left(part: Part, grads: Leaves, layer: np.int32 = none, *more: jax.Array) -> Any:
+            leaving = self._leaving(part)
+            chosen = tuple(tuple(piece[i] for i in leaving) for piece in kept)
+            mine = tuple(grads[parts.indices[part].index(i)] for i in leaving)
+            made = programs[f"leave_{part}"](mine, chosen, layer, *more)
             found, rest = made if part == "last" else (made, None)
             for piece, own in zip(kept, found, strict=True):
-                for index, value in zip(parts.indices[part], own, strict=True):
+                for index, value in zip(leaving, own, strict=True):
                     piece[index] = value
             return rest
 
@@ -382,13 +399,14 @@ class LayeredStep(Step):
             _not_too_far_ahead(inputs)
         grads, dy, loss, weight = programs[f"last{end}"](gathered("last"), inputs.pop(), tokens, weights)
         sums = left("last", grads, none, loss, weight)
+        tied = tuple(grads[parts.indices["last"].index(i)] for i in parts.tied)
         ahead = [dy]
         for layer in reversed(layers):
             grads, dy = programs[f"layer_back{end}"](gathered("layer", layer), inputs.pop(), tokens, dy)
             left("layer", grads, layer)
             ahead.append(dy)
             _not_too_far_ahead(ahead)
-        left("first", programs[f"first_back{end}"](tokens, dy))
+        left("first", programs[f"first_back{end}"](tokens, dy), none, *tied)
         return tuple(map(tuple, kept)), sums
 
     def _fresh(self, params: Sequence[Leaves]) -> Sequence[Leaves]:

@@ -64,6 +64,8 @@ class Parts:
             "layer": _of(names, stack),
             "last": (*_of(names, norm), *_of(names, head)),
         }
+        self.tied = tuple(i for i in self.indices["last"] if i in self.indices["first"])
+        """Weights of both ends: a block's two gradients of them are one before they leave."""
         assert set().union(*self.indices.values()) == set(range(len(names))), "every parameter belongs to a part"
         self.layers = self._likes[self.indices["layer"][0]].shape[0]
 

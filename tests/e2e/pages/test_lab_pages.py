@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -60,8 +61,9 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("data", "conf", "docs", ".github"):
+        for name in ("data", "conf", ".github"):
             (folder / name).symlink_to(REPOSITORY / name)
+        shutil.copytree(REPOSITORY / "docs", folder / "docs")  # a page that an issue names is in this folder
         (folder / "experiments").mkdir()
         for file in (REPOSITORY / "experiments").glob("*.py"):
             (folder / "experiments" / file.name).write_bytes(file.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -146,9 +147,30 @@ def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_pro
     clone.run("dvc", "exp", "run", "--queue", "-S", "tokenizer.vocab_size=302", *SMALL[:4], "tokenizer")
     clone.run("dvc", "exp", "run", "--run-all")
     assert clone.events().count("step.completed/v1") == 3, "the corpus was taken over"
+    clone.run(
+        "dvc", "exp", "run", "--queue", "--name", "third", "-S", "tokenizer.vocab_size=303", *SMALL[:4], "tokenizer"
+    )
+    clone.run("dvc", "queue", "start")  # workers of its own, which end when nothing is queued
+    told = ""
+    for _ in range(600):
+        told = clone.run("dvc", "queue", "status")
+        if not re.search(r"third +\S+.* +(Queued|Running)", told):
+            break
+    assert re.search(r"third .* Success", told), told
+    assert clone.events().count("step.completed/v1") == 4
     assert clone.changes() == []
     shown = clone.run("dvc", "exp", "show", "--csv")
-    assert "301" in shown and "302" in shown
+    assert "301" in shown and "302" in shown and "303" in shown
+
+
+def test_dvc_sends_no_bytes_and_marin_store_push_does(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    clone.run("dvc", "remote", "add", "--default", "elsewhere", str(tmp_path / "elsewhere"))
+    clone.run("dvc", "repro", "tokenizer")
+    clone.run("dvc", "push")
+    assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == []
+    clone.run("marin", "store", "push", str(tmp_path / "bytes"))
+    assert [path for path in (tmp_path / "bytes").rglob("*") if path.is_file()]
 
 
 def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: Path) -> None:

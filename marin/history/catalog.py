@@ -5,7 +5,8 @@ million events. It is folded forwards only, remembers how far it has come and un
 that is not the log's beginning any more; the file may be deleted at any time. What it says is for finding: whoever
 needs evidence follows the index to the event and verifies that.
 
-    runs(run, idx, ...)               one row a run, with the newest verdict on it
+    runs(run, idx, ...)               one row a run
+    replays(run, idx)                 its verifications
     results(run, step, idx, ...)      one row for every output that a run has, taken over or made
     metrics(name, value, run, idx)    one row for every number, as step.name
     checkpoints(run, step, ...)       training checkpoints
@@ -30,19 +31,19 @@ from marin.history.runs import LATEST, pick, stream_of
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import bytes_of, counting, of_this_log, overall, twins
+from marin.record.verdicts import bytes_of, counting, of_this_log, overall, standing, twins
 
 _WAIT = 60.0
 _RUN = (
     "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, seed, experiment, "
-    "completed, failed, interrupted, replayed"
+    "completed, failed, interrupted"
 )
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run as lists show it. ``verdicts`` are those of this user's newest replay; ``claimed``
-    are what somebody else's log says of itself."""
+    """One run as lists show it. ``verdicts``: what this user's verifications say together; ``claimed``: what somebody
+    else's log says of itself."""
 
     run: str
     index: int
@@ -122,10 +123,11 @@ class Catalog:
         )
 
     def _run(self, row: Sequence[Any]) -> RunSummary:
-        *shown, completed, failed, interrupted, replayed = row
+        *shown, completed, failed, interrupted = row
         run = shown[0]
         last = self._projection.latest(stream=stream_of(run)) if completed is None and failed is not None else None
-        verdicts = self._counting(run, replayed) if replayed is not None else None
+        replays = [index for (index,) in self._all("SELECT idx FROM replays WHERE run = ? ORDER BY idx", run)]
+        verdicts = standing(filter(None, (self._counting(run, index) for index in replays))) or None
         values = [
             *shown,
             status(completed is not None, failed, last[0] if last is not None else -1, interrupted=bool(interrupted)),

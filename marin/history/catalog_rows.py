@@ -28,15 +28,16 @@ from marin.record.events import (
     StepFailed,
 )
 
-VERSION = 7
+VERSION = 8
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
     recipe_digest TEXT NOT NULL, dataset TEXT NOT NULL, model TEXT NOT NULL, num_steps TEXT NOT NULL, seed TEXT NOT NULL,
     experiment TEXT NOT NULL, completed INTEGER, failed INTEGER,
-    interrupted INTEGER, replayed INTEGER
+    interrupted INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_idx ON runs (idx);
+CREATE TABLE IF NOT EXISTS replays (run TEXT NOT NULL, idx INTEGER NOT NULL, PRIMARY KEY (run, idx)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS results (
     run TEXT NOT NULL, step TEXT NOT NULL, idx INTEGER NOT NULL, completed_at INTEGER NOT NULL, identity TEXT NOT NULL,
     digest TEXT NOT NULL, artifact TEXT NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL,
@@ -73,7 +74,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
         body = fact.body
         model = _section(body.recipe, "model")
         db.execute(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL)",
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
             (
                 body.run,
                 fact.index,
@@ -149,8 +150,8 @@ def checkpoint_saved(db: sqlite3.Connection, facts: Iterable[Fact[CheckpointSave
 
 
 def replayed(db: sqlite3.Connection, facts: Iterable[Fact[ReplayCompleted]]) -> None:
-    """The newest verification of a run."""
-    db.executemany("UPDATE runs SET replayed = ? WHERE run = ?", ((fact.index, fact.body.run) for fact in facts))
+    """A verification of a run."""
+    db.executemany("INSERT OR IGNORE INTO replays VALUES (?, ?)", ((fact.body.run, fact.index) for fact in facts))
 
 
 def run_labelled(db: sqlite3.Connection, facts: Iterable[Fact[RunLabelled]]) -> None:

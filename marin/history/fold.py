@@ -151,10 +151,6 @@ class RunFold:
         """The verdicts that count, as they count for the run as it is by now."""
         return tuple(map(self._counting, self._verdicts))
 
-    def last_verdict(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
-        """The newest of them, or none."""
-        return tuple(map(self._counting, self._verdicts[-1:]))
-
     def view(self) -> Run:
         """The run as it is by now; :class:`MissingEvidence` without its beginning."""
         if self.started is None:

@@ -31,7 +31,7 @@ from marin.record.events import (
     TrainStarted,
 )
 from marin.record.retention import let_go
-from marin.record.verdicts import overall
+from marin.record.verdicts import overall, standing
 
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
@@ -225,8 +225,13 @@ class Run:
 
     @property
     def verified(self) -> str:
-        """``never``, or the newest verdict that counts as one word, and its date."""
+        """``never``, or what the verdicts that count say as one word, and its date."""
         return verified(self.verdicts)
+
+    @property
+    def verdict(self) -> dict[str, str]:
+        """What the verdicts that count say together, by name; empty where there are none."""
+        return standing_of(self.verdicts)
 
     def ordered_states(self) -> list[StepState]:
         """Every step that was begun, in the order of the pipeline."""
@@ -262,9 +267,20 @@ def was_interrupted(failure: StepFailed) -> bool:
     return failure.error.startswith("interrupted")
 
 
+def standing_of(verdicts: Sequence[Fact[ReplayCompleted]]) -> dict[str, str]:
+    """What these verdicts, oldest first, say together, by name (:func:`marin.record.verdicts.standing`)."""
+    return standing(fact.body.verdicts for fact in verdicts)
+
+
+def shown(verdicts: Sequence[Fact[ReplayCompleted]]) -> Fact[ReplayCompleted]:
+    """Of these verdicts the newest that says by itself what all say together; where none does, the newest."""
+    word = overall(standing_of(verdicts))
+    return next((fact for fact in reversed(verdicts) if overall(fact.body.verdicts) == word), verdicts[-1])
+
+
 def verified(verdicts: Sequence[Fact[ReplayCompleted]]) -> str:
-    """``never``, or the last of these verdicts as one word, and its date."""
-    return f"{overall(verdicts[-1].body.verdicts)} {verdicts[-1].time[:10]}" if verdicts else "never"
+    """``never``, or what these verdicts say together as one word, and since when."""
+    return f"{overall(standing_of(verdicts))} {shown(verdicts).time[:10]}" if verdicts else "never"
 
 
 def ordered(states: Mapping[str, StepState]) -> list[StepState]:

@@ -16,6 +16,8 @@ EVALUATION = "evaluation"
 SHOWN = (*NAMES, EVALUATION)
 """All that a report has."""
 
+_ANSWERS = ("PASS", "FAIL")
+
 
 class Position(Protocol):
     """A signed size of a log."""
@@ -66,6 +68,22 @@ def counting(
 ) -> dict[str, str]:
     """The verdicts of a ``replay.completed`` as they count for a run that has been told of until the event ``last``."""
     return of_all(effective(verdicts, training), log_checkpoint, last)
+
+
+def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What several verifications of one run, oldest first, say together: of each question the newest answer that is PASS
+    or FAIL. Whoever looks at less later takes nothing back, and does not cover a FAIL; where nobody has answered so, the
+    newest other word stands.
+
+    Args:
+        verifications: outcomes by name, as they count (:func:`counting`).
+    """
+    found: dict[str, str] = {}
+    for verdicts in verifications:
+        for name, word in verdicts.items():
+            if word in _ANSWERS or found.get(name) not in _ANSWERS:
+                found[name] = word if word != "NOT_RUN" else found.get(name, word)
+    return found
 
 
 def overall(verdicts: Mapping[str, str]) -> str:

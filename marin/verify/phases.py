@@ -54,5 +54,10 @@ def _summed(before: TrainingSummary, own: TrainingSummary) -> TrainingSummary:
     total, replayed = before.segments_total + own.segments_total, before.segments_replayed + own.segments_replayed
     mode = own.mode if before.mode == own.mode else "sampled" if "sampled" in (before.mode, own.mode) else "range"
     return replace(
-        own, mode=mode, segments_total=total, segments_replayed=replayed, seconds=before.seconds + own.seconds
+        own,
+        mode=mode,
+        segments_total=total,
+        segments_replayed=replayed,
+        seconds=before.seconds + own.seconds,
+        segments_taken=before.segments_taken + own.segments_taken,
     )

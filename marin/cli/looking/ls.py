@@ -168,16 +168,13 @@ def summarize(view: Run) -> dict[str, object]:
         "recipe_digest": view.started.body.recipe_digest,
         "outputs": {step: result.output.digest for step, result in view.steps.items()},
         "metrics": view.metrics,
-        "verdicts": dict(view.verdicts[-1].body.verdicts) if view.verdicts else None,
+        "verdicts": view.verdict or None,
     }
 
 
 def verdict(view: Run) -> str:
-    """The newest verdict on a run in a word or two."""
-    return described(
-        view.verdicts[-1].body.verdicts if view.verdicts else None,
-        view.claimed[-1].body.verdicts if view.claimed else None,
-    )
+    """What was found of a run in a word or two."""
+    return described(view.verdict, view.claimed[-1].body.verdicts if view.claimed else None)
 
 
 def _number(value: float | None) -> str:

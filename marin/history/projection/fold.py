@@ -117,7 +117,7 @@ class Fold:
         pages = pages_of(
             losses=bool(projected.losses),
             steps=bool(projected.fold.states),
-            replayed=bool(projected.fold.last_verdict()),
+            replayed=bool(projected.fold.verdicts()),
             collected=known.started is not None and bool(collections_of(known.started.body.recipe)),
         )
         yield Shelve(projected.id(), run, at, mounts, pages)
@@ -150,7 +150,7 @@ class Fold:
         projected, body = self.runs[run], by_address(body)
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
         told = Told(index, event, milliseconds(event.time), projected.fold.states.get(step))
-        before = verified(projected.fold.last_verdict())
+        before = verified(projected.fold.verdicts())
         intents = list(self._taken_in(told, projected, body))
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
@@ -195,7 +195,7 @@ class Fold:
     def _note(self, projected: ProjectedRun, word: str = "") -> Intent:
         started = projected.fold.started
         assert started is not None, "a run is projected from its beginning on"
-        word = word or verified(projected.fold.last_verdict())
+        word = word or verified(projected.fold.verdicts())
         return Tags(
             projected.id(),
             {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word, projected.about)},

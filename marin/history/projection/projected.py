@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ledger import Event
 from marin.history.fold import RunFold
 from marin.history.projection.identity import Ids
-from marin.history.run import Run, StepState
+from marin.history.run import Run, StepState, standing_of
 from marin.record.events import CheckpointSaved, ModelExported
 from marin.record.verdicts import overall
 
@@ -62,7 +62,7 @@ class ProjectedRun:
     @property
     def passes(self) -> bool:
         """Whether all of the run, as it is by now, was verified."""
-        return any(overall(fact.body.verdicts) == "PASS" for fact in self.fold.last_verdict())
+        return overall(standing_of(self.fold.verdicts())) == "PASS"
 
     @property
     def trained(self) -> int:

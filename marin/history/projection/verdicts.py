@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from marin.history.projection.intents import Intent, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
-from marin.history.run import verified
+from marin.history.run import standing_of, verified
 from marin.record.events import ReplayCompleted
 from marin.record.verdicts import Bytes, bytes_of
 
 
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
-    word = verified(projected.fold.last_verdict())
+    word = verified(projected.fold.verdicts())
     tags = {
         "marin.verified": word,
         "marin.verified.event": str(told.index),
@@ -45,7 +45,7 @@ class Twins:
             group.append(projected.name)
         passed = next((name for name in group if self._runs[name].passes), None)
         for name in group:
-            if not self._runs[name].fold.last_verdict():
+            if not self._runs[name].fold.verdicts():
                 word = f"PASS as {passed}" if passed else "never"
                 if self._told.get(name, "never") != word:
                     self._told[name] = word
@@ -54,13 +54,9 @@ class Twins:
 
 def went_on(projected: ProjectedRun, before: str) -> Iterator[Intent]:
     """What a verification said (``before``), where the run went on after it."""
-    if before != "never" and (word := verified(projected.fold.last_verdict())) != before:
+    if before != "never" and (word := verified(projected.fold.verdicts())) != before:
         yield Tags(projected.id(), {"marin.verified": word, **_words(projected)})
 
 
 def _words(projected: ProjectedRun) -> dict[str, str]:
-    return {
-        f"marin.verdict.{name}": word
-        for fact in projected.fold.last_verdict()
-        for name, word in fact.body.verdicts.items()
-    }
+    return {f"marin.verdict.{name}": word for name, word in standing_of(projected.fold.verdicts()).items()}

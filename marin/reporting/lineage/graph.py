@@ -94,8 +94,8 @@ def key_of(digest: str) -> str:
 
 
 def verdict_of(run: Run) -> str:
-    """The newest verdict on a run that counts, as one word, or never."""
-    return overall(run.verdicts[-1].body.verdicts) if run.verdicts else "never"
+    """What the verdicts on a run that count say, as one word, or never."""
+    return overall(run.verdict) if run.verdicts else "never"
 
 
 def _joined(known: Node | None, new: Node) -> Node:

@@ -102,7 +102,9 @@ def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody would ask next."""
     training = report.training
     if training.segments_total:
-        yield "segments made again", f"{training.segments_replayed} of {training.segments_total}"
+        again = training.segments_replayed + training.segments_taken
+        earlier = f", {training.segments_taken} of them earlier" if training.segments_taken else ""
+        yield "segments made again", f"{again} of {training.segments_total}{earlier}"
     if report.losses:
         equal = sum(run.losses.get(step) == loss for step, loss in report.losses.items())
         yield "losses with the same bits", f"{equal} of {len(report.losses)}"

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from ledger import LedgerError
 from marin.errors import MissingEvidence
 from marin.history import runs
-from marin.history.run import Run
+from marin.history.run import Run, shown
 from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
@@ -38,7 +38,7 @@ def _recorded(root: Root, run: str) -> tuple[Run, Report]:
     view = runs.load(root.history(), run)
     if not view.verdicts:
         raise MissingEvidence("nobody has replayed the run", where=f"run {run}", cure=f"marin verify {run}")
-    fact = view.verdicts[-1]
+    fact = shown(view.verdicts)
     report = report_of(fact.body, fact.index)
     whole = fact.body.verdicts.get("training") == "PASS" and report.training.mode == "full"
     # That all of training passes is to say that every loss was found to be the recorded one.
@@ -65,6 +65,7 @@ def report_of(body: ReplayCompleted, event: int) -> Report:
         _count(training, "segments_replayed"),
         _count(training, "workers"),
         _seconds(training),
+        _count(training, "segments_taken"),
     )
     return Report(
         run=body.run,

@@ -36,7 +36,7 @@ from marin.record.events import (
     TrainStarted,
 )
 from marin.record.outputs import by_content
-from marin.verify.derivation.record import RunRecord, facts
+from marin.verify.derivation.record import VERDICTS, RunRecord, facts
 from marin.verify.derivation.records import MEASURED, unexplained
 from marin.verify.derivation.standing import unjudged
 
@@ -88,8 +88,8 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_the_model(record),
         *((*_of_evaluations(record), *_of_measured(record)) if until is None else ()),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
-        *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
         *_of_circumstances(record),
+        *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
     )
 
 
@@ -371,7 +371,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
     yield Claim(f"a run of the plan that is called {started.body.pipeline}", "claimed", event=started.index)
     yield Claim(f"made by commit {code.get('commit') or 'unknown'}{changed}", "claimed", event=started.index)
     yield Claim(f"on {_machine(environment)}", "claimed", event=started.index)
-    times = [event.time for _, event in record.own.events]
+    times = [event.time for _, event in record.own.events if event.type not in VERDICTS]
     actors = sorted({event.actor for stretch in record.stretches for _, event in stretch.events})
     yield Claim(f"from {min(times)} to {max(times)}, by {', '.join(actors)}", "claimed")
     if seconds := {name: view.seconds for name, view in run.steps.items()}:
@@ -415,7 +415,8 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
         )
     others = [item for item in record.own.events if item[1].type == kinds.REPLAY_COMPLETED]
     if others:
-        yield Claim(f"verified {len(others)} times, says this log", "claimed", event=others[-1][0])
+        often = "once" if len(others) == 1 else f"{len(others)} times"
+        yield Claim(f"verified {often}, says this log", "claimed", event=others[-1][0])
 
 
 def _metrics(view: StepView) -> str:

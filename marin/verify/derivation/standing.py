@@ -53,7 +53,11 @@ def beside(event: Event) -> bool:
 def unjudged(record: RunRecord) -> list[Unjudged]:
     """The events whose place others took, what a user logged of the run with another tool, and labels: no judge looks
     at them."""
-    found = [Unjudged(index, _BESIDE[event.type](event)) for index, event in record.outside if beside(event)]
+    aside: dict[str, list[int]] = {}
+    for index, event in record.outside:
+        if beside(event):
+            aside.setdefault(_BESIDE[event.type](event), []).append(index)
+    found = [Unjudged(at[0], what if len(at) == 1 else f"{what}, {len(at)} times") for what, at in aside.items()]
     for stretch in record.stretches:
         gone = superseded(record.run, stretch)
         for index, event in stretch.events:

@@ -182,16 +182,20 @@ def _by_segments(
 def _told(
     case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
 ) -> list[str]:
-    steps = sum(case.run.segments[i].body.end - case.run.segments[i].body.start for i in order)
+    segments = [fact.body for fact in case.run.segments]
+    steps = sum(segments[i].end - segments[i].start for i in order)
     together = f" in {case.processes} processes" if case.processes > 1 else ""
-    lines = [
-        f"{steps} train steps in {len(order)} of {len(case.run.segments)} segments executed again by {case.workers} "
-        f"worker(s) on {case.execution.devices} device(s) each{together}, same bits; all segments form one chain"
-    ]
-    if taken:
+    lines = []
+    if order or not taken:
         lines.append(
-            f"{len(taken)} segments taken from this reproducer's own events {min(taken.values())} to "
-            f"{max(taken.values())}; --fresh executes them again"
+            f"{steps} train steps in {len(order)} of {len(segments)} segments executed again by {case.workers} "
+            f"worker(s) on {case.execution.devices} device(s) each{together}, same bits; all segments form one chain"
+        )
+    if taken:
+        before = sum(segments[i].end - segments[i].start for i in taken)
+        lines.append(
+            f"{before} train steps in {len(taken)} of {len(segments)} segments executed again earlier, same bits: this "
+            f"reproducer's own events {min(taken.values())} to {max(taken.values())}; --fresh executes them now"
         )
     if extra:
         lines.append(f"{len(extra)} of them because screening found them suspicious")

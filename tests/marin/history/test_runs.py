@@ -9,6 +9,7 @@ import pytest
 
 from ledger import Draft, Event
 from marin.errors import MarinError, MissingEvidence, UsageError
+from marin.history.run import shown
 from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
@@ -257,6 +258,35 @@ def test_what_was_verified_before_the_run_went_on_is_partial(history: Memory, si
     for _ in range(2):
         history.add("aaaa", kinds.REPLAY_COMPLETED, body)
     assert [overall(fact.body.verdicts) for fact in load(history, "aaaa").verdicts] == [word, word]
+
+
+@pytest.mark.parametrize(
+    ("said", "word", "shown_at"),
+    [
+        (({}, {"training": "NOT_RUN", "model": "NOT_RUN"}), "PASS", 0),
+        (({}, {"training": "PARTIAL"}), "PASS", 0),
+        (({}, {"training": "UNSUPPORTED", "artifacts": "UNAVAILABLE"}), "PASS", 0),
+        (({}, {"training": "FAIL"}), "FAIL", 1),
+        (({"training": "FAIL"}, {"training": "NOT_RUN"}), "FAIL", 0),
+        (({"training": "FAIL"}, {"training": "PARTIAL"}), "FAIL", 0),
+        (({"training": "FAIL"}, {}), "PASS", 1),
+        (({"training": "NOT_RUN"}, {"ledger": "NOT_RUN", "model": "NOT_RUN"}), "PASS", 1),
+        (({"training": "PARTIAL"}, {"training": "NOT_RUN"}), "PARTIAL", 1),
+        (({"training": "UNAVAILABLE"}, {"training": "PARTIAL"}), "PARTIAL", 1),
+    ],
+)
+def test_whoever_looks_at_less_later_takes_nothing_back(
+    history: Memory, said: tuple[dict[str, str], ...], word: str, shown_at: int
+) -> None:
+    history.start("aaaa")
+    for words in said:
+        verdicts = dict.fromkeys(NAMES, "PASS") | words
+        history.add(
+            "aaaa", kinds.REPLAY_COMPLETED, kinds.ReplayCompleted("aaaa", verdicts, {"mode": "full"}, None, {}, {}, {})
+        )
+    view = load(history, "aaaa")
+    assert overall(view.verdict) == word == view.verified.split()[0]
+    assert view.verdicts.index(shown(view.verdicts)) == shown_at
 
 
 def as_dict(body: Body) -> dict[str, Any]:

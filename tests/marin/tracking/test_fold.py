@@ -144,6 +144,19 @@ def test_tags_say_what_where_and_whether_verified():
     assert (tags["marin.verdict.training"], tags["marin.verified.by"]) == ("PASS", "bob")
 
 
+def test_a_later_look_at_less_takes_neither_tag_nor_alias():
+    log = Log()
+    whole_run(log, "abcd2345")
+    replay(log, "abcd2345")
+    _, before = folded(log)
+    replay(log, "abcd2345", {"ledger": "PASS", "artifacts": "PASS", "training": "NOT_RUN"})
+    fold, intents = folded(log)
+    tags = tags_of(intents, fold.ids.run("abcd2345"))
+    assert tags["marin.verified"].startswith("PASS ") and tags["marin.verdict.training"] == "PASS"
+    assert [i for i in intents if isinstance(i, AliasGone)] == []
+    assert any(isinstance(i, AliasSet) and i.alias == "verified" for i in before)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "word"),
     [

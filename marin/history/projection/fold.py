@@ -144,7 +144,7 @@ class Fold:
             if not begins:
                 self.skipped += 1
                 return []
-            self.runs[run] = ProjectedRun(self.ids, RunFold(run), self._experiment_of(body), index)
+            self.runs[run] = ProjectedRun(self.ids, RunFold(run), self._experiment_of(body), index, len(self.runs))
         elif begins:
             body = types.Body()  # it has begun already; the event is only one more
         projected, body = self.runs[run], by_address(body)
@@ -225,7 +225,7 @@ class Fold:
     def _experiment_of(self, body: types.Body) -> str:
         if isinstance(body, types.RunStarted):
             return self._experiments.named(body.experiment, body.pipeline)
-        return body.name if isinstance(body, types.GraphStarted) else ""
+        return self._experiments.named("", body.name) if isinstance(body, types.GraphStarted) else ""
 
 
 def pages_of(*, losses: bool, steps: bool, replayed: bool, collected: bool) -> tuple[str, ...]:

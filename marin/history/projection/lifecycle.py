@@ -12,6 +12,9 @@ from marin.history.projection.text import flatten, text
 from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#8c564b")
+"""Of the curves of runs, one after another: MLflow draws colours by chance, and two runs the same. The first six are those of
+Okabe and Ito, which colour-blind people tell apart."""
 """The run below which MLflow shows how an experiment's file was executed."""
 GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
@@ -34,6 +37,7 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
         "marin.data": data_of(body.recipe),
         "mlflow.source.name": "dvc.yaml" if body.pipeline == DEFAULT_PIPELINE else body.pipeline,
         "mlflow.source.type": "PROJECT",
+        "mlflow.runColor": COLOURS[projected.number % len(COLOURS)],
         "mlflow.note.content": experiments.note(experiment, body),
     }
     if isinstance(commit := body.code.get("commit"), str) and commit:
@@ -66,10 +70,11 @@ def graph_started(
     told: Told, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
 ) -> Iterator[Intent]:
     """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
-    yield from experiments.opened(body.name, told.time)
-    run, above = projected.id(), projected.ids.executions(body.name)
+    name = projected.experiment
+    yield from experiments.opened(name, told.time)
+    run, above = projected.id(), projected.ids.executions(name)
     # One row of a list for all executions, however many: the rows that matter are the runs of the arms.
-    yield OpenRun(above, body.name, EXECUTIONS, told.time, told.event.actor)
+    yield OpenRun(above, name, EXECUTIONS, told.time, told.event.actor)
     yield Tags(
         above,
         {
@@ -81,7 +86,7 @@ def graph_started(
     )
     yield Status(above, "RUNNING", None)
     yield Shelve(above, "", told.index, {})
-    yield OpenRun(run, body.name, f"graph · {body.graph}", told.time, told.event.actor, parent=above)
+    yield OpenRun(run, name, f"graph · {body.graph}", told.time, told.event.actor, parent=above)
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,

@@ -30,12 +30,14 @@ class Told:
 
 @dataclass
 class ProjectedRun:
-    """``experiment`` is the name under which MLflow shows the run; ``at`` the last event that spoke of it."""
+    """``experiment`` is the name under which MLflow shows the run; ``at`` the last event that spoke of it; ``number``: how many
+    began before it."""
 
     ids: Ids
     fold: RunFold
     experiment: str
     at: int
+    number: int = 0
     losses: dict[int, float] = field(default_factory=dict)
     measured: dict[str, set[int]] = field(default_factory=dict)
     evaluation: Mapping[str, float] = field(default_factory=dict)

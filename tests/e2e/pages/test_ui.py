@@ -225,7 +225,7 @@ def test_charts_stand_in_groups_that_say_what_they_show(served: Served, page: An
     fresh.goto(served.printed)
     fresh.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
     places = []
-    for name in ("train loss", "validation", "evaluation", "training"):
+    for name in ("train loss", "validation", "evaluation", "training", "data"):
         heading = fresh.get_by_text(name, exact=True).first
         heading.wait_for()
         places.append(heading.bounding_box()["y"])

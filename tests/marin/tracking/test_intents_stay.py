@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("e3b805dce53192ac", "e94f1079c2e327ad")
-AT_RANDOM = ("6efa42c043749023", "085ecf9cb772a489", "556810d40f54e071")
+IN_ORDER = ("8cb564d412627c5c", "4b4f9d4179dd0027")
+AT_RANDOM = ("9f73e25a784638db", "af865c0b754a5b3f", "b12f0c1a946c66c0")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

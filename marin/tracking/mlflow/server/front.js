@@ -19,6 +19,7 @@
     ["validation", (name) => /^evaluate\.(loss|perplexity|bits_per_byte)$|^evaluation\/validation/.test(name)],
     ["evaluation", (name) => /^(evaluate\.|evaluation\/)/.test(name)],
     ["training", (name) => name.startsWith("train")],
+    ["data", (name) => /^(corpus|tokenizer|tokens)\./.test(name)],
     ["Model metrics", () => true], // MLflow's own name for what has no group: what is told later joins it
   ];
   const inGroups = (names) => {

@@ -102,7 +102,7 @@ class Gradients:
 
         def loss(arrays: Any, rows: Any) -> Any:
             ids, targets, mask = rows
-            return -jnp.sum(scorer.scored_row(arrays, ids[None], targets[None])[0][0] * mask)
+            return -jnp.sum(scorer.scored_rows(arrays, ids[None], targets[None])[0][0] * mask)
 
         def of_document(arrays: Any, document: Any) -> Any:
             """document: int32, int32, float32 [rows, length]."""

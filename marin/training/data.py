@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,6 +44,8 @@ from marin.training.runtime import hosts
 from marin.training.state import named_key
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
 from marin.training.tokens.loss_mask import MaskedSequences, read_mask
+
+logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 
 BATCHES_AHEAD = 16
 """How many batches are loaded before they are asked for."""

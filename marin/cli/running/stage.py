@@ -63,7 +63,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     from marin.execution.executor import run_stage
     from marin.graph.execution.stage import stage_on_ray
     from marin.pipeline.stages import PIPELINE
-    from marin.process.arithmetic import check
+    from marin.process.arithmetic import apply, check
     from marin.recipe.params import load_params
     from marin.record.root import open_root
 
@@ -83,8 +83,12 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
                 return replace(settle(), action="executed")
         return settle(force=force)
 
+    def contract() -> None:  # before an input that is made here imports jax
+        if execution.runner == "local" and PIPELINE.step(name).devices != "none":
+            apply(recipe.arithmetic, execution)
+
     try:
-        outcome = _with_inputs(name, partial(bring, force=force), bring)
+        outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
     except Paused as pause:
         if as_json:
             print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
@@ -123,9 +127,11 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         )
 
 
-def _with_inputs(name: str, bring: Callable[[str], StageOutcome], make: Callable[[str], StageOutcome]) -> StageOutcome:
-    """``bring`` the step to its output. What it reads and this root has no result of is made first: DVC skips a stage whose
-    line in dvc.lock came from another root, by Git."""
+def _with_inputs(
+    name: str, bring: Callable[[str], StageOutcome], make: Callable[[str], StageOutcome], before: Callable[[], None]
+) -> StageOutcome:
+    """``bring`` the step to its output. What it reads and this root has no result of is made first, after ``before``: DVC skips
+    a stage whose line in dvc.lock came from another root, by Git."""
     from marin.errors import InputNotMade
 
     while True:
@@ -135,4 +141,5 @@ def _with_inputs(name: str, bring: Callable[[str], StageOutcome], make: Callable
             if absent.step == name:
                 raise
             logger.info("%s: not made in this root yet, though dvc.lock has it: made first", absent.step)
-            _with_inputs(absent.step, make, make)
+            before()
+            _with_inputs(absent.step, make, make, before)

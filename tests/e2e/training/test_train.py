@@ -4,6 +4,8 @@ back."""
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,3 +42,16 @@ def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(p
     assert {item["step"]: item["run"] for item in tree if item["step"] != "evaluate"} == dict.fromkeys(
         ("corpus", "tokenizer", "tokens", "train"), before["run"]
     )
+
+
+def test_training_whose_inputs_another_root_made_makes_them_first(trained: Project, tmp_path: Path) -> None:
+    """As after `git pull`: dvc.lock has every line and this root no result, so DVC executes the last stage alone."""
+    fresh = trained.copy(tmp_path)
+    shutil.rmtree(fresh.root)
+    shutil.rmtree(fresh.folder / "artifacts")
+    assert fresh.marin("init", "--here").returncode == 0
+    done = fresh.marin("stage", "train", "--json", "--devices", "1")  # in a process of its own
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("made first") == 3
+    before = json.loads((trained.folder / "artifacts" / "train.json").read_text())
+    assert json.loads(done.stdout.splitlines()[-1])["digest"] == before["digest"]

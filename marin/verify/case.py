@@ -43,6 +43,8 @@ class Case:
     reach: Reach = EVERYTHING
     until: Continues | None = None
     made: dict[str, Path] = field(default_factory=dict)
+    collections: list[str] = field(default_factory=list)
+    """Collections of documents that steps of the verifier's own file begin with; judged beside those of the recipe."""
 
     def inputs(self, names: Sequence[str]) -> dict[str, Path]:
         """Folders with the outputs of these steps: made here, or taken from the store and proven.

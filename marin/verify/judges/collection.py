@@ -24,7 +24,7 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
         sample: how many shards of each phase are executed; None: all.
         root: of the log, by which they are drawn.
     """
-    found = artifacts(case.run.recipe)
+    found = list(dict.fromkeys([*collections(case.run.recipe), *case.collections]))
     if not found or made.outcome == "FAIL":
         return made
     verdicts = [judged(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
@@ -36,7 +36,7 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
     return Verdict(outcome, lines, made.executed or (worst is not None and worst.executed))
 
 
-def artifacts(recipe: Recipe) -> list[str]:
+def collections(recipe: Recipe) -> list[str]:
     """The collections of a recipe."""
     named = [part.artifact for part in parts(recipe.dataset).values() if isinstance(part, DocumentsDataset)]
     return [artifact for artifact in dict.fromkeys(named) if artifact is not None]

@@ -21,13 +21,14 @@ from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph, Node
 from marin.graph.step import Adopted
-from marin.recipe.schema import Artifact, artifacts
+from marin.recipe.schema import Artifact, Recipe, artifacts
 from marin.record import events
 from marin.record.events import StepCompleted
 from marin.record.root import KEY_VARIABLE, create_root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case
+from marin.verify.judges.collection import collections
 from marin.verify.verdict import Verdict
 
 ORIGIN = "marin.local/verify"
@@ -42,11 +43,12 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class Remade(msgspec.Struct, frozen=True):
-    """What came of one: identity and artifact, or why there is none."""
+    """What came of one: identity and artifact, or why there is none. ``collections``: those that it is made of."""
 
     identity: str = ""
     artifact: str = ""
     error: str = ""
+    collections: list[str] = []
 
 
 def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
@@ -58,6 +60,7 @@ def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
     if file is not None:
         again = Again(str(file.resolve()), [item.address for item in made], case.root.absolute)
         found = _execute(again, case.workshop)
+        case.collections.extend(name for remade in found.values() for name in remade.collections)
     verdicts = [_judge(case, item, file, found.get(item.address)) for item in made]
     worst = next((v for word in ("FAIL", "UNAVAILABLE") for v in verdicts if v.outcome == word), verdicts[0])
     return Verdict(worst.outcome, tuple(line for verdict in verdicts for line in verdict.lines), worst.executed)
@@ -131,17 +134,26 @@ def execute_again(payload: bytes) -> bytes:
         )
     root = create_root(str(key.with_name("root")), origin=ORIGIN)
     wanted = Graph.of(graph.name, [graph.nodes[address].step for address in again.addresses])
-    copy_artifacts(open_root(again.root).store(), root.store(), _adopted(list(wanted.nodes.values())))
+    nodes = list(wanted.nodes.values())
+    copy_artifacts(open_root(again.root).store(), root.store(), [*_adopted(nodes), *_collections(nodes)])
     outcome = execute_graph(wanted, root, file=Path(again.file))
-    return msgspec.json.encode({address: _remade(outcome, address) for address in again.addresses})
+    return msgspec.json.encode({address: _remade(outcome, wanted, address) for address in again.addresses})
 
 
-def _remade(outcome: Outcome, address: str) -> Remade:
+def _remade(outcome: Outcome, graph: Graph, address: str) -> Remade:
     if address in outcome.results:
-        return Remade(outcome.results[address].identity, outcome.results[address].output.artifact)
+        made = outcome.results[address]
+        below = Graph.of(graph.name, [graph.nodes[address].step])
+        return Remade(made.identity, made.output.artifact, collections=_collections(list(below.nodes.values())))
     failure = outcome.failures[address]
     failure = outcome.failures.get(failure.because, failure)
     return Remade(error=f"{failure.address}: {failure.error}")
+
+
+def _collections(nodes: Sequence[Node]) -> list[str]:
+    """The collections of documents that steps of the pipeline begin with: by digest too, and judged beside the run's own."""
+    recipes = [node.step.config for node in nodes if isinstance(node.step.config, Recipe)]
+    return list(dict.fromkeys(name for recipe in recipes for name in collections(recipe)))
 
 
 def _adopted(nodes: Sequence[Node]) -> list[str]:

@@ -13,9 +13,13 @@ from marin.collection.gathering import gathered
 from marin.data.documents import TRAIN, VALIDATION, read_documents
 from marin.data.reach import Reach
 from marin.errors import DataError, UsageError
+from marin.graph.execution.loop import execute_graph
+from marin.graph.files import load_graph
+from marin.history.runs import load_all
 from marin.pipeline.corpus import CORPUS, config
 from marin.recipe.schema import DocumentsDataset, Execution, Recipe, WebDataset, from_plain, plain
 from marin.verify.judges.collection import with_collections
+from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Verdict
 from tests.marin.collection.labelled import labelled
@@ -71,6 +75,7 @@ def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: R
         workshop=workshop,
         workers=1,
         reach=Reach(),
+        collections=[],
     )
     passed = with_collections(case, Verdict("PASS", ("corpus",)), None, b"root")
     assert passed.outcome == "PASS" and "made again from its sources" in passed.lines[1]
@@ -83,6 +88,43 @@ def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: R
     path.write_text(path.read_text().replace("e", "u", 1))
     failed = with_collections(case, Verdict("PASS"), None, b"root")
     assert failed.outcome == "FAIL" and "part-0.jsonl" in failed.lines[0]
-    unknown = SimpleNamespace(**vars(case))
+    case.run, case.collections = SimpleNamespace(recipe=Recipe()), [artifact_of(found)]
+    beside = with_collections(case, Verdict("PASS"), None, b"root")
+    assert beside.outcome == "FAIL" and "part-0.jsonl" in beside.lines[0], (
+        "one that a step of an experiment begins with"
+    )
+    unknown = SimpleNamespace(**vars(case) | {"collections": []})
     unknown.run = SimpleNamespace(recipe=Recipe(dataset=DocumentsDataset(artifact="sha256:" + "0" * 64)))
     assert with_collections(unknown, Verdict("PASS"), None, b"root").outcome == "UNAVAILABLE"  # type: ignore[arg-type]
+
+
+FILE = """
+from experiments.defaults import default_corpus, default_tokenize
+from marin.graph import Resources, Step
+from marin.recipe.schema import DocumentsDataset
+
+def halved(context):
+    for name in ("train.jsonl", "validation.jsonl"):
+        lines = (context.inputs["corpus"].path / name).read_text().splitlines()
+        (context.out / name).write_text("\\n".join(lines[: max(2, len(lines) // 2)]) + "\\n")
+
+corpus = default_corpus("pages", DocumentsDataset(name="pages", artifact="{artifact}"))
+half = Step("corpus/half", halved, {{}}, {{"corpus": corpus}}, Resources(in_process=True))
+steps = [default_tokenize("half", half, vocab_size=300).inputs["tokenizer"]]
+"""
+
+
+def test_a_step_of_an_experiment_that_begins_with_a_collection_is_made_again(project: Path, recipe: Recipe) -> None:
+    """The run's own recipe names what the step made, by digest; the verifier's file names the collection."""
+    root = root_of(project)
+    artifact = artifact_of(gathered(root, recipe))
+    file = project / "exp_half.py"
+    file.write_text(FILE.format(artifact=artifact))
+    assert execute_graph(load_graph(file), root, file=file).failures == {}
+    (run,) = [view for view in load_all(root.history()) if "tokenizer" in view.steps]
+    workshop = project / "made-again"
+    workshop.mkdir()
+    case: Any = SimpleNamespace(root=root, history=root.history(), run=run, workshop=workshop, collections=[])
+    verdict = judge_artifacts_taken(case, file)
+    assert verdict is not None and verdict.outcome == "PASS", verdict
+    assert case.collections == [artifact], "and is judged then as those of a recipe are"

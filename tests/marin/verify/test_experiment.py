@@ -37,7 +37,7 @@ steps = [default_tokenize("long", long, vocab_size=300).inputs["tokenizer"]]
 
 def judged(root: Root, file: Path | None, workshop: Path) -> Verdict:
     (run,) = [view for view in runs.load_all(root.history()) if "tokenizer" in view.steps]
-    case: Any = SimpleNamespace(root=root, history=root.history(), run=run, workshop=workshop)
+    case: Any = SimpleNamespace(root=root, history=root.history(), run=run, workshop=workshop, collections=[])
     verdict = judge_artifacts_taken(case, file)
     assert verdict is not None
     return verdict

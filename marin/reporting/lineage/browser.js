@@ -4,6 +4,7 @@
 "use strict";
 (() => {
   const frame = d3.select(".graph"), svg = frame.select("svg"), view = svg.select("g.view");
+  const drawn = {width: Number(svg.attr("width")), height: Number(svg.attr("height"))};
   const nodes = svg.selectAll("a.node").datum(function () {
     const box = this.querySelector("rect");
     return {id: this.dataset.id, layer: this.dataset.layer, x: box.x.baseVal.value, y: box.y.baseVal.value,
@@ -15,7 +16,33 @@
   const layers = d3.nest().key(node => node.dataset.layer).map(nodes.nodes());
   const after = d3.nest().key(edge => edge.from).map(edges.data());
   const before = d3.nest().key(edge => edge.to).map(edges.data());
-  const whole = {width: Number(svg.attr("width")), height: Number(svg.attr("height"))};
+  const whole = innerWidth < 600 ? downwards() : drawn;
+
+  // On a narrow screen the graph goes from top to bottom: what is drawn side by side, one column after another, becomes rows.
+  function downwards() {
+    const gap = 20, rise = 44, margin = 14;
+    const rows = d3.nest().key(node => node.x).sortKeys((a, b) => a - b).entries(nodes.data()).map(row => row.values);
+    const across = row => d3.sum(row, node => node.width) + gap * (row.length - 1);
+    const width = d3.max(rows, across) + 2 * margin;
+    let y = margin;
+    rows.forEach(row => {
+      let x = (width - across(row)) / 2;
+      row.sort((a, b) => a.y - b.y).forEach(node => {
+        Object.assign(node, {right: x - node.x, down: y - node.y, x, y});
+        x += node.width + gap;
+      });
+      y += row[0].height + rise;
+    });
+    nodes.attr("transform", node => `translate(${node.right} ${node.down})`);
+    const at = new Map(nodes.data().map(node => [node.id, node]));
+    edges.attr("d", edge => {
+      const from = at.get(edge.from), to = at.get(edge.to);
+      const x = from.x + from.width / 2, top = from.y + from.height, u = to.x + to.width / 2;
+      const far = to.y - top > 2 * rise ? (u < width / 2 ? -1 : 1) * to.width * 0.6 : 0; // around what stands between
+      return `M${x} ${top}C${x + far} ${top + rise} ${u + far} ${to.y - rise} ${u} ${to.y}`;
+    });
+    return {width, height: y - rise + margin};
+  }
 
   // What is seen: a window on the whole drawing, moved and scaled by d3.
   const size = () => ({width: frame.node().clientWidth, height: frame.node().clientHeight});

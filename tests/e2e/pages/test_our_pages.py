@@ -146,6 +146,23 @@ def test_the_data_browser_leads_from_the_model_to_a_raw_document_by_clicks(serve
 
 
 @pytest.mark.browser
+def test_on_a_narrow_screen_the_graph_goes_from_top_to_bottom_and_is_readable(served: Served, page: Any, shots: Path):
+    page.set_viewport_size({"width": 390, "height": 850})
+    page.goto(pages_in(served)["lineage"])
+    frame = page.locator(".graph").bounding_box()
+    boxes = page.locator("a.node").evaluate_all(
+        "all => all.map(a => { const b = a.querySelector('rect').getBoundingClientRect();"
+        " return [a.ariaLabel.split(',')[0], b.left, b.right, b.top]; })"
+    )
+    assert min(box[1] for box in boxes) >= frame["x"] and max(box[2] for box in boxes) <= frame["x"] + frame["width"]
+    assert boxes[0][2] - boxes[0][1] > 90, "large enough to be read"
+    tops = {name: top for name, _, _, top in boxes}
+    assert tops["corpus"] < tops["tokenizer"] < tops["tokens"] < tops["train"] < min(tops["evaluate"], tops["export"])
+    page.screenshot(path=shots / "lineage-narrow.png")
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+@pytest.mark.browser
 def test_the_graph_is_moved_and_scaled_by_mouse_wheel_keys_and_buttons(served: Served, page: Any):
     page.set_viewport_size({"width": 1000, "height": 800})
     page.goto(pages_in(served)["lineage"])

@@ -57,6 +57,11 @@ def test_the_stages_are_the_steps_in_order() -> None:
     assert tuple(DVC["stages"]) == names == STEPS
 
 
+def test_the_first_stage_and_the_last_always_look() -> None:
+    """At texts that are no deps, and at a run that a changed step left without its last results."""
+    assert [name for name, stage in DVC["stages"].items() if stage.get("always_changed")] == [STEPS[0], STEPS[-1]]
+
+
 @pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
 def test_dependencies_are_the_pointers_the_code_and_the_lock(step: StepDefinition) -> None:
     stage = DVC["stages"][step.name]

@@ -68,6 +68,7 @@ EVALUATE = StepDefinition(
         "marin/training/step/products.py",
         "marin/training/state.py",
         "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",
     ),
     run=run,

@@ -110,6 +110,7 @@ TRAIN = StepDefinition(
         "marin/training/step/update.py",
         "marin/training/runtime/stopping.py",
         "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",
     ),
     run=run,

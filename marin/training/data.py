@@ -43,7 +43,8 @@ from marin.training.blank import check_learned
 from marin.training.runtime import hosts
 from marin.training.state import named_key
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
-from marin.training.tokens.loss_mask import MaskedSequences, read_mask
+from marin.training.tokens.loss_mask import read_mask
+from marin.training.tokens.masked import MaskedSequences
 
 logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 

@@ -181,7 +181,6 @@ class Report:
                 "segments_replayed": self.training.segments_replayed,
                 "workers": self.training.workers,
                 "seconds": round(self.training.seconds, 3),
-                "segments_taken": self.training.segments_taken,
             },
             "evaluation": self.evaluation.as_json(),
             "first_divergence": self.first_divergence(),

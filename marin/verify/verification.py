@@ -198,7 +198,7 @@ class Verification:
         body = ReplayCompleted(
             run=report.run,
             verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
-            training=report.as_json()["training"],
+            training={**report.as_json()["training"], "segments_taken": report.training.segments_taken},
             first_divergence=report.first_divergence(),
             log_checkpoint=report.as_json()["log_checkpoint"],
             details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},

@@ -127,7 +127,7 @@ NOT_FOREIGN = {
     "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
     "marin.training.step.hlo.Program.read": "a program that the compiler of this process wrote",
-    "marin.training.tokens.cache.load_tokenizer": "reads the file for parse_tokenizer",
+    "marin.training.tokens.encoding.load_tokenizer": "reads the file for parse_tokenizer",
     "marin.training.tokens.cache.open_cache": "a folder whose files are in the table: its ledger, zarr metadata",
     "marin.training.tokens.cache.read_tokens": "a folder whose files are in the table: its ledger, zarr metadata",
     "marin.training.tokens.loss_mask.read_mask": "bytes as numbers: every file is one",

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from levanter.data.dataset import AsyncDataset
 from tokenizers import Tokenizer
 
 from marin.data.chat import Span
@@ -65,28 +64,3 @@ def read_mask(cache: Path) -> NDArray[np.uint8] | None:
     """uint8[n], mapped from the file; None for a cache without one."""
     path = cache / MASK_FILE
     return np.memmap(path, dtype=np.uint8, mode="r") if path.is_file() else None
-
-
-class MaskedSequences(AsyncDataset[dict[str, Any]]):
-    """Sequences of a token stream with the weights of their losses: float32[seq_len], that of the token one further
-    on."""
-
-    def __init__(self, sequences: AsyncDataset[Any], mask: NDArray[np.uint8], seq_len: int) -> None:
-        self._sequences, self._mask, self._seq_len = sequences, mask, seq_len
-
-    async def async_len(self) -> int:
-        return await self._sequences.async_len()
-
-    def is_finite(self) -> bool:
-        return True
-
-    async def get_batch(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
-        items = await self._sequences.get_batch(indices)
-        return [{**item, "loss_weights": self._weights(index)} for index, item in zip(indices, items, strict=True)]
-
-    def _weights(self, index: int) -> NDArray[np.float32]:
-        start = index * self._seq_len + 1
-        weights = np.zeros(self._seq_len, dtype=np.float32)
-        following = self._mask[start : start + self._seq_len]
-        weights[: len(following)] = following
-        return weights

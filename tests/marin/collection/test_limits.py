@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_disk_that_fills_is_said_and_the_same_command_goes_on(project: Path) -
         (raw / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     wanted = build(root_of(project), Asked((f"{raw}/*",))).artifact
     (project / "disk").mkdir()
-    marin = f"{sys.executable} -m marin.cli.main"
+    marin = f"{shlex.quote(sys.executable)} -m marin.cli.main"
     script = f"""
         mount -t tmpfs -o size=3m tmpfs disk && cd disk && {marin} -q init --here
         {marin} data build --source '../raw/*' --json; echo "ended $?" >&2

@@ -28,11 +28,17 @@ NEUTRAL = {
     "marin/process/progress.py": "bars",
     "marin/process/waiting.py": "says what takes long",
     "marin/execution/step.py": "how a step is called",
+    "marin/training/step/hlo.py": "what is told of compiled programs",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",
 }
 ELSEWHERE = PROJECT / "marin" / "runners"
 """How a training is started on other machines; what it executes there is the same list."""
-READS_CACHES = {"marin/data/chat.py", "marin/data/documents.py", "marin/data/exclusion.py"}
+READS_CACHES = {
+    "marin/data/chat.py",
+    "marin/data/documents.py",
+    "marin/data/exclusion.py",
+    "marin/training/tokens/encoding.py",
+}
 """Imported through marin/training/tokens/cache.py, which builds caches with them; train, evaluate and export only
 read."""
 

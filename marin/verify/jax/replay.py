@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +68,10 @@ def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution
         use_compilation_cache(compilation_cache())
         _prepared.clear()
         _programs.clear()
-        with compiling(f"{key[0].removeprefix('sha256:')}-{execution.devices}"), waiting("compiling the train step"):
+        # Processes that compute as one trace together: one that waited for its turn here would hold up the others for ever.
+        name = f"{key[0].removeprefix('sha256:')}-{execution.devices}"
+        turn = compiling(name) if hosts.processes() == 1 else nullcontext()
+        with turn, waiting("compiling the train step"):
             _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
     return _prepared[key].reading(tokens / "train")
 

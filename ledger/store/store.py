@@ -130,11 +130,7 @@ class Store:
             return Artifact(whole.tree, whole.size, "tree")
         known = self._seen.contents(str(root)) if whole is not None else {}
         contents = self._put_files(found, known, link, chunked)
-        entries = [
-            ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))
-            for file, content in zip(found, contents, strict=True)
-        ]
-        artifact = self.put_manifest(Manifest(tuple(entries), checked=True), check=False)
+        artifact = self.put_manifest(Manifest(tuple(_entries(found, contents)), checked=True), check=False)
         self._seen.remember_folder(str(root), listing, contents, artifact.digest, started)
         return artifact
 
@@ -142,14 +138,9 @@ class Store:
         """One manifest over the folder's own files and those of ``trees``; no other is stored on the way."""
         inner = {f"{name}/": self.manifest(tree) for name, tree in trees.items()}
         found = scan(folder.absolute())
-        entries = [
-            *(
-                ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))
-                for file, content in zip(found, self._put_files(found, {}, link, chunked), strict=True)
-            ),
-            *(ManifestEntry(name + entry.path, *entry[1:]) for name, tree in inner.items() for entry in tree),
-        ]
-        return self.put_manifest(Manifest.of(entries))
+        own = _entries(found, self._put_files(found, {}, link, chunked))
+        joined = (ManifestEntry(name + entry.path, *entry[1:]) for name, tree in inner.items() for entry in tree)
+        return self.put_manifest(Manifest.of([*own, *joined]))
 
     def _put_files(
         self, found: Sequence[Found], known: Mapping[str, tuple[Status, Content]], link: bool, chunked: bool
@@ -400,6 +391,14 @@ class Store:
 def _finding(error: LedgerError, where: str) -> Finding:
     place = where if not error.where or error.where == where else f"{where} ({error.where})"
     return Finding(error.what, place, error.expected, error.found, missing=isinstance(error, NotFound))
+
+
+def _entries(found: Sequence[Found], contents: Sequence[Content]) -> list[ManifestEntry]:
+    """What a manifest says of scanned files, in their order."""
+    return [
+        ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))
+        for file, content in zip(found, contents, strict=True)
+    ]
 
 
 def _content(hashed: Hashed) -> Content:

@@ -16,7 +16,7 @@ from marin.dossier.evidence import Proven
 from marin.dossier.measured import JOULES, band, measured
 from marin.dossier.stated import STATED, check_card, stated
 from marin.errors import UsageError
-from marin.history.run import Run, shown
+from marin.history.run import Run
 from marin.history.runs import load
 from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
 
@@ -164,7 +164,6 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
         if math.isfinite(number):
             where = run.evaluation.index if run.evaluation is not None else at["evaluate"]
             yield told(f"evaluation.{name}", number, where)
-    if run.verdicts:
-        last = shown(run.verdicts)
-        for name, word in sorted(last.body.verdicts.items()):
-            yield told(f"verification.{name}", word, last.index)
+    for name, word in sorted(run.verdict.items()):
+        said = next(fact for fact in reversed(run.verdicts) if fact.body.verdicts.get(name) == word)
+        yield told(f"verification.{name}", word, said.index)

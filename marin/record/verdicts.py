@@ -81,8 +81,10 @@ def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for verdicts in verifications:
         for name, word in verdicts.items():
-            if word in _ANSWERS or found.get(name) not in _ANSWERS:
-                found[name] = word if word != "NOT_RUN" else found.get(name, word)
+            if word == "NOT_RUN":
+                found.setdefault(name, word)
+            elif word in _ANSWERS or found.get(name) not in _ANSWERS:
+                found[name] = word
     return found
 
 

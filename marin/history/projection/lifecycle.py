@@ -12,10 +12,10 @@ from marin.history.projection.text import flatten, text
 from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"
+"""The run below which MLflow shows how an experiment's file was executed."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#8c564b")
 """Of the curves of runs, one after another: MLflow draws colours by chance, and two runs the same. The first six are those of
 Okabe and Ito, which colour-blind people tell apart."""
-"""The run below which MLflow shows how an experiment's file was executed."""
 GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 

@@ -81,6 +81,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         ("llama", "adamw", "bfloat16", ", accumulated, loss in blocks",
          {"microbatch": 1, "loss_block": 16, "loss_vocabulary": 24}),
         ("gpt2", "lion", "float32", "", {}),
+        ("llama", "adamw", "float32", ", tied", {"tied": True}),
     )
 }  # fmt: skip
 EXACT = tuple(name for name in GROUPS if name.endswith(" exact"))

@@ -25,13 +25,12 @@ REDUCED = [
     "gpt2 adamw float32",
     "llama adamw exact",
     "llama adamw bfloat16 by layer, accumulated, loss in blocks",
+    "gpt2 lion float32 by layer",
+    "llama adamw float32 by layer, tied",
 ]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.determinism] * ("by layer" in name)) for name in REDUCED],
-)
+@pytest.fixture(scope="module", params=REDUCED)
 def group(request: pytest.FixtureRequest) -> str:
     """A model: one of them, drawn, at a change."""
     name: str = request.param
@@ -50,7 +49,8 @@ def moved(matrix: ModuleType, group: str) -> Results:
     """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
     two, or from four to one."""
     eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
-    own = dict(zip(REDUCED, (eight, four, eight, eight | {"replicas": 2}), strict=True))
+    slices = eight | {"replicas": 2}
+    own = dict(zip(REDUCED, (eight, four, eight, slices, eight, slices), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
     return matrix.execute(row, [group], cache=compilation_cache())
 

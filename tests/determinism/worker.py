@@ -32,7 +32,7 @@ VOCABULARY = 64
 class Case:
     """What to train. ``devices``: how many of the process's devices. ``resume_at``: stop before these steps, save a
     training checkpoint, and go on from it; ``moves``: with so many devices after each stop. ``replicas``: of how many slices
-    of a pod the devices are."""
+    of a pod the devices are. ``tied``: Llama's embeddings are its head too, as GPT-2's always are."""
 
     name: str
     architecture: str = "llama"
@@ -50,6 +50,7 @@ class Case:
     resume_at: tuple[int, ...] = ()
     moves: tuple[int, ...] = ()
     gather: str | None = None
+    tied: bool = False
     loss_block: int | None = None
     loss_vocabulary: int | None = None
     replicas: int = 1
@@ -71,6 +72,7 @@ def recipe_of(case: Case) -> Any:
             num_heads=2,
             num_kv_heads=2,
             seq_len=case.length,
+            tie_word_embeddings=case.tied,
         ),
         optimizer=Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2),  # type: ignore[arg-type]
         trainer=Trainer(num_steps=case.steps, batch_size=case.batch, steps_per_segment=2),

@@ -116,7 +116,8 @@ class LayeredStep(Step):
     @property
     def memory(self) -> Memory:
         """As in every step. Of a gradient there is one copy, and one more for each level of the tree over passes and for
-        microbatches; between the parts are what goes from layer to layer, and weights that were gathered ahead."""
+        microbatches; between the parts are what goes from layer to layer, weights that were gathered ahead, and the gradient
+        by ``last`` of tied weights, which stays until ``leave_first``."""
         layout, parts = self.layout, self.parts[False]
         own = self.local_slices
         sizes = [own * 4 * math.prod(layout.shapes[name]) for name in layout.param_names]
@@ -126,11 +127,14 @@ class LayeredStep(Step):
         x = recipe.arithmetic.microbatch_size * recipe.model.seq_len * recipe.model.hidden_dim
         x *= compute_dtype(recipe).itemsize
         copies = 1 + (len(self.passes) - 1).bit_length() + (self.microbatches > 1)
-        lying = {f"{kind}_{name}": size for name, size in part.items() for kind in ("gather", "leave")}
-        lying |= {"first": x, "layer": 2 * x, "layer_back": x, "last": x}
+        lying = {f"gather_{name}": size for name, size in part.items()}
+        lying |= {f"leave_{name}": sum(sizes[i] for i in self._leaving(name)) for name in PARTS}
+        tied = nbytes([parts.shapes("last")[parts.indices["last"].index(i)] for i in parts.tied])
+        lying["leave_first"] += tied
+        lying |= {"first": x, "layer": 2 * x, "layer_back": x, "last": x + tied}
         lying |= {"update": (2 * sum(sizes) + moments) // own, "square": sum(sizes) // own, "add": 2 * sum(sizes)}
         ahead = AHEAD * nbytes(parts.shapes("layer"))
-        return Memory(sum(sizes) + moments, copies * sum(sizes), (parts.layers + 1) * x + ahead, lying)
+        return Memory(sum(sizes) + moments, copies * sum(sizes), (parts.layers + 1) * x + ahead + tied, lying)
 
     # What is compiled
 

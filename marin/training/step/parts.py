@@ -53,8 +53,8 @@ class Parts:
         arrays, self._static = eqx.partition(model, _has_numbers)
         likes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
         self._likes, self._tree = jax.tree.flatten(likes)
-        transformer = model.transformer
-        self._stack = getattr(transformer, STACKS[recipe.model.architecture])
+        shapes = eqx.combine(likes, self._static)  # an example's own arrays are not kept
+        self._stack = getattr(shapes.transformer, STACKS[recipe.model.architecture])
         stack = f"{stack_of(recipe)}/"
         tied = model.get_lm_head() is model.embeddings.token_embeddings.weight
         head = "model/embeddings/token_embeddings/" if tied else "model/lm_head/"

@@ -31,7 +31,7 @@ from marin.record import events as kinds
 from marin.record.events import CheckpointSaved, Output, TrainSegment, write
 from marin.record.root import Root
 from marin.training.checkpoints.saving import save
-from marin.training.data import Batch, batch_digest, batches
+from marin.training.data import Batch, Batches, batch_digest
 from marin.training.loop import SegmentRecord, Steps, Training, fingerprint_of
 from marin.training.run import segment_event
 from marin.training.state import TrainState, leaves, local, manifest_of
@@ -114,7 +114,8 @@ def _segment(
     placed = training.step.place(state)
 
     def honest(number: int) -> Batch:
-        return next(batches(world.recipe, tokens / "train", training.mesh, number))
+        with Batches(world.recipe, tokens / "train", training.mesh, number) as stream:
+            return next(stream)
 
     for number in range(*span):
         batch = honest(number) if feed is None else feed(number, honest)

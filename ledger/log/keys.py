@@ -87,7 +87,7 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
 
     Raises:
         Unavailable: there is no file, it cannot be read, or it is encrypted and no passphrase was given.
-        Malformed: it is no key file.
+        Refused: it is no key file.
         Refused: others can read it, the passphrase is wrong, or the key is damaged.
     """
     data = _read_private(path)
@@ -159,8 +159,8 @@ def _read_private(path: Path) -> bytes:
         return data
 
 
-def _no_key(path: Path, found: str) -> Malformed:
-    return Malformed(
+def _no_key(path: Path, found: str) -> Refused:
+    return Refused(
         "not a key file",
         where=str(path),
         expected="a first line 'origin: <name>'",

@@ -7,6 +7,7 @@ blank (:mod:`marin.training.blank`), everything else stays where it was. So what
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -104,7 +105,8 @@ class LeavingOut:
         before, manifest = self._state(task)
         state, last = training.step.place(before), self._recipe.last_step
         if task.step < last:
-            state, record = training.without(task.spans, self._batches).segment(state, manifest, task.step, last)
+            with closing(training.without(task.spans, self._batches)) as without:
+                state, record = without.segment(state, manifest, task.step, last)
             manifest = record.end_state
         scorer = scorer.holding(training.step.collect(state).model)
         sums, losses = {}, {}

@@ -74,7 +74,12 @@ def recipes(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]
     from marin.recipe.composition import conf_folder, groups
 
     given = [str(word) for word in context.params.get("overrides") or ()]
-    known: Mapping[str, Sequence[str]] = {**_fields(), **groups(conf_folder())}
+    chosen = groups(conf_folder())
+    known: Mapping[str, Sequence[str]] = {
+        **chosen,
+        **_fields(),
+        **chosen,
+    }  # groups come first: they are said most often
     named, apart, _ = incomplete.rpartition("=")
     if not apart and given[-1:] == ["="]:
         named = given[-2] if len(given) > 1 else ""

@@ -103,12 +103,17 @@ def print_table(
         kept = fitting(columns, rows, columns_here(), expendable)
         columns, rows = [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
         if sum(max(map(len, column)) + 1 for column in zip(columns, *rows, strict=True)) > columns_here():
-            rows = [[_DIGEST.sub(r"\1", cell) for cell in row] for row in rows]
+            rows = [[shortened(cell) for cell in row] for row in rows]
         _draw(columns, rows)
         return
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def shortened(line: str) -> str:
+    """``line`` with its digests by their first twelve digits, which every command takes."""
+    return _DIGEST.sub(r"\1", line)
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, expendable: Sequence[str]) -> list[int]:

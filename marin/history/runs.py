@@ -123,7 +123,7 @@ def pick(known: Sequence[str], name: str) -> str:
         "unknown run",
         where=name,
         expected="a run id, a unique beginning of one, or latest",
-        found=f"latest is {known[-1]}, of {len(known)} in all",
+        found=f"none so called among {len(known)}; the newest is {known[-1]}",
         cure=f"did you mean {near[0]}?" if near else "see `marin ls runs`",
     )
 

@@ -28,6 +28,8 @@ GENERATED = ("artifacts", "dvc.lock", "params.yaml")
 """Tracked files that the pipeline itself writes, or that are the recipe: they are results and parameters, not code."""
 
 LOCK = "requirements.lock"
+NO_LOCK = digest_bytes(b"")
+"""What stands for the lock of code that has none: an installed wheel."""
 NO_DIFF_VARIABLE = "MARIN_NO_DIFF"
 """Set, the difference to the commit is not kept: that there is one is recorded, and the digest of all files."""
 _GIT_SECONDS = 60
@@ -88,9 +90,9 @@ def files_listing(folder: Path, paths: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def lock_digest(folder: Path) -> str:
-    """Digest of the locked dependencies, or of nothing where the project has no lock."""
+    """Digest of the locked dependencies, or :data:`NO_LOCK`."""
     lock = folder / LOCK
-    return _file_digest(lock) if lock.is_file() else digest_bytes(b"")
+    return _file_digest(lock) if lock.is_file() else NO_LOCK
 
 
 def provenance(folder: Path) -> Provenance:

@@ -88,6 +88,11 @@ def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
+def in_order(verdicts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and outcomes in the order of causes; a record has them in that of the alphabet."""
+    return [(name, verdicts[name]) for name in SHOWN if name in verdicts]
+
+
 def overall(verdicts: Mapping[str, str]) -> str:
     """PASS only where every one of the five passes; FAIL where one fails, or the evaluation beside them; PARTIAL where
     nothing was wrong in what was looked at; otherwise the worst of the words that are there.

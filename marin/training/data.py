@@ -224,46 +224,74 @@ class LeftOut:
         return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
 
 
-def batches(recipe: Recipe, cache: Path, mesh: Mesh, first_step: int, without: Sequence[Span] = ()) -> Iterator[Batch]:
-    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. The tokens of
-    ``without`` are blank in them, as they are in a cache that was made without these documents.
+class Batches(Iterator[Batch]):
+    """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. Read ahead by a
+    thread, which :meth:`close` ends. Whoever opens a stream closes it: it has no finaliser, for that would wait for a
+    thread wherever the collector happens to run, also in the middle of the start of another thread, where Python holds
+    the lock that the waiting needs.
 
     Raises:
-        DataError: excluded documents leave nothing of a batch.
+        DataError: from ``next``: excluded documents leave nothing of a batch.
     """
-    opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
-    order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
-    size = recipe.trainer.batch_size
-    dataset = OrderedDataset([part for part, _ in opened.values()], list(order.starts.values()), order)
-    # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and
-    # aborts the process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread
-    # that is waited for.
-    loader = DataLoader(
-        dataset, size, mesh=mesh, axis_resources={"batch": mesh.axis_names}, max_buffered_batches=0, fetch_batch_size=8
-    )
-    number = first_step - recipe.first_step
-    examples = loader.iter_from_step(number)
-    atexit.register(examples.close)  # for whoever leaves a stream open; comes after that thread
-    loading = ThreadPoolExecutor(1, thread_name_prefix="loader")
-    try:
-        ahead: deque[Future[LmExample]] = deque(loading.submit(_loaded, examples) for _ in range(BATCHES_AHEAD))
-        while True:
-            example = ahead.popleft().result()
-            ahead.append(loading.submit(_loaded, examples))
-            indices = order(range(number * size, (number + 1) * size))
-            tokens, weights = example.tokens.array, example.loss_weight.array
-            digest, blank = "", False
-            if hosts.leader() or recipe.exclude is not None:  # where documents are excluded, all have to know of blanks
-                read, counted = _whole(example, dataset, range(number * size, (number + 1) * size))
-                digest, blank = batch_digest(indices, read), bool((read < 0).any())
-                if blank:
-                    check_learned(recipe, recipe.first_step + number, read, counted)
-            yield Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
-            number += 1
-    finally:
-        loading.shutdown(cancel_futures=True)
-        atexit.unregister(examples.close)
-        examples.close()
+
+    def __init__(self, recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> None:
+        opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
+        self._recipe = recipe
+        self._order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
+        self._dataset = OrderedDataset(
+            [part for part, _ in opened.values()], list(self._order.starts.values()), self._order
+        )
+        self._number = first_step - recipe.first_step
+        # The loader's own buffer is filled by a daemon thread, which hears only within a second that it is to end, and
+        # aborts the process when it is inside jax while the interpreter ends. So batches are asked for ahead by a thread
+        # that is waited for.
+        loader = DataLoader(
+            self._dataset,
+            recipe.trainer.batch_size,
+            mesh=mesh,
+            axis_resources={"batch": mesh.axis_names},
+            max_buffered_batches=0,
+            fetch_batch_size=8,
+        )
+        self._examples = loader.iter_from_step(self._number)
+        atexit.register(self._examples.close)  # for whoever leaves a stream open; comes after that thread
+        self._loading = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        self._ahead: deque[Future[LmExample]] = deque(
+            self._loading.submit(_loaded, self._examples) for _ in range(BATCHES_AHEAD)
+        )
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __next__(self) -> Batch:
+        if not self._ahead:
+            raise StopIteration  # closed
+        recipe, number, size = self._recipe, self._number, self._recipe.trainer.batch_size
+        example = self._ahead.popleft().result()
+        self._ahead.append(self._loading.submit(_loaded, self._examples))
+        numbers = range(number * size, (number + 1) * size)
+        indices = self._order(numbers)
+        digest, blank = "", False
+        if hosts.leader() or recipe.exclude is not None:  # where documents are excluded, all have to know of blanks
+            read, counted = _whole(example, self._dataset, numbers)
+            digest, blank = batch_digest(indices, read), bool((read < 0).any())
+            if blank:
+                check_learned(recipe, recipe.first_step + number, read, counted)
+        self._number += 1
+        tokens, weights = example.tokens.array, example.loss_weight.array
+        return Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
+
+    def close(self) -> None:
+        """End the threads that read ahead. No batch comes after it; a second call does nothing."""
+        if not self._ahead:
+            return
+        self._ahead.clear()
+        self._loading.shutdown(cancel_futures=True)
+        atexit.unregister(self._examples.close)
+        self._examples.close()
 
 
 def _whole(

@@ -8,7 +8,7 @@ only differ where machine, data or program do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
-from marin.training.data import Batch, LeftOut, Span, batches, streams, token_dataset
+from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary
@@ -146,7 +146,7 @@ class Training:
         self._left_out: LeftOut | None = None
         self._kept: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}
-        self._stream: Iterator[Batch] | None = None
+        self._stream: Batches | None = None
         self._next_step = -1
 
     def reading(self, cache: Path) -> Training:
@@ -164,6 +164,12 @@ class Training:
             self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
         other._left_out, other._kept = LeftOut(self.recipe, self._lengths, spans), kept
         return other
+
+    def close(self) -> None:
+        """Stop reading ahead. The next batch that is asked for is read from the cache anew."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def start(self, previous: Path | None = None) -> tuple[SlicedState, StateManifest]:
         """The state before the first train step, and its digest: the recipe's own initial state; in a phase the one in
@@ -297,7 +303,8 @@ class Training:
 
     def _read(self, number: int) -> Batch:
         if self._stream is None or self._next_step != number:
-            self._stream = batches(self.recipe, self._cache, self.mesh, number)
+            self.close()
+            self._stream = Batches(self.recipe, self._cache, self.mesh, number)
         batch = next(self._stream)
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1

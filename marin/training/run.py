@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -128,6 +129,7 @@ def train(task: Task) -> StepResult:
         recorder.started(training, at, program)
     meter = Meter()
     with (
+        closing(training),
         training.saver(task.store, task.work / "slices", pack=task.execution.pack_checkpoints, base=tree) as saver,
         StopSignal() as stop,
         bar("train", last - first, at - first) as progress,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from marin.execution.plan import code_identity
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
-from marin.provenance.code import code_folder, lock_digest, provenance
+from marin.provenance.code import NO_LOCK, code_folder, lock_digest, provenance
 from marin.record.events import StepStarted
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.segments import compare
@@ -69,10 +69,9 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
             f"{' with changes' if present.dirty else ''}"
         )
     if recorded.get("lock") != here["lock"]:
-        lines.append(f"environment: the run was made with lock {recorded.get('lock')}, this is {here['lock']}")
-    lines += [
-        f"environment: {line}" for line in compare.differences(recorded.get("versions"), here["versions"], "versions")
-    ]
+        present_lock = f"this is {here['lock']}" if here["lock"] != NO_LOCK else "there is none here"
+        lines.append(f"environment: the run was made with lock {recorded.get('lock')}, {present_lock}")
+    lines += [f"environment: {line}" for line in changed_versions(recorded.get("versions"), here["versions"])]
     commit = str(body.code.get("commit") or "")
     return EnvironmentDiff(
         tuple(lines),
@@ -80,6 +79,19 @@ def environment_diff(record: RunRecord) -> EnvironmentDiff:
         commit if COMMIT.match(commit) else "",
         bool(body.code.get("dirty")),
     )
+
+
+def changed_versions(recorded: object, here: Mapping[str, object]) -> list[str]:
+    """A line for each package of another version, and one for all that the run had and that are not installed here."""
+    if not isinstance(recorded, Mapping):
+        return compare.differences(recorded, dict(here), "versions")
+    absent = [str(name) for name, version in recorded.items() if version is not None and here.get(name) is None]
+    lines = compare.differences(
+        {name: version for name, version in recorded.items() if name not in absent},
+        {name: version for name, version in here.items() if name not in absent},
+        "versions",
+    )
+    return [*lines, *([f"not installed here: {', '.join(absent)}"] if absent else [])]
 
 
 def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], location: str, run: str) -> Verdict:

@@ -232,8 +232,10 @@ class Verification:
         verdicts = {
             name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in self._judges(case).items()
         } | {EVALUATION: NOT_RUN}
-        if EVALUATION in only or not case.record.evaluated:
+        if EVALUATION in only:
             verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]))
+        elif not case.record.evaluated:  # it follows from the model's, and nothing is executed
+            verdicts[EVALUATION] = judged(lambda: self._evaluation(case, verdicts["model"]))
         trained = self.trained or not_trained(case, verdicts["training"])
         if self.screening is not None and self.screening.violations and verdicts["training"].outcome == "NOT_RUN":
             lines = tuple(finding.describe() for finding in self.screening.violations)

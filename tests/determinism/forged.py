@@ -29,7 +29,7 @@ from marin.exact import reference
 from marin.recipe.schema import Execution, Recipe
 from marin.record.root import open_root
 from marin.training.checkpoints.whole import load
-from marin.training.data import Batch, batches
+from marin.training.data import Batch, Batches
 from marin.training.model import optimizer, vocabulary_size
 from marin.training.state import TrainState, arrays_of, leaves
 from marin.training.step.contract import mesh_of
@@ -77,10 +77,11 @@ def judge(world: World, number: int, location: str) -> list[str]:
     segment = next(fact.body for fact in world.view(root).segments if fact.body.start == number)
     before, after = (stored(world, root, at) for at in (number, segment.end))
     whole = [np.asarray(x) for x in list(arrays_of(before).values())[COUNTED:]]
-    data, differing = batches(world.recipe, world.outputs["tokens"] / "train", mesh_of(1), number), []
-    for at, recorded in enumerate(segment.losses, number):
-        whole, loss = step(world.recipe, Layout(before, optimizer(world.recipe), 1), whole, next(data))
-        differing += [f"loss {at}"] * (float(loss).hex() != recorded)
+    differing = []
+    with Batches(world.recipe, world.outputs["tokens"] / "train", mesh_of(1), number) as data:
+        for at, recorded in enumerate(segment.losses, number):
+            whole, loss = step(world.recipe, Layout(before, optimizer(world.recipe), 1), whole, next(data))
+            differing += [f"loss {at}"] * (float(loss).hex() != recorded)
     names = list(arrays_of(before))[COUNTED:]
     found = dict(zip(names, whole, strict=True))
     return differing + [name for name in names if found[name].tobytes() != bits(arrays_of(after)[name])]

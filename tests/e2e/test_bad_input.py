@@ -95,7 +95,7 @@ def test_keys_that_are_lost_foreign_or_open(folder: Path, marin: Marin) -> None:
     key.chmod(0o600)
     refused(marin("stage", "corpus"), 2, "not the one of this root", "marin.test/bad+", "marin.test/other+")
     key.write_bytes(b"")
-    refused(marin("stage", "corpus"), 1, "not a key file", str(key))
+    refused(marin("stage", "corpus"), 2, "not a key file", str(key))
     key.write_bytes(secret)
     key.chmod(0o644)
     refused(marin("stage", "corpus"), 2, "0600", "0644", "chmod 600")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError
-from marin.cli.output import print_json, print_table, say, written
+from marin.cli.output import print_json, print_table, say, shortened, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
 
 OUTCOMES = ("evaluate.loss", "evaluate.perplexity", "evaluate.bits_per_byte", "train.loss_last")
 """What came out of a run, in the order in which somebody asks."""
+CAUSES, CONSEQUENCES = 12, 2
+"""So many lines are shown of the first difference, and of each that may only follow from it."""
 
 
 @click.command()
 @click.argument("one", metavar="RUN")
 @click.argument("other", metavar="RUN")
+@click.option("--all", "whole", is_flag=True, help="Every line of every difference, digests whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
+def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -> None:
     """Name the first difference of two runs, in the order of causes.
 
     What came out of both stands first. Then these are asked in turn: recipe, code, environment, data, program, step,
-    tensor. Only records are compared; nothing is executed. Processor, cores and number of devices are told as notes:
+    tensor. Of those after the first difference, which may only follow from it, the beginning is shown. Only records are
+    compared; nothing is executed. Processor, cores and number of devices are told as notes:
     they never change a bit.
 
     Exit status: 0 no difference, 1 there is one, 2 wrong usage, 3 none found and not everything could be compared.
@@ -65,7 +69,7 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
     if as_json:
         print_json({**found.as_json(), "outcomes": outcomes(runs)})
     else:
-        print_comparison(found)
+        print_comparison(found, whole=whole)
     ctx.exit(found.exit_code())
 
 
@@ -90,18 +94,22 @@ def _change(values: Sequence[float | None]) -> str:
     one, other = values
     if one is None or other is None:
         return ""
-    return "same" if one.hex() == other.hex() else f"{other - one:+.3g}"
+    return "same" if one.hex() == other.hex() else f"{other - one:+.4g}"
 
 
-def print_comparison(found: Comparison) -> None:
-    """A row for each line of each answer, then the first difference in one line."""
+def print_comparison(found: Comparison, *, whole: bool = False) -> None:
+    """A row for each line of each answer, then the first difference in one line. ``whole``: none is left out."""
     for note in found.notes:
         say(f"note: {note}", err=True)
     rows = []
     for answer in found.answers:
-        lines = answer.lines or ("",)
+        most = len(answer.lines) if whole else CAUSES if answer is found.first else CONSEQUENCES
+        lines = [line if whole else shortened(line) for line in answer.lines[:most]] or [""]
         rows.append([answer.question, answer.outcome, lines[0]])
         rows += [["", "", line] for line in lines[1:]]
+        if len(answer.lines) > most:
+            rows.append(["", "", f"and {len(answer.lines) - most} more (--all)"])
     print_table(("", f"{found.one} against {found.other}", ""), rows, empty="")
     if found.first is not None:
-        say(f"first difference: {found.first.question}: {found.first.lines[0]}")
+        more = f", and {len(found.first.lines) - 1} more" if len(found.first.lines) > 1 else ""
+        say(f"first difference: {found.first.question}: {shortened(found.first.lines[0])}{more}")

@@ -144,7 +144,7 @@ def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str
         "steps": run.num_steps,
         "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
-        "verified": verdict if judged else run.status,
+        "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
         "seed": run.seed,
         "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),

@@ -19,6 +19,7 @@ from marin.history.projection.text import flatten
 from marin.history.run import Run
 from marin.recipe.cost import parameters
 from marin.record.outputs import bytes_of
+from marin.record.verdicts import in_order
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 
@@ -175,6 +176,6 @@ def _replays(run: Run) -> Iterator[dict[str, object]]:
             "index": fact.index,
             "time": fact.time,
             "actor": fact.actor,
-            "verdicts": [(name, word, replay.details.get(name, [])) for name, word in replay.verdicts.items()],
+            "verdicts": [(name, word, replay.details.get(name, [])) for name, word in in_order(replay.verdicts)],
             "divergence": flatten(replay.first_divergence) if replay.first_divergence is not None else {},
         }

@@ -19,7 +19,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record.events import Json
 from marin.training.checkpoints.whole import load
-from marin.training.data import Batch, batches
+from marin.training.data import Batch, Batches
 from marin.training.initial import initial_state
 from marin.training.loop import fingerprint_of, step_of
 from marin.training.model import vocabulary_size
@@ -91,8 +91,8 @@ class Opened(ABC):
         return found
 
     def _batches(self, end: int) -> Sequence[Batch]:
-        stream = batches(self.recipe, self._tokens, self.mesh, self._start)
-        return [next(stream) for _ in range(end - self._start)]
+        with Batches(self.recipe, self._tokens, self.mesh, self._start) as stream:
+            return [next(stream) for _ in range(end - self._start)]
 
     def _before(self, number: int) -> tuple[SlicedState, Batch]:
         state = self.step.place(self._base)

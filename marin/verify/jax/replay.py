@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -153,24 +153,25 @@ def replay(
                 0, by_execution(differing), segments[0].start_state, manifest.digest, "the initial state differs"
             ),
         )
-    for number, recorded in enumerate(segments):
-        try:
-            state, record = training.segment(
-                state,
-                manifest,
-                recorded.start,
-                recorded.end,
-                progress=lambda step, loss: report(step + 1 - recipe.first_step, f"loss {loss:.3f}"),
-            )
-        except NotFinite as error:
-            return ended(number + 1, not_finite(recorded, error))
-        losses |= {recorded.start + i: loss for i, loss in enumerate(record.steps.losses)}
-        divergence = judge.segment(recorded, record, state)
-        if divergence is not None:
-            return ended(number + 1, divergence)
-        if done is not None:
-            done(recorded, record.steps.losses)
-        manifest = record.end_state
+    with closing(training):
+        for number, recorded in enumerate(segments):
+            try:
+                state, record = training.segment(
+                    state,
+                    manifest,
+                    recorded.start,
+                    recorded.end,
+                    progress=lambda step, loss: report(step + 1 - recipe.first_step, f"loss {loss:.3f}"),
+                )
+            except NotFinite as error:
+                return ended(number + 1, not_finite(recorded, error))
+            losses |= {recorded.start + i: loss for i, loss in enumerate(record.steps.losses)}
+            divergence = judge.segment(recorded, record, state)
+            if divergence is not None:
+                return ended(number + 1, divergence)
+            if done is not None:
+                done(recorded, record.steps.losses)
+            manifest = record.end_state
     return ended(len(segments), None)
 
 
@@ -233,15 +234,16 @@ class SegmentReplay:
                 where=f"training checkpoint before train step {recorded.start}",
             )
         judge = _Judge(self._training, self._store, {end.state: end for end in ends})
-        for recorded in segments:
-            try:
-                state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
-            except NotFinite as error:
-                return not_finite(recorded, error), losses
-            losses += record.steps.losses
-            if (divergence := judge.segment(recorded, record, state)) is not None:
-                return divergence, losses
-            manifest = record.end_state
+        with closing(self._training):
+            for recorded in segments:
+                try:
+                    state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
+                except NotFinite as error:
+                    return not_finite(recorded, error), losses
+                losses += record.steps.losses
+                if (divergence := judge.segment(recorded, record, state)) is not None:
+                    return divergence, losses
+                manifest = record.end_state
         return None, losses
 
     def _first(self) -> tuple[SlicedState, StateManifest]:

@@ -40,7 +40,8 @@ def test_the_key_that_a_root_brings_is_its_own_word(marin: Marin, foreign: Path)
     for arguments in (("--vkey", vkey), ()):
         named = ledger_verdict(marin, *arguments)[1]
         assert "no key of yours" not in named
-        assert marin("trust", "add", "--vkey", vkey).status == 0
+        added = marin("trust", "add", "--vkey", vkey)
+        assert (added.status, added.err) == (0, f"trusted from now on: key {vkey}\n")
     assert marin("trust", "ls", "--json").json["keys"] == [vkey]
     assert marin("trust", "rm", "marin.test/cli").status == 0
     assert "no key of yours" in ledger_verdict(marin)[1] or outcome == "FAIL"

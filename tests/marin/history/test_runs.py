@@ -316,7 +316,7 @@ def test_names_of_runs(history: Memory) -> None:
     assert [resolve(history, name) for name in ("latest", "z", "abc", "abxy")] == ["zzzz", "zzzz", "abcd", "abxy"]
     with pytest.raises(UsageError, match=r"ambiguous run: ab: .*abcd, abxy"):
         resolve(history, "ab")
-    with pytest.raises(UsageError, match=r"unknown run: nope: .*latest is zzzz, of 3"):
+    with pytest.raises(UsageError, match=r"unknown run: nope: .*none so called among 3; the newest is zzzz"):
         resolve(history, "nope")
     with pytest.raises(UsageError, match="unknown run"):
         resolve(history, "")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from marin.execution.phases import successor
 from marin.recipe.schema import from_mapping
-from marin.training.data import DataOrder, EpochOrder, OrderedDataset, batch_digest, batches, blank_rows
+from marin.training.data import Batches, DataOrder, EpochOrder, OrderedDataset, batch_digest, blank_rows
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import write_cache
 
@@ -138,35 +138,47 @@ def test_what_fails_in_the_loader_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         return await whole(self, indices)
 
     monkeypatch.setattr(OrderedDataset, "get_batch", broken)
-    stream = batches(recipe, tmp_path / "train", mesh_of(1), 0)
     read = 0
-    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+    with (
+        Batches(recipe, tmp_path / "train", mesh_of(1), 0) as stream,
+        pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"),
+    ):
         for _ in stream:
             read += 1
     assert read == 16, "fetched by eights: the batches before are whole"
 
 
-LEFT_OPEN = """
-import atexit, sys, threading
+BEGIN = """
+import atexit, gc, sys, threading
 from pathlib import Path
 atexit.register(lambda: print([t.name for t in threading.enumerate() if t.daemon]))  # called last
 import jax, numpy as np
 from marin.recipe.schema import from_mapping
-from marin.training.data import batches
+from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
 recipe = from_mapping({"model": {"seq_len": 16}}, where="test")
-sys.kept = batches(recipe, cache / "train", mesh_of(1), 0)
+"""
+LEFT_OPEN = """
+sys.kept = Batches(recipe, cache / "train", mesh_of(1), 0)
 print(next(sys.kept).indices.shape, [t.daemon for t in threading.enumerate() if t.daemon])
+"""
+COLLECTED = """
+stream = Batches(recipe, cache / "train", mesh_of(1), 0)
+next(stream)
+with getattr(threading, "_shutdown_locks_lock", threading.Lock()):  # as while another thread starts (CPython 3.12)
+    del stream
+    gc.collect()
+print("collected")
 """
 
 
 def test_no_thread_of_the_loader_outlives_the_program(tmp_path: Path) -> None:
     """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
     done = subprocess.run(
-        [sys.executable, "-c", LEFT_OPEN, str(tmp_path)],
+        [sys.executable, "-c", BEGIN + LEFT_OPEN, str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
@@ -176,3 +188,16 @@ def test_no_thread_of_the_loader_outlives_the_program(tmp_path: Path) -> None:
     before, after = done.stdout.splitlines()
     assert "True" in before, "the loader works ahead in a thread"
     assert after == "[]"
+
+
+def test_a_stream_that_nobody_closed_is_collected_anywhere(tmp_path: Path) -> None:
+    """A finaliser that waits for a thread stood still for ever when the collector ran while another thread started."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + COLLECTED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["collected", "[]"]), done.stderr

@@ -14,7 +14,7 @@ from ledger import PosixStorage, StateManifest, Store, Tampered, packed_size
 from marin.errors import Diverged, Unsupported
 from marin.recipe.schema import Execution
 from marin.training import loop
-from marin.training.data import batch_digest, batches, seen_at
+from marin.training.data import Batches, batch_digest, seen_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
 from marin.training.step.contract import StepOutcome, mesh_of
@@ -75,9 +75,9 @@ def test_a_resumed_segment_records_what_the_straight_one_does(start: Any, tmp_pa
 
 
 def test_what_a_step_saw_is_found_without_training(recipe: Any, cache: Path) -> None:
-    fed = batches(recipe, cache, mesh_of(1), 7)
-    for step in (7, 8):
-        batch = next(fed)
+    with Batches(recipe, cache, mesh_of(1), 7) as fed:
+        read = next(fed), next(fed)
+    for step, batch in zip((7, 8), read, strict=True):
         seen, digest = seen_at(recipe, cache, step)
         assert digest == batch.digest == batch_digest(batch.indices, batch.tokens)
         assert [sequence.index for sequence in seen] == batch.indices.tolist()

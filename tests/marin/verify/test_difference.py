@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from marin.history.run import Fact, Run, StepView
-from marin.recipe.schema import Recipe, plain
+from marin.recipe.schema import Optimizer, Recipe, plain
 from marin.record.events import Output, RunStarted, TrainSegment, TrainStarted
 from marin.verify.segments.difference import QUESTIONS, Comparison, compare_runs
 
@@ -113,6 +114,16 @@ def test_the_first_difference_is_the_cause(question: str) -> None:
 def test_tensors_of_the_first_step_are_named_in_order_of_execution() -> None:
     answer = compared(view(), view("step")).answers[-1]
     assert [line.rpartition(" ")[2] for line in answer.lines] == [TENSORS[1], TENSORS[0]]
+
+
+def test_numbers_of_recipes_are_written_as_people_write_them() -> None:
+    one = view()
+
+    def at(rate: float) -> Run:
+        recipe = plain(msgspec.structs.replace(Recipe(), optimizer=Optimizer(learning_rate=rate)))
+        return replace(one, started=replace(one.started, body=msgspec.structs.replace(one.started.body, recipe=recipe)))
+
+    assert compared(at(0.003), at(0.0015)).answers[0].lines == ("optimizer.learning_rate: 0.003 against 0.0015",)
 
 
 def test_runs_that_do_not_differ() -> None:

@@ -21,7 +21,7 @@ from marin.verify.derivation.claims import derive, settled
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.standing import unjudged
-from marin.verify.environment_diff import EnvironmentDiff, excused
+from marin.verify.environment_diff import EnvironmentDiff, changed_versions, excused
 from marin.verify.verdict import Verdict
 
 
@@ -169,3 +169,13 @@ def test_other_code_excuses_what_was_executed_and_nothing_else(executed: bool) -
     assert excused(fail, differs, ("evaluate",), "root", "run") == fail
     passed = Verdict("PASS", executed=executed)
     assert excused(passed, differs, ("train",), "root", "run") == passed
+
+
+def test_packages_that_an_auditor_has_not_are_one_line() -> None:
+    recorded = {"jax": "0.11.2", "ray": "2.60.0", "numpy": "2.4.0", "dvc": None}
+    assert changed_versions(recorded, {"numpy": "2.4.1"}) == [
+        "versions.numpy: recorded 2.4.0, here 2.4.1",
+        "not installed here: jax, ray",
+    ]
+    assert changed_versions(recorded, {"jax": "0.11.2", "ray": "2.60.0", "numpy": "2.4.0"}) == []
+    assert changed_versions("nothing", {"numpy": "2.4.1"}) != []

@@ -48,7 +48,9 @@ def test_runs_are_offered_with_what_they_are(marin: Marin, run: str) -> None:
 
 
 def test_groups_members_fields_and_their_values(marin: Marin) -> None:
-    assert {"model=", "dataset=", "optimizer.learning_rate="} <= set(offered("marin train "))
+    asked = offered("marin train ")
+    assert {"model=", "dataset=", "optimizer.learning_rate="} <= set(asked)
+    assert asked.index("model=") < asked.index("arithmetic.threads="), "groups first"
     assert offered("marin train model=na") == ["nano"], "bash has model and = as words of their own"
     assert {"nano", "1m", "llama-8b"} <= set(offered("marin train model="))
     assert offered("marin train model=na", "zsh") == ["model=nano"]

@@ -39,6 +39,10 @@ def test_an_archived_run_leaves_lists_and_never_the_log(marin: Marin, run: str) 
         (run, False),
         (other, True),
     ]
+    assert [line.rpartition("  ")[2] for line in marin("ls", "--archived").out.splitlines()[1:]] == [
+        "open",
+        "open · archived",
+    ]
     assert marin("run", run, "archive").status == 0
     assert marin("ls").err == "no run but 2 archived: `marin ls --archived`\n"
     assert marin("run", run, "restore").status == 0

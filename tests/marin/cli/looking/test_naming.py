@@ -75,5 +75,5 @@ def test_a_file_that_is_no_key_is_said_to_be_none_whatever_its_mode(
         path.chmod(mode)
         monkeypatch.setenv("MARIN_KEY", str(path))
         refused = marin("run", run, "tag", "a=1")
-        assert refused.status == 1 and "not a key file" in refused.err and "chmod" not in refused.err, path
+        assert refused.status == 2 and "not a key file" in refused.err and "chmod" not in refused.err, path
     assert marin("trust", "add", "--vkey", "bad").status == 2

@@ -68,6 +68,10 @@ class _AheadLayers(LayeredStep):
     """A train step of devices that are not here: its programs are compiled and read, never executed."""
 
     kept: Kept
+    moves: bool
+
+    def _together(self, *given: Any, **how: Any) -> Any:
+        return super()._together(*given, **how) if self.moves else lambda: None
 
     def _compile(self, lowered: Any) -> Any:
         return self.kept.compiled(lowered)
@@ -119,7 +123,7 @@ def refused(said: str) -> Made:
 def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     """The recipe's step, its programs compiled for these devices."""
     kind: Any = _AheadLayers if recipe.arithmetic.gather == "layer" else _AheadShards
-    kind.kept = Kept(question)
+    kind.kept, kind.moves = Kept(question), question.moves
     step: Step = kind(recipe, mesh_over(devices), state_like(recipe, question.vocabulary))
     return step
 
@@ -142,6 +146,7 @@ def answer(question: Question) -> Answer:
             transient=one.transient - memory.lying.get(name, 0),
         )
         for name, one in step.named.items()
+        if one is not None
     ]
     return Answer(
         kind=devices[0].device_kind,

@@ -153,8 +153,9 @@ def brought(item: Moved) -> float:
     return item.bytes * share * (2 if item.kind == "all-reduce" else 1)
 
 
-def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = False) -> Forecast:
-    """Compile ``recipe`` for ``topology``; ``stock``: and the step as Levanter's own trainer would shard it.
+def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = False, moves: bool = True) -> Forecast:
+    """Compile ``recipe`` for ``topology``; ``stock``: and the step as Levanter's own trainer would shard it; without ``moves``,
+    of a step layer by layer what computes alone, for :func:`differing`.
 
     Raises:
         UsageError: no such slice, or logical shards that do not divide over it.
@@ -165,7 +166,9 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = Fa
     check_variables(os.environ, "LIBTPU_INIT_ARGS", "XLA_FLAGS")
     _check_libtpu()
     kept = str(compilation_cache() / "tpu")
-    answer = _asked(Question(recorded(recipe), topology, vocabulary, stock, kept), recipe.arithmetic.matmul_precision)
+    answer = _asked(
+        Question(recorded(recipe), topology, vocabulary, stock, kept, moves), recipe.arithmetic.matmul_precision
+    )
     tokens = recipe.trainer.batch_size * recipe.model.seq_len
     return Forecast(topology, chip, answer, 3 * flops_per_token(recipe.model, vocabulary) * tokens)
 

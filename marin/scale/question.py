@@ -8,13 +8,15 @@ import msgspec
 
 
 class Question(msgspec.Struct, frozen=True):
-    """``stock``: compile the step as Levanter's own trainer would shard it, too. ``kept``: a folder of earlier answers."""
+    """``stock``: compile the step as Levanter's own trainer would shard it, too. ``kept``: a folder of earlier answers.
+    ``moves``: of a step layer by layer, compile what moves too; what computes is enough to compare two slices."""
 
     recipe: dict[str, Any]
     topology: str
     vocabulary: int
     stock: bool = False
     kept: str = ""
+    moves: bool = True
 
 
 class Moved(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ def compile(
     tokens = vocabulary or recipe.vocabulary
     say(f"compiling for {topology}; a large model takes minutes", err=True)
     made = forecast(recipe, topology, tokens, stock=stock)
-    other = forecast(recipe, against, tokens) if against is not None else None
+    other = forecast(recipe, against, tokens, moves=False) if against is not None else None
     (print_json if as_json else _print)(_as_json(made, other, said, tokens))
     if not made.fits or (other is not None and differing(made.answer, other.answer)):
         raise click.exceptions.Exit(1)

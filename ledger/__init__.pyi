@@ -63,6 +63,7 @@ from ledger.storage import Storage as Storage
 from ledger.storage import open_storage as open_storage
 from ledger.storage.brokered import BROKER_VARIABLE as BROKER_VARIABLE
 from ledger.storage.brokered import serving as serving
+from ledger.storage.once import Once as Once
 from ledger.storage.ownership import check_own as check_own
 from ledger.storage.plain import open_plain as open_plain
 from ledger.store.collect.gc import Collected as Collected
@@ -78,6 +79,7 @@ from ledger.store.collect.pins import pin as pin
 from ledger.store.collect.pins import unpin as unpin
 from ledger.store.collect.scrub import Scrubbed as Scrubbed
 from ledger.store.collect.scrub import scrub_store as scrub_store
+from ledger.store.layout import SETTLED as SETTLED
 from ledger.store.store import Artifact as Artifact
 from ledger.store.store import Store as Store
 from ledger.store.transfer import Copied as Copied

@@ -37,6 +37,8 @@ PINS: Final = "store/pins/"
 QUARANTINE: Final = "store/quarantine/"
 INCOMING: Final = "store/incoming/"
 GC_LOCK: Final = "store/gc.lock"
+SETTLED: Final = (BLOBS, PARTS, PACKFILES, TREES)
+"""Beginnings of names that say by digest what they hold, which therefore never changes."""
 STAT_CACHE: Final = "projections/store-stat-3.sqlite"
 SCRUB_CURSOR: Final = "projections/scrub.json"
 

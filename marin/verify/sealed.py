@@ -31,8 +31,10 @@ import msgspec
 
 from ledger import (
     BROKER_VARIABLE,
+    SETTLED,
     Draft,
     LedgerError,
+    Once,
     Receipt,
     Refused,
     Unavailable,
@@ -205,7 +207,9 @@ def verify(
             stack.enter_context(_appending(own, Entry(run), folder / "appends"))
         variables = _variables(folder)
         if "://" in location and not location.startswith("file://"):
-            stack.enter_context(serving(open_storage(location), folder / "root"))
+            (folder / "kept").mkdir()
+            once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
+            stack.enter_context(serving(once, folder / "root"))
             variables[BROKER_VARIABLE] = str(folder / "root")
         page = folder / "t" / "report.html"
         told = _seal(folder, location, allowed, own, limits, variables, shared)

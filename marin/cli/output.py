@@ -157,11 +157,6 @@ def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
     return widths
 
 
-def written(value: float) -> str:
-    """A number as people write it: counts whole, all others with six digits."""
-    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
-
-
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     """Name and value, one pair a line; closer together where a terminal is just too narrow."""
     fields = [(visible(name), visible(value)) for name, value in fields]

@@ -75,6 +75,11 @@ class OneLine(logging.Formatter):
         return visible(told, keep="" if own else "\n")
 
 
+def written(value: float) -> str:
+    """A number as people write it: counts whole, all others with six digits."""
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+
+
 def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
     """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
     handler = logging.StreamHandler(stream)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError
-from marin.cli.output import print_json, print_table, say, shortened, written
+from marin.cli.output import print_json, print_table, say, shortened
+from marin.process.text import written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

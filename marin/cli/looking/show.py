@@ -20,13 +20,13 @@ from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
 from marin.cli.naming import known_digest
-from marin.cli.output import print_fields, print_json, print_table, say, written
+from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run, was_interrupted
-from marin.process.text import visible_json
+from marin.process.text import visible_json, written
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 

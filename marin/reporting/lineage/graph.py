@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from marin.history.run import Run, StepState
+from marin.process.text import written
 from marin.record.verdicts import overall
 
 SWEEPS = 6
@@ -132,7 +133,7 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
         ("identity", step.identity),
         ("reused from", f"event {result.completed_at}" if result is not None and result.cached else ""),
         ("error", step.error),
-        *((name, f"{value:.6g}") for name, value in sorted(step.metrics.items())),
+        *((name, written(value)) for name, value in sorted(step.metrics.items())),
     ]
     detail = f"{output.digest[7:19]} · {size_text(output.size)}" if output is not None else f"{run.run} · {step.state}"
     kind: Literal["output", "step"] = "step" if output is None else "output"

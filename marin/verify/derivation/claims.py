@@ -22,6 +22,7 @@ from marin.errors import UsageError
 from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
 from marin.history.run import StepView
+from marin.process.text import written
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record import events as kinds
 from marin.record.events import (
@@ -420,7 +421,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
 
 
 def _metrics(view: StepView) -> str:
-    told = ", ".join(f"{name}={value:.6g}" for name, value in view.metrics.items())
+    told = ", ".join(f"{name}={written(value)}" for name, value in view.metrics.items())
     return f" ({told})" if told else ""
 
 

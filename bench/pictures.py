@@ -1,7 +1,7 @@
-"""`python -m bench.pictures ROOT RUN`: the three pictures in README, taken of a real run in a headless Chromium.
+"""`python -m bench.pictures ROOT RUN`: the four pictures in README, taken of a real and verified run in a headless Chromium.
 
-Writes docs/images/mlflow.webp, report.webp and lineage.webp, each below 60 kB. Needs playwright and a Chromium on the
-path.
+Writes docs/images/seal.webp, mlflow.webp, report.webp and lineage.webp, each below 60 kB. Needs playwright and a
+Chromium on the path.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ BYTES, WIDTH = 60_000, 1000
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
-def keep(page: Page, name: str) -> None:
-    """A picture of what the page shows, as small as it has to be."""
-    picture = Image.open(io.BytesIO(page.screenshot()))
+def keep(name: str, picture: Image.Image) -> None:
+    """The picture, as small as it has to be."""
     picture = picture.resize((WIDTH, picture.height * WIDTH // picture.width), Image.Resampling.LANCZOS)
     for quality in range(80, 10, -10):
         data = io.BytesIO()
@@ -41,6 +40,11 @@ def keep(page: Page, name: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.webp").write_bytes(data.getvalue())
     sys.stdout.write(f"{FOLDER / name}.webp  {len(data.getvalue())} bytes\n")
+
+
+def seen(page: Page) -> Image.Image:
+    """What the page shows."""
+    return Image.open(io.BytesIO(page.screenshot()))
 
 
 def main() -> None:
@@ -72,20 +76,26 @@ def main() -> None:
             while "experiment_id" not in (told := page.inner_text("body")):
                 page.reload()
             experiment = json.loads(told)["run"]["info"]["experiment_id"]
-            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}")
-            page.get_by_text("marin.recipe", exact=False).first.wait_for()
-            keep(page, "mlflow")
-            report = Path(folder) / "report.html"  # MLflow hands artifacts out as downloads
-            asked = urllib.request.Request(  # noqa: S310 - our own address
-                f"{address}/get-artifact?run_uuid={run}&path=report.html", headers={"authorization": f"Bearer {token}"}
-            )
-            with urllib.request.urlopen(asked) as answer:  # noqa: S310
-                report.write_bytes(answer.read())
+            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics")
+            page.get_by_text("train loss").first.wait_for()
+            page.locator(".js-plotly-plot .scatterlayer path").first.wait_for()
+            keep("mlflow", seen(page))
+
+            def artifact(name: str) -> bytes:  # MLflow hands artifacts out as downloads
+                asked = urllib.request.Request(  # noqa: S310 - our own address
+                    f"{address}/get-artifact?run_uuid={run}&path={name}", headers={"authorization": f"Bearer {token}"}
+                )
+                with urllib.request.urlopen(asked) as answer:  # noqa: S310
+                    return bytes(answer.read())
+
+            keep("seal", Image.open(io.BytesIO(artifact("verification.png"))))
+            report = Path(folder) / "report.html"
+            report.write_bytes(artifact("report.html"))
             page.goto(report.as_uri())
-            keep(page, "report")
+            keep("report", seen(page))
             page.goto(lineage.as_uri())
             page.locator("a.node").nth(4).focus()
-            keep(page, "lineage")
+            keep("lineage", seen(page))
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)

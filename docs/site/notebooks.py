@@ -32,7 +32,11 @@ def execute(path: Path, folder: Path) -> Any:
     notebook.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}})
     with _alone(folder):
         NotebookClient(
-            notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=SECONDS,
+            kernel_name="python3",
+            coalesce_streams=True,  # what a cell prints is one text, however slowly it comes
+            resources={"metadata": {"path": folder}},
         ).execute()
     for cell in notebook.cells:
         cell.metadata = {}

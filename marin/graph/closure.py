@@ -64,6 +64,8 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         UsageError: it is not the function of a file, or it carries values that no identity could see.
     """
     file, name = locate(function)
+    for looked in (_module_of, _files_below, _packages_above, _import_folder, _code_folder):
+        looked.cache_clear()  # the disk is looked at once for a function, and again for the next one
     source = _Source.read(file)
     parts: dict[str, str] = {}
     modules: set[Path] = set()
@@ -139,6 +141,7 @@ class _Source:
                 self.bindings.setdefault(name, []).append(statement)
             if not names and not _is_text(statement) and not _is_main_guard(statement):
                 self.loose.append(statement)
+        self.imports_anywhere = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
         self.imported = {
             name
             for name, statements in self.bindings.items()
@@ -202,7 +205,8 @@ class _Source:
 
     def imports(self) -> set[Path]:
         """Every file of the project that this one imports, anywhere in it."""
-        return set(_imports(self.tree, self.path)) | set(_packages_above(self.path))
+        files = {file for node in self.imports_anywhere for file in _imports(node, self.path)}
+        return files.union(_packages_above(self.path))
 
 
 @cache
@@ -354,17 +358,18 @@ def _absolute(node: ast.ImportFrom, file: Path) -> str:
     return ".".join([*parts, *filter(None, [node.module])])
 
 
+@cache
 def _module_of(file: Path) -> str:
     """The dotted name of a file, from the outermost folder that is a package."""
     parts = [] if file.name == "__init__.py" else [file.stem]
     folder = file.parent
-    while (folder / "__init__.py").is_file() or (folder.name in PACKAGES and folder.parent == code_folder()):
+    while (folder / "__init__.py").is_file() or (folder.name in PACKAGES and folder.parent == _code_folder()):
         parts.insert(0, folder.name)
         folder = folder.parent
     return ".".join(parts)
 
 
-def _files_of(module: str, importer: Path) -> Iterator[Path]:
+def _files_of(module: str, importer: Path) -> frozenset[Path]:
     """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
     top = module.partition(".")[0]
     if (
@@ -372,27 +377,40 @@ def _files_of(module: str, importer: Path) -> Iterator[Path]:
         or top in sys.stdlib_module_names
         or any(module == name or module.startswith(f"{name}.") for name in MACHINERY)
     ):
-        return
+        return frozenset()
+    return _files_below(_code_folder() if top in PACKAGES else _import_folder(importer.parent), module)
+
+
+@cache
+def _files_below(place: Path, module: str) -> frozenset[Path]:
     relative = Path(*module.split("."))
-    places = [code_folder()] if top in PACKAGES else [_import_folder(importer)]
-    for place in places:
-        for candidate in ((place / relative).with_suffix(".py"), place / relative / "__init__.py"):
-            if candidate.is_file() and "site-packages" not in candidate.relative_to(place).parts:
-                yield candidate.resolve()
-                yield from _packages_above(candidate.resolve())
+    files: set[Path] = set()
+    for candidate in ((place / relative).with_suffix(".py"), place / relative / "__init__.py"):
+        if candidate.is_file() and "site-packages" not in candidate.relative_to(place).parts:
+            file = candidate.resolve()
+            files |= {file, *_packages_above(file)}
+    return frozenset(files)
 
 
-def _packages_above(file: Path) -> Iterator[Path]:
+@cache
+def _packages_above(file: Path) -> tuple[Path, ...]:
+    found: list[Path] = []
     folder = file.parent
     while (folder / "__init__.py").is_file():
         if not any(_module_of(folder / "__init__.py") == name for name in MACHINERY):
-            yield folder / "__init__.py"
+            found.append(folder / "__init__.py")
         folder = folder.parent
+    return tuple(found)
 
 
-def _import_folder(file: Path) -> Path:
-    """The folder from which a file's own neighbours are imported."""
-    folder = file.parent
+@cache
+def _code_folder() -> Path:
+    return code_folder()
+
+
+@cache
+def _import_folder(folder: Path) -> Path:
+    """The folder from which the files of ``folder`` import each other."""
     while (folder / "__init__.py").is_file():
         folder = folder.parent
     return folder
@@ -400,7 +418,7 @@ def _import_folder(file: Path) -> Path:
 
 def _shown(file: Path) -> str:
     """A file by its path in the project; one from elsewhere by its name, for a path of this machine is no identity."""
-    for folder in (code_folder(), _import_folder(file)):
+    for folder in (_code_folder(), _import_folder(file.parent)):
         if file.is_relative_to(folder):
             return file.relative_to(folder).as_posix()
     raise MissingEvidence(

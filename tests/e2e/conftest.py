@@ -1,8 +1,9 @@
 """One small pipeline, really executed once for the session: every stage, on eight virtual devices, in a process of its
 own.
 
-Tests get copies of its root to damage. Commands run in forks of a process that has imported jax, on one device
-(tests/services/warm.py); those that ask for other devices, or for workers, in processes of their own.
+Tests get copies of its root to damage. Commands, and the jobs that they start, run in forks of a process that has
+imported jax, on one device (tests/services/warm.py); those that ask for other devices, or for workers, in processes of
+their own.
 """
 
 from __future__ import annotations

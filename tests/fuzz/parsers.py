@@ -398,7 +398,7 @@ def parsers() -> list[Parser]:
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
           ("marin.evaluation.recorded.records.read_task",)),
         P("a card of a model", on_file(read_card), given(b"model:\n  name: a\ndata.language: [en]\ndate: 2026-11-23\n"),
-          ("marin.dossier.stated.read_card",)),
+          ("marin.dossier.stated.read_card",), 2000, 500),
         P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier], PREDICATE), _attestation,
           ("marin.record.attestation.attested",)),
         P("model folder", on_file(folder_recipe, "./config.json"),

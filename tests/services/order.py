@@ -15,6 +15,8 @@ LONGEST = (
     "e2e/clusters/test_ray_training.py",
     "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
     "determinism/test_matrix.py",  # nor does this
+    "e2e/training/test_from_folder.py",
+    "marin/training/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
     "e2e/test_dvc_repro.py",
     "e2e/models/test_evaluation_during.py",
@@ -23,6 +25,7 @@ LONGEST = (
     "marin/training/step/test_exact.py",
     "fault/test_fault_bench.py",
     "e2e/verifying/test_verify.py",
+    "e2e/verifying/test_verify_parallel.py",
     "e2e/pages/test_data_page.py",
     "e2e/test_tutorial.py",
     "e2e/training/test_stops.py",

@@ -1,8 +1,9 @@
 """A process that has imported what computes, and forks itself for each program that a test runs.
 
 A fork has its own memory, environment, folder and exit status, as a new process has, and is spared the six seconds in
-which jax and Levanter are imported. The contract of arithmetic is in force in it, for one virtual device, as after the
-program's own `apply`. What is about how a process begins, other devices, or kills, needs a new process.
+which jax and Levanter are imported, and so are the jobs that it starts (warm_jobs.py). The contract of arithmetic is in force
+in it, as after the program's own `apply`. What is about how a process begins, other devices, or kills, needs a new
+process.
 """
 
 from __future__ import annotations

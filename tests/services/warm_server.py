@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from marin.process import arithmetic, hugepages
 from marin.recipe.schema import Arithmetic, Execution
@@ -64,27 +64,32 @@ def executed(program: str) -> int:
     return 0
 
 
-def finish() -> None:
+def finish(status: int) -> NoReturn:
     """What Python does before it ends: threads are waited for, exit functions called, files flushed."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
+    os._exit(status)  # what Python takes apart at its end would be copied first
 
 
 before = dict(os.environ)
 arithmetic.apply(Arithmetic(), Execution(devices=1))
 os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
 contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
-import marin.pipeline.stages  # noqa: E402 - under the contract that is in force by now
+import warm_jobs  # noqa: E402
+
+import marin.graph.execution.loop  # noqa: E402 - under the contract that is in force by now
+import marin.pipeline.stages  # noqa: E402
+import marin.recipe.composition  # noqa: E402
 import marin.training.run  # noqa: E402
-import marin.verify.jax.replay  # noqa: E402, F401
+import marin.verify.jax.replay  # noqa: E402
+import marin.verify.verification  # noqa: E402, F401
 
 gc.freeze()  # what is here already is nothing that a fork has to look through
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
 asked = serve()
 if asked is not None:
     become(asked, contract)
-    ended = executed(asked["program"])
-    finish()
-    os._exit(ended)  # what Python takes apart at its end would be copied first
+    warm_jobs.offer(finish)
+    finish(executed(asked["program"]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from tests.e2e.conftest import Project
 BEGIN, END = 6, 7
 
 
-@pytest.fixture
-def folder(project: Project) -> Path:
+def exported(project: Project) -> Path:
     """What `marin export --hf` wrote, in half precision, with the ends of text of another tokenizer."""
     done = project.marin("export", "latest", "--hf", "elsewhere")
     assert done.returncode == 0, done.stderr
@@ -31,6 +31,36 @@ def folder(project: Project) -> Path:
     config = json.loads((place / "config.json").read_bytes())
     (place / "config.json").write_text(json.dumps(config | {"bos_token_id": BEGIN, "eos_token_id": END}), "utf-8")
     return place
+
+
+@pytest.fixture
+def folder(project: Project) -> Path:
+    return exported(project)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A training that began with the folder ``elsewhere`` of its project, and what `marin train` said of it."""
+
+    project: Project
+    told: dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.project.folder / "elsewhere"
+
+
+@pytest.fixture(scope="module")
+def once(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Continued:
+    project = trained.copy(tmp_path_factory.mktemp("continued"))
+    exported(project)
+    return Continued(project, go(project, "--from", "elsewhere", "trainer.num_steps=6"))
+
+
+@pytest.fixture
+def continued(once: Continued, tmp_path: Path) -> Continued:
+    """A copy of the one training of this file, to be damaged."""
+    return replace(once, project=once.project.copy(tmp_path))
 
 
 def go(project: Project, *arguments: str) -> dict[str, Any]:
@@ -46,9 +76,8 @@ def shown(project: Project, run: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(project: Project, folder: Path) -> None:
-    before = go(project)
-    told = go(project, "--from", "elsewhere", "trainer.num_steps=6")
+def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(continued: Continued) -> None:
+    project, folder, told = continued.project, continued.folder, continued.told
     assert set(told["steps"].values()) == {"executed", "cached"} or "executed" in told["steps"].values()
     done = project.marin("log", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -58,8 +87,8 @@ def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(project: Proje
     initial = started["recipe"]["initial"]
     assert initial["name"] == "folder elsewhere" and started["recipe"]["tokens"]["end_of_text"] == END
     assert started["recipe"]["tokens"]["begin_of_text"] == BEGIN
-    losses = [one["body"]["losses"][0] for one in events
-              if one["type"].startswith("train.segment") and one["body"]["run"] in (before["run"], told["run"])]  # fmt: skip
+    losses = [one["body"]["losses"][0] for one in events if one["type"].startswith("train.segment")]
+    assert len(losses) == 4, "two segments of the model, and two of the training that it began"
     assert float.fromhex(losses[-2]) < float.fromhex(losses[0]), "it begins where the other model ended"
     status, report = project.verify()
     assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
@@ -81,10 +110,10 @@ def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(project: Proje
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-def test_another_model_in_the_store_is_found(project: Project, folder: Path) -> None:
+def test_another_model_in_the_store_is_found(continued: Continued) -> None:
     """Who holds the store exchanges a weight of the model with which the training began."""
-    go(project, "--from", "elsewhere", "trainer.num_steps=3")
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    project = continued.project
+    digest = hashlib.sha256((continued.folder / "model.safetensors").read_bytes()).hexdigest()
     blob = project.root / "store" / "blobs" / "sha256" / digest[:2] / digest[2:]
     content = bytearray(blob.read_bytes())
     content[-1] ^= 1

@@ -1,0 +1,152 @@
+"""Jobs of a command that was forked (warm_server.py): forks too, with the imports that they would make first.
+
+Before such a command begins its threads, it leaves a process behind that does nothing but fork itself for each job:
+`python -m marin.runners.child` with the pipes, environment and folder that were asked for, in a session of its own. A
+job for another arithmetic contract, or with other modules, is the new process that it always was. The product's code is
+the same up to `subprocess.Popen`, and from `marin.runners.child.main` on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import IO, Any
+
+from marin.process import arithmetic
+from marin.runners import child
+from marin.runners import process as runner
+
+FIXED = ("PYTHONPATH", "NPROC", "JAX_")
+"""Variables that were read when modules were imported; the number of devices is read when jax counts them."""
+
+
+def offer(end: Any) -> None:
+    """From now on jobs of this process are forks. ``end`` ends one as Python would, with a status."""
+    here, there = socket.socketpair()
+    if os.fork() == 0:
+        here.close()
+        _serve(there, end)
+        os._exit(0)
+    there.close()
+    begun = _read_at_import(os.environ)
+    mutex = threading.Lock()
+
+    def started(command: Sequence[str], **options: Any) -> Any:
+        environment = options["env"]
+        if command[1:3] != ["-m", "marin.runners.child"] or _read_at_import(environment) != begun:
+            return subprocess.Popen(command, **options)
+        with mutex:
+            return Fork(here, int(command[3]), environment, options["stdout"])
+
+    parts = {"Popen": started, "PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
+    setattr(runner, "subprocess", SimpleNamespace(**parts))  # noqa: B010 - this process is a fork of a test's
+
+
+def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in environment.items() if name.startswith(FIXED)}
+    flags = environment.get("XLA_FLAGS", "").split()
+    return found | {"XLA_FLAGS": " ".join(flag for flag in flags if not flag.startswith(arithmetic.DEVICE_COUNT_FLAG))}
+
+
+class Fork:
+    """What :mod:`marin.runners.process` needs of a process."""
+
+    def __init__(self, link: socket.socket, answer: int, environment: Mapping[str, str], stdout: int) -> None:
+        told, telling = os.pipe()
+        read, write = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        out = nothing if stdout == subprocess.DEVNULL else stdout
+        asked = json.dumps({"environment": dict(environment), "cwd": os.getcwd()}).encode()
+        socket.send_fds(link, [len(asked).to_bytes(8)], [read, out, sys.stderr.fileno(), answer, telling])
+        link.sendall(asked)
+        for used in (telling, read, nothing):
+            os.close(used)
+        self.stdin: IO[bytes] = os.fdopen(write, "wb")
+        self.returncode: int | None = None
+        self._told = os.fdopen(told, encoding="ascii", buffering=1)
+        self._mutex = threading.Lock()
+        self.pid = int(self._told.readline())
+
+    def wait(self) -> int:
+        """Its exit status, negative for a signal, when it has ended."""
+        with self._mutex:
+            if self.returncode is None:
+                self.returncode = int(self._told.readline())
+                self._told.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """The same; None while it runs."""
+        if self.returncode is None and (self._mutex.locked() or not select.select([self._told], [], [], 0)[0]):
+            return None
+        return self.wait()
+
+
+def _serve(link: socket.socket, end: Any) -> None:
+    """Fork for each request, until nobody is there to ask."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for jobs
+    while True:
+        head, passed, _, _ = socket.recv_fds(link, 8, 5)
+        if not head:
+            return
+        asked, left = b"", int.from_bytes(head)
+        while left > len(asked):
+            asked += link.recv(left - len(asked))
+        if os.fork() == 0:
+            link.close()
+            _watch(json.loads(asked), passed, end)
+            os._exit(0)
+        for descriptor in passed:
+            os.close(descriptor)
+
+
+def _watch(asked: Mapping[str, Any], passed: Sequence[int], end: Any) -> None:
+    """Fork the job, and tell how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    telling = passed[-1]
+    job = os.fork()
+    if job == 0:
+        end(_execute(asked, *passed))
+    for descriptor in passed[:-1]:
+        os.close(descriptor)
+    _, status = os.waitpid(job, 0)
+    with suppress(BrokenPipeError):
+        os.write(telling, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, answer: int, telling: int) -> int:
+    """The job, in a process that has become its own."""
+    os.setsid()
+    os.write(telling, f"{os.getpid()}\n".encode())
+    os.close(telling)
+    for number, descriptor in enumerate((stdin, stdout, stderr)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
+    sys.argv = ["-m", str(answer)]
+    sys.path[0] = asked["cwd"]
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL if signum == signal.SIGTERM else signal.default_int_handler)
+    setattr(runner, "subprocess", subprocess)  # noqa: B010 - a job of a job is a process
+    try:
+        child.main(answer)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0

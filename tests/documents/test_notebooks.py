@@ -50,7 +50,7 @@ def test_the_first_hour(tool: Any, tmp_path: Path) -> None:
     done = tool.execute(NOTEBOOKS / "first-hour.ipynb", tmp_path)
     text = told(done.cells)
     assert "<PASS: run" in text and "training PASS" in text
-    assert "The farmer" in text and "idea=warm" in text and "least squares" in text
+    assert "The farmer" in text and "idea=slow" in text and "least squares" in text
     assert pictures(done) == pictures(kept) == 3, "two curves, and the picture of the verification"
     assert same_on_every_machine(text) == same_on_every_machine(told(kept.cells)) != []
     for page in ("report.html", "verification.html", "lineage.html"):

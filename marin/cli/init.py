@@ -54,6 +54,7 @@ def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: 
             "Passphrase", hide_input=True, confirmation_prompt=True, err=True
         )
     root = create_root(origin=origin, hybrid=hybrid)
+    root.own_keys()  # what MARIN_KEY names is a key, or no success is told
     if as_json:
         print_json(
             {

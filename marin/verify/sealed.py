@@ -134,13 +134,21 @@ def seal() -> Seal | None:
 def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
     """The root, if its log is this user's: his signing key is the one that it names, and no other one was given to read
     it under. None where it is somebody else's; one that cannot be opened is nobody's. Whoever goes on with it goes on with
-    what is returned: opened again, it may name another key."""
+    what is returned: opened again, it may name another key.
+
+    Raises:
+        Refused: the file that he named as his key (``MARIN_KEY``) is none.
+    """
     try:
         root = open_root()
+    except LedgerError:
+        return None
+    own = root.is_own(trusted)
+    try:
         root.signer()
     except LedgerError:
         return None
-    return root if root.is_own(trusted) else None
+    return root if own else None
 
 
 # -- the child ----------------------------------------------------------------------------------------------------

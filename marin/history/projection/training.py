@@ -65,7 +65,11 @@ def checkpoint(told: Told, projected: ProjectedRun, body: CheckpointSaved) -> It
 
 
 def evaluated(told: Told, projected: ProjectedRun, body: EvalCompleted) -> Iterator[Intent]:
-    """What the evaluation measured stands on the run."""
+    """What the evaluation measured stands on the run. What is told of it after its step had its result belongs to some
+    later doing, and changes no number of that result: a list says the same."""
+    known = projected.fold.states.get("evaluate")
+    if known is not None and known.result is not None:
+        return
     projected.evaluation = {name: float.fromhex(value) for name, value in body.metrics.items()}
     yield from _evaluation(told, projected)
 

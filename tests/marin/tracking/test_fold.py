@@ -467,6 +467,19 @@ def test_measurements_stand_once_on_the_run():
     assert points_of(intents, fold.ids.run("abcd2345"), "system/tokens_per_second") == [(29, 5.5)]
 
 
+def test_an_evaluation_told_after_its_result_changes_no_number_of_it():
+    """As whoever has the key may append one (docs/tutorial.md): lists, reports and MLflow show the step's own result."""
+    log = Log()
+    whole_run(log, "abcd2345")
+    before = folded(log)
+    log.append(
+        types.EVAL_COMPLETED, types.EvalCompleted(run="abcd2345", model=digest("export"), metrics={"loss": (1.0).hex()})
+    )
+    fold, intents = folded(log)
+    run = fold.ids.run("abcd2345")
+    assert points_of(intents, run, "evaluate.loss") == points_of(before[1], run, "evaluate.loss") == [(120, 2.25)]
+
+
 def verified_by(fold: Fold, log: Log, **changes: Any) -> tuple[str, bool]:
     """The tag ``marin.verified`` and whether an alias moved, after a replay whose event was changed so."""
     if not log.entries:

@@ -291,7 +291,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("8cb564d412627c5c", "4b4f9d4179dd0027")
-AT_RANDOM = ("9f73e25a784638db", "af865c0b754a5b3f", "b12f0c1a946c66c0")
+AT_RANDOM = ("0ae407e86b6461c5", "21debbc8ccb27edf", "cb5c208830fd6545")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -76,4 +76,7 @@ def test_a_file_that_is_no_key_is_said_to_be_none_whatever_its_mode(
         monkeypatch.setenv("MARIN_KEY", str(path))
         refused = marin("run", run, "tag", "a=1")
         assert refused.status == 2 and "not a key file" in refused.err and "chmod" not in refused.err, path
+        for command in (("init",), ("ls",), ("verify", run, "--only", "ledger")):  # nor is its owner a stranger
+            told = marin(*command)
+            assert told.status == 2 and "not a key file" in told.err and "trust add" not in told.err, (path, command)
     assert marin("trust", "add", "--vkey", "bad").status == 2

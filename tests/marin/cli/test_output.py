@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from marin.cli.looking.ls import COLUMNS, EXPENDABLE
-from marin.cli.output import fitted, print_fields, print_table, written
+from marin.cli.output import fitted, print_fields, print_table
 from marin.process.progress import bar
+from marin.process.text import written
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
 

@@ -82,7 +82,8 @@ gpu: # no environment of its own: jax and its plugin are the machine's
 	@python=$(BIN)/python; [ -x $$python ] || python=python3; $$python -m bench.gpu --platform $${PLATFORM:-cuda}
 
 browser: environment
-	$(PYTEST) -m browser tests/e2e tests/marin/dossier
+	$(PYTEST) -q -m browser tests/marin/dossier
+	$(PYTEST) -m browser tests/e2e
 
 # What makes the site lies beside the lock, as what evaluates does.
 docs-tools: environment

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ from ledger.storage.readonly import ReadOnly
 BUDGET: Final = 4 << 30
 """Bytes that are kept; what was used longest ago is let go first, and asked for again where it is needed."""
 _LOCKS: Final = 64
+_LEAST: Final = 4096
+"""Bytes that a file counts at least: its block."""
+_SPARE: Final = 1 << 30
+"""Bytes of the disk that are left to others."""
 
 
 class Once(ReadOnly):
@@ -92,20 +97,26 @@ class Once(ReadOnly):
             return None
 
     def _keep(self, path: Path, data: bytes) -> None:
-        if len(data) > self._budget:
-            return
+        size = max(len(data), _LEAST)
+        with self._book:  # the room is made before it is used, so that all writers together stay within the budget
+            if size > self._budget or shutil.disk_usage(self._folder).free < size + _SPARE:
+                return
+            while self._total + size > self._budget:
+                if not self._kept:
+                    return  # others write into all that is left
+                oldest, gone = self._kept.popitem(last=False)
+                self._total -= gone
+                oldest.unlink(missing_ok=True)
+            self._total += size
         try:
             path.write_bytes(data)
         except OSError:
             path.unlink(missing_ok=True)
+            with self._book:
+                self._total -= size
             raise
         with self._book:
-            self._kept[path] = len(data)
-            self._total += len(data)
-            while self._total > self._budget:
-                oldest, size = self._kept.popitem(last=False)
-                self._total -= size
-                oldest.unlink(missing_ok=True)
+            self._kept[path] = size
 
     def _turn(self, name: str) -> threading.Lock:
         return self._turns[hash(name) % _LOCKS]

@@ -24,6 +24,15 @@ BLANK = -1
 DESCRIPTION = "dataset.json"
 
 
+def not_excluded_from(recipe: Recipe) -> tuple[str, ...]:
+    """What of a training its exclusion says nothing of, since it was made before or elsewhere: an excluded document may be
+    in it. Empty where all of it was made without them."""
+    return (
+        *(("the phases before this one",) if recipe.phase is not None else ()),
+        *(("the tokenizer, which was made elsewhere",) if recipe.tokenizer.artifact is not None else ()),
+    )
+
+
 def document_id(document: Document, collected: bool) -> str:
     """The id by which people name a document: of a ``collected`` one that of the collection, which stands beside its
     own."""

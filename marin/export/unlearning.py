@@ -15,6 +15,7 @@ from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 
 from ledger import LogReader, Signer, make_proof
+from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.export.in_toto import envelope
 from marin.history.run import Fact, Run
@@ -45,7 +46,7 @@ def statement(history: History, reader: LogReader, run: Run) -> Statement:
     """What :func:`certificate` signs.
 
     Raises:
-        UsageError: the run has unlearned nothing.
+        UsageError: the run has unlearned nothing, or a part of it was made before or elsewhere, perhaps with the documents.
     """
     exclude = run.recipe.exclude
     if exclude is None:
@@ -55,6 +56,14 @@ def statement(history: History, reader: LogReader, run: Run) -> Statement:
             expected="a recipe that excludes documents",
             found="none",
             cure="name what `marin unlearn` made",
+        )
+    if rest := not_excluded_from(run.recipe):
+        raise UsageError(
+            "no certificate for a part of a training",
+            where=f"run {run.run}",
+            expected="all of it made without the documents",
+            found=f"that nothing is said of {' and '.join(rest)}",
+            cure="unlearn them from the run that read them first, by `marin unlearn`, and go on from what that makes",
         )
     checkpoint = reader.checkpoint()
     predicate = {

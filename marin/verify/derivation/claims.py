@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ledger import LedgerError
+from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
@@ -276,12 +277,15 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
 def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
     """Of a run whose recipe excludes documents, and of one that was forked to unlearn them."""
     try:
-        exclude = record.run.recipe.exclude or ()
+        exclude, rest = record.run.recipe.exclude or (), not_excluded_from(record.run.recipe)
     except UsageError:
         return
     if exclude:
+        made = "its tokenizer was trained without them"
+        if rest:
+            made = f"whether they were read by {' and '.join(rest)} is not said"
         yield Claim(
-            f"{len(exclude)} documents are blank in its tokens, and its tokenizer was trained without them: "
+            f"{len(exclude)} documents are blank in its tokens, and {made}: "
             f"{', '.join(exclude[:4])}{' ...' if len(exclude) > 4 else ''}",
             "execution",
             "data",

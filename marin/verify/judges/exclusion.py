@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from marin.data.exclusion import numbers
+from marin.data.exclusion import not_excluded_from, numbers
 from marin.errors import UsageError
 from marin.process.arithmetic import apply
 from marin.verify.case import Case
@@ -26,7 +26,11 @@ def with_exclusion(case: Case, made: Verdict) -> Verdict:
     wrong = list(_wrong(case))
     if wrong:
         return Verdict("FAIL", tuple(wrong), executed=True)
-    lines = [f"exclusion: {len(exclude)} documents are blank in the tokens, and unread by the tokenizer"]
+    rest = not_excluded_from(case.run.recipe)
+    lines = [
+        f"exclusion: {len(exclude)} documents are blank in the tokens"
+        + (f"; not established of {' and '.join(rest)}" if rest else ", and unread by the tokenizer")
+    ]
     for fork in case.record.forks.values():
         if fork.request is not None and fork.fact.body.same_tokenizer:
             first, step = fork.request.body.first_use, fork.fact.body.step

@@ -55,7 +55,7 @@ def test_a_blob_is_asked_for_once_and_what_may_change_each_time(far: Counted, tm
     assert (once.size(BLOBS[2]), once.exists(BLOBS[2]), once.exists("store/blobs/sha256/aa/bb")) == (1000, True, False)
 
 
-@given(st.lists(st.integers(0, 7), max_size=40), st.integers(0, 4000))
+@given(st.lists(st.integers(0, 7), max_size=40), st.integers(0, 40_000))
 def test_a_budget_is_kept_and_changes_no_answer(order: list[int], budget: int) -> None:
     from tempfile import TemporaryDirectory
 
@@ -92,3 +92,21 @@ def test_a_full_disk_keeps_nothing_and_hides_nothing(
 def test_nothing_is_written_through_it(far: Counted, tmp_path: Path) -> None:
     with pytest.raises(Refused):
         Once(far, tmp_path, SETTLED).create("store/x", b"")
+
+
+def test_many_at_once_stay_within_the_budget_together(far: Counted, tmp_path: Path) -> None:
+    most: list[int] = []
+
+    class Watched(Counted):
+        def read(self, name: str) -> bytes:
+            most.append(sum(1 for _ in tmp_path.iterdir()))
+            return super().read(name)
+
+    watched = Watched()
+    for name in BLOBS:
+        watched.create(name, name.encode() * 50)
+    once = Once(watched, tmp_path, SETTLED, 2 * 4096)
+    with ThreadPoolExecutor(8) as readers:
+        assert list(readers.map(once.read, BLOBS * 20)) == [name.encode() * 50 for name in BLOBS] * 20
+    most.append(sum(1 for _ in tmp_path.iterdir()))
+    assert max(most) <= 2, "files of a block each, and room for two"

@@ -468,6 +468,7 @@ class Execution:
                 self.claimed.clear()
             if self.record.begun:
                 self.end("interrupted")
+                log.warning("what is done is recorded: run the same command again, and it goes on from there")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)
 

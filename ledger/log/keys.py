@@ -126,7 +126,7 @@ def _signer(name: str, keys: Sequence[object], path: Path) -> Signer:
 
 def _read_private(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for
     except FileNotFoundError:
         raise Unavailable(
             "there is no signing key", where=str(path), cure="create one, or name the file that holds it"

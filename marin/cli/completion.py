@@ -75,11 +75,8 @@ def recipes(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]
 
     given = [str(word) for word in context.params.get("overrides") or ()]
     chosen = groups(conf_folder())
-    known: Mapping[str, Sequence[str]] = {
-        **chosen,
-        **_fields(),
-        **chosen,
-    }  # groups come first: they are said most often
+    fields = {name: words for name, words in _fields().items() if name not in chosen}
+    known: Mapping[str, Sequence[str]] = {**chosen, **fields}  # groups come first: they are said most often
     named, apart, _ = incomplete.rpartition("=")
     if not apart and given[-1:] == ["="]:
         named = given[-2] if len(given) > 1 else ""

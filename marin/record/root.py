@@ -128,11 +128,9 @@ class Root:
             return self.own
         try:
             return public_keys(key_path(self.verifier.name))
-        except Refused:
-            if os.environ.get(KEY_VARIABLE):  # said to be his: not to be taken for somebody without a key
-                raise
-            return ()
-        except LedgerError:
+        except LedgerError as error:
+            if isinstance(error, Refused) and os.environ.get(KEY_VARIABLE):
+                raise  # said to be his: he is not to be taken for somebody without a key
             return ()
 
     def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:

@@ -143,12 +143,13 @@ def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
         root = open_root()
     except LedgerError:
         return None
-    own = root.is_own(trusted)
+    if not root.is_own(trusted):
+        return None
     try:
         root.signer()
     except LedgerError:
         return None
-    return root if own else None
+    return root
 
 
 # -- the child ----------------------------------------------------------------------------------------------------

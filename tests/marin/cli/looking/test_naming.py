@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def test_a_file_that_is_no_key_is_said_to_be_none_whatever_its_mode(
 ) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("no key\n")
-    for path, mode in ((other, 0o644), (other, 0o600), (tmp_path, 0o755)):
+    os.mkfifo(tmp_path / "fifo")
+    for path, mode in ((other, 0o644), (other, 0o600), (tmp_path, 0o755), (tmp_path / "fifo", 0o600)):
         path.chmod(mode)
         monkeypatch.setenv("MARIN_KEY", str(path))
         refused = marin("run", run, "tag", "a=1")

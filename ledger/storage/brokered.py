@@ -12,7 +12,6 @@ private folder and asks the real storage. It can be asked for nothing but bytes 
 
 from __future__ import annotations
 
-import io
 import json
 import socket
 import socketserver
@@ -25,11 +24,14 @@ from typing import Any, BinaryIO, Final
 from ledger import errors
 from ledger.errors import LedgerError, StorageFailed, Unavailable
 from ledger.storage.port import Detail, Storage
+from ledger.storage.ranges import open_by_ranges
 from ledger.storage.readonly import ReadOnly
 
 BROKER_VARIABLE: Final = "MARIN_BROKER"
 _MOST_LINE: Final = 1 << 16
 _PARTS: Final = 5
+_AT_ONCE: Final = 4
+"""Answers that are held in memory together; each is bounded by the storage that gives it."""
 
 
 class BrokeredStorage(ReadOnly):
@@ -47,7 +49,7 @@ class BrokeredStorage(ReadOnly):
         return self._ask("range", name, start, length)[1]
 
     def open(self, name: str) -> BinaryIO:
-        return io.BytesIO(self.read(name))
+        return open_by_ranges(self, name)
 
     def size(self, name: str) -> int:
         return int(self._ask("size", name)[0])
@@ -96,17 +98,24 @@ class BrokeredStorage(ReadOnly):
 def serving(storage: Storage, path: Path) -> Iterator[None]:
     """While entered, ``storage`` is read for whoever may open the socket at ``path``."""
 
+    turns = threading.Semaphore(_AT_ONCE)
+
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while line := self.rfile.readline(_MOST_LINE):
-                try:
-                    answer, data = _answer(storage, json.loads(line))
-                    head: list[Any] = [True, answer, len(data)]
-                except LedgerError as error:
-                    data = b""
-                    kind = type(error) if hasattr(errors, type(error).__name__) else _base(error)
-                    head = [False, [kind.__name__, error.what, error.where, error.expected, error.found, error.cure], 0]
-                self.wfile.write(json.dumps(head).encode() + b"\n" + data)
+                with turns:
+                    self._answer(line)
+
+        def _answer(self, line: bytes) -> None:
+            try:
+                answer, data = _answer(storage, json.loads(line))
+                head: list[Any] = [True, answer, len(data)]
+            except LedgerError as error:
+                data = b""
+                kind = type(error) if hasattr(errors, type(error).__name__) else _base(error)
+                head = [False, [kind.__name__, error.what, error.where, error.expected, error.found, error.cure], 0]
+            self.wfile.write(json.dumps(head).encode() + b"\n")
+            self.wfile.write(data)
 
     class Server(socketserver.ThreadingUnixStreamServer):
         daemon_threads = True

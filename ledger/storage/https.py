@@ -3,7 +3,8 @@
 A server of plain files is enough. Nothing that arrives is believed: whoever reads through this driver
 verifies bytes against a signed root or a digest, so that the transport only has to deliver. ``list`` needs an
 index that plain servers lack and is refused. Requests are tried three times, for a read can always be
-repeated; redirects to other schemes, and from outside into a private network, are not followed.
+repeated; redirects to other schemes, and from outside into a private network, are not followed. A request has an end,
+in time and in bytes, whatever the server sends: before the headers, in them, in the body or after it.
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ import http.client
 import io
 import ipaddress
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import IO, BinaryIO
+from functools import cache, partial
+from typing import IO, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from ledger.errors import NotFound, Refused, StorageFailed, Unavailable
 from ledger.format.budgets import BUDGETS, exceeded
 from ledger.storage.port import Detail, check_name
+from ledger.storage.ranges import open_by_ranges
 from ledger.storage.readonly import ReadOnly
 
 _TIMEOUT_SECONDS = 30.0
 _ATTEMPTS = 3
 _MISSING = {404, 410}
 _CHUNK = 1 << 20
+_AROUND = 1 << 20
+"""Bytes that a server may send around those of a file: headers, the frames of its chunks."""
+_MOST_DIGITS = 18
 
 
 class HttpsStorage(ReadOnly):
@@ -45,30 +52,35 @@ class HttpsStorage(ReadOnly):
         self._pause = pause
 
     def read(self, name: str) -> bytes:
-        return self._request(name, lambda reply: _body(reply, name, BUDGETS.of_file(name)))
+        most = min(BUDGETS.of_file(name), BUDGETS.fetched)
+        return self._request(name, lambda reply: _body(reply, name, most), most)
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
         if length <= 0:
             return b""
+        most = min(length, BUDGETS.fetched)
         try:
             return self._request(
                 name,
                 lambda reply: (
-                    _body(reply, name, length)
-                    if reply.status == 206
-                    else _body(reply, name, BUDGETS.of_file(name))[start : start + length]
+                    _body(reply, name, most) if reply.status == 206 else _part_of_body(reply, start, min(length, most))
                 ),
+                start + most,
                 {"Range": f"bytes={start}-{start + length - 1}"},
             )
         except _BeyondTheEnd:
             return b""
 
     def open(self, name: str) -> BinaryIO:
-        return io.BytesIO(self.read(name))
+        return open_by_ranges(self, name)
 
     def size(self, name: str) -> int:
         length = self._request(name, lambda reply: reply.headers.get("Content-Length"), method="HEAD")
-        return int(length) if length is not None else len(self.read(name))
+        if length is None:
+            return len(self.read(name))
+        if not (str(length).isascii() and str(length).isdigit() and len(str(length)) <= _MOST_DIGITS):
+            raise _failed(f"{self.address}/{name}", f"a Content-Length of {str(length)[:40]!r}")
+        return int(length)
 
     def exists(self, name: str) -> bool:
         try:
@@ -91,14 +103,16 @@ class HttpsStorage(ReadOnly):
         self,
         name: str,
         take: Callable[[http.client.HTTPResponse], T],
+        most: int = 0,
         headers: dict[str, str] | None = None,
         method: str = "GET",
     ) -> T:
+        """What ``take`` makes of the reply, whose body may have ``most`` bytes."""
         address = f"{self.address}/{quote(check_name(name))}"
-        request = urllib.request.Request(address, headers=headers or {}, method=method)  # noqa: S310 - checked above
         for attempt in range(1, _ATTEMPTS + 1):
+            request = _Request(address, headers or {}, method, _Patience(name, 2 * most + _AROUND))
             try:
-                with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as reply:
+                with _opener().open(request, timeout=_TIMEOUT_SECONDS) as reply:
                     return take(reply)
             except urllib.error.HTTPError as error:
                 error.close()
@@ -111,28 +125,112 @@ class HttpsStorage(ReadOnly):
             except (OSError, http.client.HTTPException) as error:
                 if attempt == _ATTEMPTS:
                     raise _failed(address, str(error)) from error
+            except ValueError as error:  # an address to go on to that is none
+                raise _failed(address, str(error)) from error
             time.sleep(self._pause * attempt)
         raise AssertionError("unreachable")
 
 
 def _body(reply: http.client.HTTPResponse, name: str, most: int) -> bytes:
-    """What a server sends, as far as it may: no more than ``most`` bytes, and not for ever."""
-    began, parts, size = time.monotonic(), [], 0
+    """What a server sends, as far as it may: no more than ``most`` bytes."""
+    found = io.BytesIO()
     while part := reply.read1(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise exceeded("a server sends more than a file has", name, f"{most} bytes", f"more than {size - 1}")
-        seconds = time.monotonic() - began
-        if seconds > BUDGETS.stall_seconds + size / BUDGETS.bytes_per_second:
-            raise _failed(name, f"{size} bytes in {seconds:.0f} s")
+        found.write(part)
+        if found.tell() > most:
+            raise exceeded("a server sends more than a file has", name, f"{most} bytes", f"more than {most}")
     if reply.length:
         raise http.client.IncompleteRead(b"", reply.length)
-    return b"".join(parts)
+    return found.getvalue()
+
+
+def _part_of_body(reply: http.client.HTTPResponse, start: int, length: int) -> bytes:
+    """Some bytes of a whole file, from a server that gives no ranges; what follows them is not waited for."""
+    found, at = io.BytesIO(), 0
+    while at < start + length and (part := reply.read1(min(_CHUNK, start + length - at))):
+        found.write(part[max(0, start - at) :])
+        at += len(part)
+    if at < start + length and reply.length:
+        raise http.client.IncompleteRead(b"", reply.length)
+    return found.getvalue()
 
 
 class _BeyondTheEnd(StorageFailed):
     """The range begins behind the last byte."""
+
+
+class _Patience:
+    """What one request may take of time and of bytes, over all redirects, until its reply is closed."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._began, self._arrived = time.monotonic(), 0
+
+    def check(self) -> None:
+        """Raises:
+        Malformed: the server sends more than it may.
+        Unreachable: it takes longer than it may."""
+        if self._arrived > self._most:
+            raise exceeded("a server sends more than a file has", self._name, f"{self._most} bytes", self._arrived)
+        seconds = time.monotonic() - self._began
+        if seconds > BUDGETS.stall_seconds + self._arrived / BUDGETS.bytes_per_second:
+            raise _failed(self._name, f"{self._arrived} bytes in {seconds:.0f} s")
+
+    def took(self, size: int) -> None:
+        """So many bytes arrived."""
+        self._arrived += size
+
+
+class _Measured(io.RawIOBase):
+    """A connection's bytes, as far as patience reaches. All of a reply passes here: a status line that never ends too."""
+
+    def __init__(self, raw: io.RawIOBase, patience: _Patience) -> None:
+        super().__init__()
+        self._raw, self._patience = raw, patience
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        self._patience.check()
+        size = self._raw.readinto(buffer)
+        self._patience.took(size or 0)
+        return size
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, patience: _Patience, sock: socket.socket, method: str | None = None, **options: Any) -> None:
+        super().__init__(sock, method=method, **options)
+        self.fp = io.BufferedReader(_Measured(self.fp.detach(), patience))
+
+
+class _Request(urllib.request.Request):
+    def __init__(self, address: str, headers: dict[str, str], method: str, patience: _Patience) -> None:
+        super().__init__(address, headers=headers, method=method)
+        self.patience = patience
+
+    def connection(self, kind: type[http.client.HTTPConnection], host: str, **options: Any) -> Any:
+        """A connection of this kind whose replies are measured."""
+        made = kind(host, **options)
+        made.response_class = partial(_Response, self.patience)  # type: ignore[assignment]
+        return made
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def http_open(self, req: Any) -> Any:
+        return self.do_open(partial(req.connection, http.client.HTTPConnection), req)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def __init__(self) -> None:
+        self._trusted = ssl.create_default_context()
+        super().__init__(context=self._trusted)
+
+    def https_open(self, req: Any) -> Any:
+        return self.do_open(partial(req.connection, http.client.HTTPSConnection), req, context=self._trusted)
 
 
 class _Onwards(urllib.request.HTTPRedirectHandler):
@@ -145,15 +243,21 @@ class _Onwards(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
+        fp.close()  # or urllib would read the page that comes with a redirect, into memory
         first, there = urlsplit(req.full_url), urlsplit(newurl)
         if there.scheme != first.scheme:
             return None
         if there.hostname != first.hostname and _is_private(there.hostname) and not _is_private(first.hostname):
             return None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        onwards = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if onwards is None or not isinstance(req, _Request):
+            return onwards
+        return _Request(onwards.full_url, dict(onwards.headers), req.get_method(), req.patience)
 
 
-_OPENER = urllib.request.build_opener(_Onwards)
+@cache
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_Plain, _Secure, _Onwards)
 
 
 def _is_private(host: str | None) -> bool:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import threading
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,8 +11,7 @@ from ledger import Draft, LedgerError, Log, LogReader, Malformed, PosixStorage, 
 from ledger.audit import fsck
 from ledger.format.budgets import BUDGETS
 from ledger.format.checkpoint import LogCheckpoint
-from ledger.storage import https
-from ledger.storage.https import HttpsStorage, Unreachable
+from ledger.store.layout import PACKFILE_LIST, blob_name, packed_name, packfile_name, parts_name, tree_name
 
 
 @pytest.mark.parametrize("size", [10_000_000, 1 << 33, 1 << 40, (1 << 62) + 1])
@@ -44,45 +36,11 @@ def test_a_file_of_the_log_has_an_end(tmp_path: Path) -> None:
         PosixStorage(tmp_path).read("log/checkpoint")
 
 
-@contextmanager
-def endless(length: str | None) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            if length is not None:
-                self.send_header("Content-Length", length)
-            self.end_headers()
-            try:
-                while True:
-                    self.wfile.write(b"\0" * 65536)
-            except OSError:
-                pass
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.mark.parametrize("length", [None, str(1 << 50)])
-def test_a_server_that_sends_for_ever(monkeypatch: pytest.MonkeyPatch, length: str | None) -> None:
-    monkeypatch.setattr(https, "BUDGETS", replace(BUDGETS, log_file=1 << 20))
-    with endless(length) as address:
-        storage = HttpsStorage(address)
-        with pytest.raises(Malformed, match="a server sends more than a file has: log/checkpoint"):
-            storage.read("log/checkpoint")
-        with pytest.raises(Malformed, match="a server sends more"):
-            storage.read_range("log/checkpoint", 0, 100)
-
-
-def test_a_server_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(https, "BUDGETS", replace(BUDGETS, stall_seconds=0.0, bytes_per_second=1 << 50))
-    with endless(None) as address, pytest.raises(Unreachable, match="bytes in"):
-        HttpsStorage(address).read("log/checkpoint")
+def test_a_file_that_describes_others_is_small() -> None:
+    digest = "sha256:" + "ab" * 32
+    small = [tree_name(digest), parts_name(digest), packed_name(digest), PACKFILE_LIST, "log/checkpoint"]
+    assert all(BUDGETS.of_file(name) <= BUDGETS.fetched for name in small)
+    assert [BUDGETS.of_file(name(digest)) for name in (blob_name, packfile_name)] == [BUDGETS.stored_file] * 2
 
 
 def test_missing_files_are_counted_and_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,26 +51,3 @@ def test_missing_files_are_counted_and_not_for_ever(tmp_path: Path, monkeypatch:
     found = check(storage, [key.verifier])
     assert found[-1].what == "missing files of the log, and the rest was not looked for"
     assert (found[-1].expected, len(found)) == ("at most 5", 7)
-
-
-@pytest.mark.parametrize(
-    ("there", "followed"),
-    [
-        ("https://mirror.example/log/checkpoint", True),
-        ("https://published.example/elsewhere", True),
-        ("https://router.example/admin", False),
-        ("https://127.0.0.1:8443/admin", False),
-        ("https://[::1]/admin", False),
-        ("http://mirror.example/log/checkpoint", False),
-    ],
-)
-def test_a_redirect_leads_into_no_private_network(there: str, followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a published root would ask, through its reader, what only he can reach."""
-    names = {"published.example": "1.1.1.1", "mirror.example": "8.8.8.8", "router.example": "192.168.1.1"}
-    monkeypatch.setattr(
-        "ledger.storage.https.socket.getaddrinfo",
-        lambda host, port: [(0, 0, 0, "", (names.get(host, host.strip("[]")), 0))],
-    )
-    request = urllib.request.Request("https://published.example/log/checkpoint")
-    found = https._Onwards().redirect_request(request, io.BytesIO(), 302, "Found", Message(), there)
-    assert (found is not None and found.full_url == there) is followed

@@ -8,8 +8,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from marin.dossier.evidence import Proven, collections_of
+from marin.dossier.evidence import collections_of
 from marin.dossier.measured import Value, band
+from marin.history.proven import Proven
 from marin.history.run import Run
 from marin.recipe.schema import parts
 

@@ -1,7 +1,8 @@
 """`marin verify --dossier`: every file and every field of a dossier, judged by who has the folder and a key.
 
 1. The statement over all files is signed by the log's key, and every file is the one that it names.
-2. Every event is in the log: its proof leads to a checkpoint that the same key signed.
+2. Every event is in the log: its proof leads to a checkpoint that the same key signed, and which agrees with what is known
+   of that log here; none was left out of the middle.
 3. The documents are made again from these events and must come out the same, so every field is what its events say.
 4. The attestations are signed by the same key and say what the events say; the model is the one that the run exported,
    and its signature holds under the key that the dossier brings.
@@ -13,14 +14,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ledger import Malformed, Tampered, VerifierKey, describe_tree
 from marin.dossier.documents.eu import open_fields
 from marin.dossier.documents.making import documents, first_difference
-from marin.dossier.evidence import FOLDER, Proven, proven
+from marin.dossier.evidence import FOLDER, proven_in, told
 from marin.dossier.facts import Subject
 from marin.dossier.layout import (
     ATTESTATION,
@@ -40,40 +40,16 @@ from marin.export.in_toto import envelope_of, payloads
 from marin.export.in_toto_layout import check_chain
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
-from marin.record.trust.trusted import default_trust
-from marin.verify.verdict import Outcome, Verdict, judged, worst
+from marin.verify.alone import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.verdict import Verdict, judged
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")
 _MOST = 64 << 20
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The verdicts on a dossier, by question."""
-
-    run: str
-    verdicts: dict[str, Verdict]
-
-    @property
-    def outcome(self) -> Outcome:
-        """The one that decides."""
-        return worst([self.verdicts[name].outcome for name in QUESTIONS])
-
-    def exit_code(self) -> int:
-        """As :meth:`marin.verify.verdict.Report.exit_code`."""
-        return {"PASS": 0, "FAIL": 1, "PARTIAL": 4}.get(self.outcome, 3)
-
-    def as_json(self) -> dict[str, Any]:
-        """As ``marin verify --dossier --json`` prints it."""
-        return {
-            "run": self.run,
-            "verdicts": {name: self.verdicts[name].outcome for name in QUESTIONS},
-            "details": {name: list(self.verdicts[name].lines) for name in QUESTIONS},
-        }
-
-
 def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """The verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`.
+    """The verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`. The log that
+    the dossier is of is asked as well, where this command has it.
 
     Raises:
         UsageError: there is no such dossier, or no key to judge it by.
@@ -81,10 +57,7 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
     if not (folder / ATTESTATION).is_file():
         raise UsageError("not a dossier", where=str(folder), expected=f"a folder with {ATTESTATION}", found="none",
                          cure="marin export RUN --dossier DIR writes one")  # fmt: skip
-    keys = list(trusted) or list(default_trust().all_keys())
-    if not keys:
-        raise UsageError("a dossier is judged under a key", where="--vkey", expected="the log's verifier key",
-                         found="none", cure="name it with --vkey, or trust it with `marin trust`")  # fmt: skip
+    keys = trusted_keys(trusted, "a dossier")
     verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))
     found: dict[str, Any] = {}
 
@@ -98,15 +71,13 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         return Verdict("PASS", (f"{len(said.files)} files are those that {said.key} signed",))
 
     def events() -> Verdict:
-        found["proven"] = shown = proven(folder, keys)
-        _check_listed(folder, shown)
-        signed, origin = found["said"].key, shown.checkpoint.origin
-        if VerifierKey.parse(signed).name != origin:
-            raise Tampered(
-                "a statement by another log's key", where=ATTESTATION, expected=f"a key of {origin}", found=signed
-            )
-        return Verdict("PASS", (f"{len(shown.entries)} events are in the log {shown.checkpoint.origin}, of size "
-                                f"{shown.checkpoint.size}",))  # fmt: skip
+        found["proven"] = shown = proven_in(folder, keys)
+        check_signer(shown, found["said"].key, where=ATTESTATION)
+        run, about = str(found["said"].said.get("run")), shown.checkpoint
+        known = check_known(shown, keys, lambda history: told(history, run), log_at_hand(about.origin))
+        return Verdict(
+            "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
+        )
 
     def fields() -> Verdict:
         manifests = {step: _read(folder, file) for step, file in MANIFESTS.items() if (folder / file).is_file()}
@@ -129,15 +100,6 @@ def _read(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-def _check_listed(folder: Path, shown: Proven) -> None:
-    """No file beside the proofs lies among them."""
-    others = sorted(path.name for path in (folder / FOLDER).iterdir())
-    if len(others) != len(shown.entries):
-        raise Malformed(
-            "a file that is no proof", where=FOLDER, expected=f"{len(shown.entries)}", found=f"{len(others)}"
-        )
-
-
 def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
     """The documents, made again. By another version they may come out otherwise: then nothing is known of their fields."""
     made = documents(about)
@@ -156,8 +118,8 @@ def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
             raise Malformed(
                 "a file that belongs to no dossier", where=file, expected="one of docs/dossier.md", found=file
             )
-    told = len(json.loads(made["fields.json"]))
-    return Verdict("PASS", (f"{told} fields of {len(made)} documents follow from the proven events",))
+    count = len(json.loads(made["fields.json"]))
+    return Verdict("PASS", (f"{count} fields of {len(made)} documents follow from the proven events",))
 
 
 def _model(folder: Path, about: Subject, keys: Sequence[VerifierKey]) -> Verdict:

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from ledger import Malformed, Manifest, Tampered
-from marin.dossier.evidence import Proven
 from marin.dossier.facts import Subject, subject
+from marin.history.proven import Proven
 from marin.history.runs import load
 
 ATTESTATION = "dossier.intoto.jsonl"

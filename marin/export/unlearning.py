@@ -1,30 +1,45 @@
 """What a run has unlearned, as an in-toto statement with a predicate of our own, in a DSSE envelope signed by the log's key.
 
 The subjects are the last state and, where there is one, the exported model. The predicate says which documents are
-excluded, who asked for it and when (each request and fork with its C2SP tlog-proof, which carries the signed checkpoint and
-what witnesses signed of it), which verdicts this log has on the run, and what the certificate does not prove. It is a copy
-for other tools and for people: the evidence is the log, and the proof is `marin verify`.
+excluded, who asked for it and when, which verdicts this log has on the run, and what the certificate does not prove. It
+brings every event that this follows from with its C2SP tlog-proof (which carries the signed checkpoint and what witnesses
+signed of it), so that ``marin verify --unlearning`` makes the statement again and compares. That the bits are those of a
+training without the documents is no event's to say: `marin verify RUN` proves it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 
-from ledger import LogReader, Signer, make_proof
+from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey
 from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.export.in_toto import envelope
+from marin.history.proven import Noting, Proven, proofs, proven
 from marin.history.run import Fact, Run
-from marin.history.runs import History
-from marin.record.events import ReplayCompleted
+from marin.history.runs import History, load, read_fact, stream_of
+from marin.record.attestation import Attested, attested
+from marin.record.events import (
+    UNLEARNING_FORKED,
+    UNLEARNING_REQUESTED,
+    ReplayCompleted,
+    UnlearningForked,
+    UnlearningRequested,
+)
 from marin.record.verdicts import NAMES
-from marin.verify.derivation.record import read_record
+from marin.verify.alone import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.verdict import Verdict, judged
 
-PREDICATE = "urn:marin:unlearning:v1"
+PREDICATE: Final = "urn:marin:unlearning:v2"
+QUESTIONS: Final = ("signature", "events", "fields")
+_MOST: Final = 64 << 20
+_MOST_FORKS: Final = 100
 NOT_PROVEN = (
     "that no copy of the model from before the request is kept or used",
     "that no near copy of a document, or its text in another document, was read: their ids would be others",
@@ -33,54 +48,58 @@ NOT_PROVEN = (
 )
 
 
-def certificate(history: History, reader: LogReader, run: Run, signer: Signer) -> str:
+def certificate(history: History, reader: LogReader, run: str, signer: Signer) -> str:
     """The signed statement about ``run``, as one line of JSON.
 
     Raises:
-        UsageError: its recipe excludes nothing.
+        UsageError: as :func:`statement`.
     """
-    return json.dumps(envelope(statement(history, reader, run), signer).to_dict(), sort_keys=True) + "\n"
+    noting = Noting(history)
+    said = statement(noting, reader.checkpoint(), run)
+    evidence = {str(index): text for index, text in proofs(reader, noting.noted).items()}
+    said = Statement(_subjects(load(noting, run)), PREDICATE, {**said, "evidence": evidence})
+    return json.dumps(envelope(said, signer).to_dict(), sort_keys=True) + "\n"
 
 
-def statement(history: History, reader: LogReader, run: Run) -> Statement:
-    """What :func:`certificate` signs.
+def statement(history: History, checkpoint: LogCheckpoint, run: str) -> dict[str, Any]:
+    """What :func:`certificate` signs, but for the proofs.
 
     Raises:
-        UsageError: the run has unlearned nothing, or a part of it was made before or elsewhere, perhaps with the documents.
+        UsageError: the run has unlearned nothing, or a part of it was made before or elsewhere, perhaps with the documents;
+            or what was asked is not what its recipe excludes.
     """
-    exclude = run.recipe.exclude
+    view = load(history, run)
+    exclude = view.recipe.exclude
     if exclude is None:
         raise UsageError(
             "a run that has unlearned nothing",
-            where=f"run {run.run}",
+            where=f"run {run}",
             expected="a recipe that excludes documents",
             found="none",
             cure="name what `marin unlearn` made",
         )
-    if rest := not_excluded_from(run.recipe):
+    if rest := not_excluded_from(view.recipe):
         raise UsageError(
             "no certificate for a part of a training",
-            where=f"run {run.run}",
+            where=f"run {run}",
             expected="all of it made without the documents",
             found=f"that nothing is said of {' and '.join(rest)}",
             cure="unlearn them from the run that read them first, by `marin unlearn`, and go on from what that makes",
         )
-    checkpoint = reader.checkpoint()
-    predicate = {
-        "run": run.run,
-        "recipe": run.started.body.recipe_digest,
+    return {
+        "run": run,
+        "recipe": view.started.body.recipe_digest,
         "excludedDocuments": list(exclude),
-        "requests": _requests(history, reader, run.run),
+        "requests": _requests(history, view, exclude),
         "equality": {
             "statement": "training this recipe from its own initial state, without the documents from the first train step "
             "on, gives the subjects in every bit",
-            "provenBy": f"marin verify {run.run}: data, training and model, executed by whoever asks",
-            "verdictsInThisLog": [_verdicts(fact) for fact in run.verdicts],
+            "provenBy": f"marin verify {run}: data, training and model, executed by whoever asks",
+            "verdictsInThisLog": [_verdicts(fact) for fact in view.verdicts],
         },
         "log": {"origin": checkpoint.origin, "size": str(checkpoint.size), "root": checkpoint.root.hex()},
         "notProven": list(NOT_PROVEN),
     }
-    return Statement(_subjects(run), PREDICATE, predicate)
 
 
 def _subjects(run: Run) -> list[Any]:
@@ -92,29 +111,56 @@ def _subjects(run: Run) -> list[Any]:
     return found
 
 
-def _requests(history: History, reader: LogReader, run: str) -> list[dict[str, Any]]:
-    """Each fork on the way to ``run``, the first one first."""
+def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[str, Any]]:
+    """Each fork on the way to ``run``, the first one first; what they were asked to exclude is what the recipe does.
+
+    Raises:
+        UsageError: it is not, or a training says that it was forked in two ways.
+    """
     found: list[dict[str, Any]] = []
-    known: set[str] = set()
-    while run not in known:
-        known.add(run)
-        for index, fork in read_record(history, run).forks.items():
-            body, asked = fork.fact.body, fork.request
-            found.append(
-                {
-                    "fromRun": body.from_run,
-                    "documents": list(asked.body.documents) if asked is not None else [],
-                    "reason": asked.body.reason if asked is not None else "",
-                    "requested": {"event": str(body.request), "time": asked.time if asked is not None else ""},
-                    "firstUse": {"trainStep": str(asked.body.first_use) if asked is not None else ""},
-                    "fork": {"event": str(index), "trainStep": str(body.step), "state": body.state},
-                    "sameTokenizer": body.same_tokenizer,
-                    "proofs": [str(make_proof(reader, place)) for place in (body.request, index)],
-                }
-            )
-            run = body.from_run
-            break
+    asked = set[str]()
+    view = run
+    while (fork := _fork(history, view)) is not None and len(found) < _MOST_FORKS:
+        body = fork.body
+        request = history.event(body.request)
+        if request is None or request.type != UNLEARNING_REQUESTED:
+            raise _disagreement(view.run, "a request of unlearning", f"event {body.request}, which is none")
+        told = read_fact(UnlearningRequested, (body.request, request))
+        asked |= set(told.body.documents)
+        found.append(
+            {
+                "fromRun": body.from_run,
+                "documents": list(told.body.documents),
+                "reason": told.body.reason,
+                "requested": {"event": str(body.request), "time": told.time},
+                "firstUse": {"trainStep": str(told.body.first_use)},
+                "fork": {"event": str(fork.index), "trainStep": str(body.step), "state": body.state},
+                "sameTokenizer": body.same_tokenizer,
+            }
+        )
+        view = load(history, body.from_run)
+    first = set(view.recipe.exclude or ())
+    if asked | first != set(exclude):
+        raise _disagreement(run.run, f"{len(exclude)} documents, all that its recipe excludes",
+                            f"requests for {len(asked)} of them, and {len(first)} excluded from the start")  # fmt: skip
     return found[::-1]
+
+
+def _fork(history: History, run: Run) -> Fact[UnlearningForked] | None:
+    """The fork that the training of ``run`` begins with, which another run may have recorded; None where there is none."""
+    train = run.steps.get("train")
+    stream = stream_of(train.origin if train is not None else run.run)
+    facts = [
+        read_fact(UnlearningForked, item) for item in history.events(stream=stream) if item[1].type == UNLEARNING_FORKED
+    ]
+    if len({(fact.body.from_run, fact.body.request, fact.body.step, fact.body.state) for fact in facts}) > 1:
+        raise _disagreement(run.run, "one fork", f"{len(facts)} that differ")
+    return facts[0] if facts else None
+
+
+def _disagreement(run: str, expected: str, found: str) -> UsageError:
+    return UsageError("a run that says two things of what it has unlearned", where=f"run {run}", expected=expected,
+                      found=found, cure="see `marin show RUN --events`; unlearn again")  # fmt: skip
 
 
 def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
@@ -124,3 +170,78 @@ def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
         "verdicts": {name: fact.body.verdicts[name] for name in NAMES if name in fact.body.verdicts},
         "root": str(fact.body.log_checkpoint.get("root")),
     }
+
+
+def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
+    """Whether a certificate is what its log says. ``trusted``: keys that the stranger named; where there are none, those of
+    `marin trust`.
+
+    Raises:
+        UsageError: there is no such file, or no key to judge it by.
+    """
+    if not file.is_file() or file.stat().st_size > _MOST:
+        raise UsageError("not a certificate", where=str(file), expected=f"a file of at most {_MOST} bytes", found="none",
+                         cure="marin export RUN --unlearning FILE writes one")  # fmt: skip
+    keys = trusted_keys(trusted, "a certificate")
+    verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))
+    found: dict[str, Any] = {"run": ""}
+
+    def signature() -> Verdict:
+        found["said"] = said = attested(file.read_bytes(), keys, PREDICATE, where=file.name)
+        found["run"] = str(said.said.get("run", ""))
+        return Verdict("PASS", (f"signed by {said.key}",))
+
+    def events() -> Verdict:
+        said: Attested = found["said"]
+        found["proven"] = shown = proven(_evidence(said, file.name), keys, where=file.name)
+        check_signer(shown, said.key, where=file.name)
+        about = shown.checkpoint
+        known = check_known(
+            shown, keys, lambda history: _needed(history, about, found["run"]), log_at_hand(about.origin)
+        )
+        return Verdict(
+            "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
+        )
+
+    def fields() -> Verdict:
+        return _fields(found["said"], found["proven"], found["run"], file.name)
+
+    for name, question in zip(QUESTIONS, (signature, events, fields), strict=True):
+        verdicts[name] = judged(question)
+        if verdicts[name].outcome != "PASS":
+            break
+    return Judgement(found["run"], verdicts)
+
+
+def _evidence(said: Attested, where: str) -> list[tuple[str, bytes]]:
+    evidence = said.said.get("evidence")
+    if not isinstance(evidence, dict) or not all(isinstance(text, str) for text in evidence.values()):
+        raise Malformed(
+            "a certificate without proofs", where=where, expected="evidence: a proof for each event", found="none"
+        )
+    return [(str(name), text.encode()) for name, text in evidence.items()]
+
+
+def _needed(history: History, checkpoint: LogCheckpoint, run: str) -> list[int]:
+    noting = Noting(history)
+    statement(noting, checkpoint, run)
+    return list(noting.noted)
+
+
+def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
+    """The statement, made again from its events."""
+    try:
+        made = statement(shown, shown.checkpoint, run)
+    except UsageError as error:
+        raise Tampered("a certificate that its events do not give", where=where, expected="one that they give",
+                       found=str(error)) from error  # fmt: skip
+    subjects = {one.name: "sha256:" + one.digest["sha256"] for one in _subjects(load(shown, run))}
+    pairs: list[tuple[str, Any, Any]] = [("subject", subjects, dict(said.files))]
+    pairs += [(name, made.get(name), said.said.get(name)) for name in sorted({*made, *said.said} - {"evidence"})]
+    for name, expected, told in pairs:
+        if expected != told:
+            raise Tampered("a field does not follow from the events", where=f"{where}, {name}", expected=str(expected)[:200],
+                           found=str(told)[:200])  # fmt: skip
+    documents, requests = len(made["excludedDocuments"]), len(made["requests"])
+    return Verdict("PASS", (f"{documents} excluded documents, {requests} requests and {len(subjects)} subjects follow from the "
+                            "proven events", f"the bits are not judged here: {made['equality']['provenBy']}"))  # fmt: skip

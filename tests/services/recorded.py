@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ledger import Draft
 from marin.dossier.stated import NUMBERS, STATED, YES_OR_NO, Value
@@ -40,9 +42,12 @@ def record(root: Root, kind: str, body: events.Body, stream: str = stream_of(RUN
     return receipt.index
 
 
-def record_run(root: Root, folder: Path, run: str = RUN, files: Files = FILES) -> None:
-    """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``."""
-    recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}}, where="test")
+def record_run(
+    root: Root, folder: Path, run: str = RUN, files: Files = FILES, more: Mapping[str, Any] | None = None
+) -> None:
+    """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``. ``more``:
+    values of its recipe."""
+    recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | dict(more or {}), where="test")
     code = {"commit": "c0ffee", "steps": {}}
     started = events.RunStarted(
         run=run, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe), code=code,

@@ -214,7 +214,7 @@ def export(
     if certificate is not None:
         from marin.export import unlearning
 
-        text = unlearning.certificate(history, root.reader(), view, root.signer())
+        text = unlearning.certificate(history, root.reader(), view.run, root.signer())
         certificate.write_text(text, "utf-8")
         _say("unlearning", certificate, digest_bytes(text.encode()), as_json)
     if bundled is not None:

@@ -28,6 +28,7 @@ from marin.verify.verdict import Report
 if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.record.root import Root
+    from marin.verify.alone import Judgement
 
 GIB = 2**30
 WITHOUT_EXECUTION = ("ledger", "artifacts")
@@ -147,6 +148,12 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     metavar="DIR",
     help="Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.",
 )
+@click.option(
+    "--unlearning",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Judge whether a certificate of unlearning is what its log says, in the place of RUN: no root is needed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def verify(
@@ -182,6 +189,7 @@ def verify(
     hours: float,
     bundle: Path | None,
     dossier: Path | None,
+    unlearning: Path | None,
     as_json: bool,
 ) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
@@ -207,13 +215,18 @@ def verify(
       marin verify latest --explain --setting devices=1 --setting devices=8
       marin verify model/ --bundle bundle/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin verify --dossier dossier/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin verify --unlearning unlearned.intoto.jsonl --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    if dossier is not None:
-        judge_folder(ctx, dossier, [parse_vkey(key) for key in vkey], run, as_json=as_json)
+    if dossier is not None or unlearning is not None:
+        if run or None not in (dossier, unlearning):
+            raise UsageError("what is judged without a root names its run", where="marin verify",
+                             expected="--dossier or --unlearning alone", found=run or "both")  # fmt: skip
+        keys = [parse_vkey(key) for key in vkey]
+        finish_alone(ctx, _judged_alone(dossier, unlearning, keys), as_json=as_json)
     if not run:
         raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
-                         cure="name a run, or latest; or a dossier with --dossier")  # fmt: skip
+                         cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning")  # fmt: skip
     run = published(run)
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
@@ -379,20 +392,26 @@ def published(run: str) -> str:
     return name
 
 
-def judge_folder(ctx: click.Context, folder: Path, keys: Sequence[VerifierKey], run: str, *, as_json: bool) -> NoReturn:
-    """Judge a dossier, say what was found, and end with its exit status."""
-    from marin.dossier.judge import QUESTIONS, judge_dossier
+def _judged_alone(dossier: Path | None, unlearning: Path | None, keys: Sequence[VerifierKey]) -> Judgement:
+    if unlearning is not None:
+        from marin.export.unlearning import judge_certificate
 
-    if run:
-        raise UsageError("a dossier names its run", where="RUN", expected="--dossier alone", found=run)
-    found = judge_dossier(folder, keys)
+        return judge_certificate(unlearning, keys)
+    from marin.dossier.judge import judge_dossier
+
+    assert dossier is not None
+    return judge_dossier(dossier, keys)
+
+
+def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:
+    """Say what was found of something that brings its own evidence, and end with its exit status."""
     if as_json:
         print_json(found.as_json())
     else:
         rows = []
-        for name in QUESTIONS:
-            lines = found.verdicts[name].lines or ("",)
-            rows.append([name, found.verdicts[name].outcome, lines[0]])
+        for name, verdict in found.verdicts.items():
+            lines = verdict.lines or ("",)
+            rows.append([name, verdict.outcome, lines[0]])
             rows += [["", "", line] for line in lines[1:]]
         print_table(("verdict", found.run, ""), rows, empty="")
     ctx.exit(found.exit_code())

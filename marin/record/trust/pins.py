@@ -166,6 +166,36 @@ class Pins:
         places.pop(_ANYWHERE, None)
         return Seen(line, Pin(checkpoint, keys, signers, places, pin.named or named), reader)
 
+    def agrees(self, checkpoint: LogCheckpoint, signers: Sequence[VerifierKey]) -> str:
+        """How a checkpoint that comes without its log agrees with what was seen of that log. Nothing is written.
+
+        Raises:
+            Tampered: the key signs another origin, or the log that was seen had another history.
+            Unavailable: a pin cannot be read, or another key signed the log when it was seen.
+        """
+        self._check_other_origins(checkpoint.origin, signers)
+        path = self.path(checkpoint.origin)
+        if not path.exists():
+            return "this log was never seen here: nothing was compared with its checkpoint"
+        pin = read_pin(path)
+        if pin.named and pin.keys and not set(pin.keys) & set(signers):
+            raise Unavailable(
+                "another key signed this log when it was seen",
+                where=str(path),
+                expected=f"{pin.keys[0]}, or the proof that it handed over, which only the log brings",
+                found=", ".join(map(str, signers)),
+                cure="name the log as well: marin --root ADDRESS",
+            )
+        newest = pin.checkpoint
+        if checkpoint.size > newest.size:
+            return f"newer than the log checkpoint of size {newest.size} seen before: only the log shows that it continues it"
+        root = newest.root if checkpoint.size == newest.size else self._beginning(path, pin, checkpoint.size)
+        if root is None:
+            return f"older than the log checkpoint of size {newest.size} seen before, whose beginning is not kept here"
+        if root != checkpoint.root:
+            raise _another_history(str(path), checkpoint, root)
+        return f"consistent with the log checkpoint of size {newest.size} seen before"
+
     def keep(self, seen: Seen) -> None:
         """Remember."""
         path = self.path(seen.pin.checkpoint.origin)
@@ -212,29 +242,39 @@ class Pins:
                 found=f"{checkpoint.size}",
                 cure="restore the newest copy; keep both checkpoints: they are evidence",
             )
-        try:
-            leaves = path.with_suffix(".leaves").read_bytes()
-        except OSError:
-            leaves = b""
-        hashes = [leaves[at : at + _HASH] for at in range(0, len(leaves), _HASH)]
-        if len(hashes) != newest.size or root_of(hashes) != newest.root:
+        root = self._beginning(path, pin, checkpoint.size)
+        if root is None:
             raise Unavailable(
                 "a shorter log cannot be compared with the one seen before",
                 where=place,
                 expected=f"{newest.size} leaf hashes under root {newest.root.hex()} in {path.with_suffix('.leaves')}",
-                found=f"{len(hashes)} hashes of other leaves" if hashes else "none",
+                found="none, or others",
                 cure="verify the copy with the most entries",
             )
-        if (root := root_of(hashes[: checkpoint.size])) != checkpoint.root:
-            raise Tampered(
-                "the log has another history",
-                where=place,
-                expected=f"root {root.hex()} at size {checkpoint.size}",
-                found=checkpoint.root.hex(),
-                cure="keep both checkpoints: two signed roots that conflict are evidence",
-            )
+        if root != checkpoint.root:
+            raise _another_history(place, checkpoint, root)
         elsewhere = ", ".join(name for name, size in sorted(pin.places.items()) if size == newest.size)
         return f"older copy: {newest.size - checkpoint.size} events fewer than the {newest.size} seen in {elsewhere}"
+
+    def _beginning(self, path: Path, pin: Pin, size: int) -> bytes | None:
+        """The root of the first ``size`` entries of the log as it was pinned; None where its leaf hashes are not kept."""
+        try:
+            leaves = path.with_suffix(".leaves").read_bytes()
+        except OSError:
+            return None
+        hashes = [leaves[at : at + _HASH] for at in range(0, len(leaves), _HASH)]
+        whole = len(hashes) == pin.checkpoint.size and root_of(hashes) == pin.checkpoint.root
+        return root_of(hashes[:size]) if whole else None
+
+
+def _another_history(where: str, checkpoint: LogCheckpoint, root: bytes) -> Tampered:
+    return Tampered(
+        "the log has another history",
+        where=where,
+        expected=f"root {root.hex()} at size {checkpoint.size}",
+        found=checkpoint.root.hex(),
+        cure="keep both checkpoints: two signed roots that conflict are evidence",
+    )
 
 
 def read_pin(path: Path) -> Pin:

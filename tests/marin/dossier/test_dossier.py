@@ -14,20 +14,25 @@ import pytest
 from recorded import RUN, full_card, record
 from tables import Tenth
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, VerifierKey, create_key, make_proof
+from ledger import Draft, Event, Log, LogReader, MemoryStorage, Signer, VerifierKey, create_key, make_proof, root_of
+from marin.dossier import evidence
 from marin.dossier import judge as judge_module
-from marin.dossier.evidence import proof_path, proven
+from marin.dossier.evidence import proof_path, proven_in, told
 from marin.dossier.facts import Subject, derived
-from marin.dossier.judge import Judgement, judge_dossier
+from marin.dossier.judge import judge_dossier
 from marin.dossier.layout import ATTESTATION, MANIFESTS, PREDICATE, subject_of
 from marin.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, read_card
 from marin.dossier.write import write_dossier
 from marin.errors import UsageError
 from marin.export.in_toto import attestation
+from marin.history.proven import Proven
 from marin.history.runs import load
 from marin.record import events
 from marin.record.attestation import attested, digests
 from marin.record.root import Root
+from marin.record.trust.pins import Pins, default_pins, read_pin
+from marin.verify.alone import Judgement
+from marin.verify.verdict import Verdict
 
 CARD = "provider:\n  name: An Example Laboratory\nmodel: {name: Nano 1, licence: Apache-2.0}\ndata.language: [en, de]\n"
 
@@ -43,7 +48,7 @@ def judge(root: Root, folder: Path) -> Judgement:
 
 def subject_of_folder(root: Root, folder: Path) -> Subject:
     manifests = {step: (folder / file).read_bytes() for step, file in MANIFESTS.items()}
-    return subject_of(proven(folder, [root.verifier]), RUN, manifests)
+    return subject_of(proven_in(folder, [root.verifier]), RUN, manifests)
 
 
 def signed_again(root: Root, folder: Path) -> None:
@@ -51,6 +56,13 @@ def signed_again(root: Root, folder: Path) -> None:
     said = dict(attested((folder / ATTESTATION).read_bytes(), [root.verifier], PREDICATE).said)
     again = attestation(digests(folder, ATTESTATION), PREDICATE, said, root.signer())
     (folder / ATTESTATION).write_bytes(again)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder from which no root is found."""
+    (tmp_path / "elsewhere").mkdir()
+    return tmp_path / "elsewhere"
 
 
 @pytest.fixture
@@ -154,7 +166,7 @@ def test_time_and_energy_are_measured_or_say_that_they_are_not(root: Root, tmp_p
 
 
 def test_a_blank_card_is_one_once_it_is_filled_in(root: Root, tmp_path: Path, dossier: Path) -> None:
-    known = {told.name for told in derived(load(root.history(), RUN), proven(dossier, [root.verifier]))}
+    known = {told.name for told in derived(load(root.history(), RUN), proven_in(dossier, [root.verifier]))}
     blank = blank_card(dict.fromkeys(known))
     (tmp_path / "blank.yaml").write_text(blank)
     with pytest.raises(UsageError, match="names and values"):
@@ -264,10 +276,10 @@ def leaves(value: Any) -> Iterator[Callable[[], None]]:
 def test_every_altered_field_is_found_though_it_is_signed_again(
     root: Root, dossier: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown, made = proven(dossier, [root.verifier]), judge_module.documents(subject_of_folder(root, dossier))
+    shown, made = proven_in(dossier, [root.verifier]), judge_module.documents(subject_of_folder(root, dossier))
     monkeypatch.setattr(judge_module, "check_files", lambda named, found: None)  # as if the operator signed each again
     monkeypatch.setattr(
-        judge_module, "proven", lambda folder, keys: shown
+        judge_module, "proven_in", lambda folder, keys: shown
     )  # the events stay, and what follows from them
     monkeypatch.setattr(judge_module, "documents", lambda about: made)
     missed, tried = [], 0
@@ -304,6 +316,103 @@ def test_an_event_that_is_left_out_is_found(root: Root, dossier: Path) -> None:
         signed_again(root, dossier)
         assert judge(root, dossier).verdicts["fields"].outcome != "PASS", index
         (dossier / proof_path(index)).write_bytes(content)
+
+
+def judged_again(root: Root, verdict: str) -> int:
+    """Another verification, as its event; its index."""
+    checkpoint = root.reader().refresh()
+    about = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    told = events.ReplayCompleted(
+        run=RUN, verdicts={"training": verdict}, training={}, first_divergence=None, log_checkpoint=about, details={},
+        environment={},
+    )  # fmt: skip
+    return record(root, events.REPLAY_COMPLETED, told)
+
+
+def without(root: Root, folder: Path, index: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dossier that the log's own operator wrote without one event, by a program that does not mind, and signed."""
+
+    def any_events(shown: Proven, **asked: str) -> Iterator[tuple[int, Event]]:
+        for place, event in sorted(shown.entries.items()):
+            said = {"stream": event.stream, "type": event.type, **event.body}
+            if all(said.get(name) == value for name, value in asked.items()):
+                yield place, event
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            evidence,
+            "told",
+            lambda history, run: {key: event for key, event in told(history, run).items() if key != index},
+        )
+        patched.setattr(Proven, "events", any_events)
+        return written(root, folder)
+
+
+def test_the_operator_leaves_out_a_verdict(
+    root: Root, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is followed by others is missed by everybody, the last one by who has the log."""
+    failed, last = judged_again(root, "FAIL"), judged_again(root, "PASS")
+    middle, end = (without(root, tmp_path / str(index), index, monkeypatch) for index in (failed, last))
+    found = judge(root, middle).verdicts["events"]
+    assert found.outcome == "FAIL" and f"events are left out: {root.location}" in found.lines[0]
+    assert f"found none of {last}" in judge(root, end).verdicts["events"].lines[0]
+    monkeypatch.chdir(elsewhere)
+    alone = judge(root, middle)
+    assert alone.outcome == "FAIL" and "an event was left out" in str(alone.as_json()["details"])
+    known = judge(root, end).verdicts["events"]
+    assert known.outcome == "PASS" and "the log is not at hand" in known.lines[2]
+
+
+def test_a_log_that_goes_on(root: Root, tmp_path: Path) -> None:
+    folder = written(root, tmp_path / "dossier")
+    judged_again(root, "FAIL")
+    assert "it says more of this run since: 1 events" in judge(root, folder).verdicts["events"].lines
+
+
+def test_a_fork_of_what_was_seen(root: Root, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has seen the log before is shown no other history under the same key, shorter, as long, or by another key."""
+    folder = written(root, tmp_path / "dossier")
+    pins, reader = Pins(default_pins()), root.reader()
+    monkeypatch.chdir(elsewhere)
+
+    def seen() -> Verdict:
+        return judge(root, folder).verdicts["events"]
+
+    assert "never seen here" in seen().lines[1]
+    pins.check(reader, root.storage, "there")
+    assert "consistent with the log checkpoint" in seen().lines[1]
+    pin = read_pin(path := pins.path(root.verifier.name))
+    for changed in (0, 1):  # as long, and longer by one
+        other = replace(pin.checkpoint, root=b"1" * 32, size=pin.checkpoint.size + changed)
+        path.write_text(json.dumps(replace(pin, checkpoint=other).as_json()))
+        path.with_suffix(".leaves").unlink(missing_ok=True)
+        if changed:
+            leaves = [bytes([number]) * 32 for number in range(other.size)]
+            path.write_text(json.dumps(replace(pin, checkpoint=replace(other, root=root_of(leaves))).as_json()))
+            path.with_suffix(".leaves").write_bytes(b"".join(leaves))
+        assert seen().outcome == "FAIL" and "the log has another history" in seen().lines[0]
+    path.with_suffix(".leaves").unlink()
+    assert "whose beginning is not kept here" in seen().lines[1]
+    path.write_text(json.dumps(replace(pin, checkpoint=replace(pin.checkpoint, size=1)).as_json()))
+    assert "newer than the log checkpoint of size 1" in seen().lines[1]
+    stranger = create_key(tmp_path / "other", root.verifier.name).verifier
+    path.write_text(json.dumps(replace(pin, keys=(stranger,)).as_json()))
+    assert seen().outcome == "UNAVAILABLE" and "another key signed this log" in seen().lines[0]
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "text"])
+def test_what_lies_among_the_proofs(root: Root, tmp_path: Path, what: str) -> None:
+    folder = written(root, tmp_path / "dossier")
+    path = folder / proof_path(99)
+    if what == "folder":
+        path.mkdir()
+    elif what == "link":
+        path.symlink_to(folder / "README.md")
+    else:
+        path.with_suffix(".txt").write_text("more")
+        signed_again(root, folder)
+    assert judge(root, folder).verdicts["events"].outcome == "FAIL"
 
 
 def test_a_strangers_key_proves_nothing(root: Root, dossier: Path, tmp_path: Path) -> None:

@@ -1,0 +1,135 @@
+"""Events that stand alone: some of a log, each with its proof of inclusion (C2SP tlog-proof), read as a history.
+
+What is written for people without the log (a dossier, a certificate) is read from :class:`Proven` events and from nothing
+else, by who writes it and by who judges it. So it is a function of what its proofs show, and can be made again by whoever
+has them. A stream that anything follows from is there whole, up to its last event here: an event that was left out before
+it is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ledger import (
+    Event,
+    LogCheckpoint,
+    LogProof,
+    LogReader,
+    Malformed,
+    Tampered,
+    Unverified,
+    VerifierKey,
+    make_proof,
+    verify_proof,
+)
+from marin.history.run import Indexed
+from marin.history.runs import History
+from marin.record.events import ReplayCompleted
+
+
+@dataclass(frozen=True)
+class Proven:
+    """Events of one log that are shown to be in it under one signed checkpoint; a :class:`History` of them alone."""
+
+    entries: Mapping[int, Event]
+    checkpoint: LogCheckpoint
+    signers: tuple[VerifierKey, ...] = ()
+    """The log's own keys that signed it, as far as they are trusted; empty for whoever reads his log to write of it."""
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
+    ) -> Iterator[Indexed]:
+        """As :meth:`History.events`.
+
+        Raises:
+            Tampered: an event of the asked-for stream was left out.
+        """
+        number = 0
+        for index, event in sorted(self.entries.items()):
+            body = event.body
+            if stream is not None and event.stream == stream:
+                if event.seq != number:
+                    raise Tampered(
+                        "an event was left out",
+                        where=f"event {index}, in stream {stream}",
+                        expected=f"number {number} of the stream",
+                        found=f"number {event.seq}",
+                        cure="ask for one that brings every event of the run",
+                    )
+                number += 1
+            if (
+                (stream is None or event.stream == stream)
+                and (type is None or event.type == type)
+                and (run is None or body.get("run") == run)
+                and (identity is None or body.get("identity") == identity)
+            ):
+                yield index, event
+
+    def event(self, index: int) -> Event | None:
+        """As :meth:`History.event`."""
+        return self.entries.get(index)
+
+    def counts(self, verdict: ReplayCompleted) -> bool:
+        """A verdict counts that is about an earlier state of this log, by the name that it gives."""
+        about, size = verdict.log_checkpoint, verdict.log_checkpoint.get("size")
+        return about.get("origin") == self.checkpoint.origin and type(size) is int and size <= self.checkpoint.size
+
+
+@dataclass
+class Noting:
+    """A history that remembers what it gave: what is to be proven of it."""
+
+    history: History
+    noted: dict[int, Event] = field(default_factory=dict)
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
+    ) -> Iterator[Indexed]:
+        """As :meth:`History.events`; of a stream, all is noted."""
+        found = list(self.history.events(stream=stream, type=type, run=run, identity=identity))
+        self.noted |= dict(self.history.events(stream=stream) if stream is not None else found)
+        yield from found
+
+    def event(self, index: int) -> Event | None:
+        """As :meth:`History.event`."""
+        event = self.history.event(index)
+        if event is not None:
+            self.noted[index] = event
+        return event
+
+    def counts(self, verdict: ReplayCompleted) -> bool:
+        """As :meth:`History.counts`."""
+        return self.history.counts(verdict)
+
+
+def proofs(reader: LogReader, indexes: Iterable[int]) -> dict[int, str]:
+    """The proof of each of these events, as a file has it."""
+    return {index: str(make_proof(reader, index)) for index in sorted(indexes)}
+
+
+def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, where: str) -> Proven:
+    """The events that these proofs show under ``keys``, each verified; by name of event ("12"), all of ``where``.
+
+    Raises:
+        Malformed: a file is none, or has another event's name.
+        Unverified: a proof shows nothing under these keys, or under one that is not named for the log.
+        Tampered: the proofs are of several states of a log.
+    """
+    entries: dict[int, Event] = {}
+    checkpoints, signers = set(), dict[VerifierKey, None]()
+    for name, data in files:
+        shown = verify_proof(LogProof.parse(data), keys)
+        if shown.checkpoint.origin not in shown.signers:
+            raise Unverified("a checkpoint that its own log did not sign", where=f"{where}, event {name}",
+                             expected=f"a signature by {shown.checkpoint.origin}", found=", ".join(shown.signers),
+                             cure="a key signs the one log that it is named for")  # fmt: skip
+        if name != str(shown.index):
+            raise Malformed("a proof of another event", where=f"{where}, event {name}", expected=name,
+                            found=str(shown.index))  # fmt: skip
+        entries[shown.index] = Event.decode(shown.entry)
+        checkpoints.add(shown.checkpoint)
+        signers |= dict.fromkeys(key for key in shown.keys if key.name == shown.checkpoint.origin)
+    if len(checkpoints) != 1:
+        raise Tampered("proofs under several checkpoints", where=where, expected="one", found=str(len(checkpoints)))
+    return Proven(entries, checkpoints.pop(), tuple(signers))

@@ -1,0 +1,113 @@
+"""What is judged without a root: a dossier or a certificate, whose evidence it brings, by whoever has a key.
+
+Here is what all of them share: the judgement, whose keys count, and how the events agree with what is known of their log: what
+was seen of it before, and the log itself where the verifier has it at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ledger import LedgerError, LogReader, Tampered, VerifierKey
+from marin.errors import UsageError
+from marin.history.proven import Proven
+from marin.history.runs import History
+from marin.record.root import Root, open_root
+from marin.record.trust.pins import Pins, default_pins
+from marin.record.trust.trusted import default_trust
+from marin.verify.verdict import Outcome, Verdict, worst
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdicts on ``run`` by question, in the order of causes."""
+
+    run: str
+    verdicts: Mapping[str, Verdict]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The one that decides."""
+        return worst([verdict.outcome for verdict in self.verdicts.values()])
+
+    def exit_code(self) -> int:
+        """As :meth:`marin.verify.verdict.Report.exit_code`."""
+        return {"PASS": 0, "FAIL": 1, "PARTIAL": 4}.get(self.outcome, 3)
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``marin verify --json`` prints it."""
+        return {
+            "run": self.run,
+            "verdicts": {name: verdict.outcome for name, verdict in self.verdicts.items()},
+            "details": {name: list(verdict.lines) for name, verdict in self.verdicts.items()},
+        }
+
+
+def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
+    """The keys that the verifier named for ``what``; where he named none, those of `marin trust`.
+
+    Raises:
+        UsageError: there are none.
+    """
+    keys = list(named) or list(default_trust().all_keys())
+    if not keys:
+        raise UsageError(f"{what} is judged under a key", where="--vkey", expected="the log's verifier key",
+                         found="none", cure="name it with --vkey, or trust it with `marin trust`")  # fmt: skip
+    return keys
+
+
+def log_at_hand(origin: str) -> Root | None:
+    """The root that this command reads (``--root``, or the one of this folder), if it claims to be that log."""
+    with suppress(LedgerError):
+        root = open_root()
+        return root if root.verifier.name == origin else None
+    return None
+
+
+def check_signer(shown: Proven, key: str, *, where: str) -> None:
+    """Raise :class:`Tampered` where a statement is signed by another log's ``key`` than the events that it rests on."""
+    if VerifierKey.parse(key).name != shown.checkpoint.origin:
+        raise Tampered("a statement by another log's key", where=where, expected=f"a key of {shown.checkpoint.origin}",
+                       found=key)  # fmt: skip
+
+
+def check_known(
+    shown: Proven, keys: Sequence[VerifierKey], told: Callable[[History], Collection[int]], log: Root | None
+) -> tuple[str, ...]:
+    """How the events agree with what is known of their log here, in lines. ``told``: the events that must be among them.
+
+    Raises:
+        Tampered: their log had another history when it was seen, or has one in ``log``; or ``log`` has events up to their
+            checkpoint that are not among them.
+        Unverified: ``log`` is not signed by ``keys``, or not any more by them.
+        Unavailable: what was seen cannot be compared.
+    """
+    about, pins = shown.checkpoint, Pins(default_pins())
+    if log is None:
+        return (
+            pins.agrees(about, shown.signers),
+            "the log is not at hand: what it says after its events here is unknown",
+        )
+    reader = LogReader(log.storage, keys)
+    line = pins.compare(reader, log.storage, log.absolute).line
+    if reader.checkpoint().size < about.size:
+        return (pins.agrees(about, shown.signers), f"the log at hand ends before, at size {reader.checkpoint().size}")
+    reader.check_continues(about)
+    needed = sorted(told(log.history_as_read(reader, keys)))
+    left_out = [index for index in needed if index < about.size and index not in shown.entries]
+    if left_out:
+        raise Tampered(
+            "events are left out",
+            where=log.location,
+            expected=f"{len([index for index in needed if index < about.size])} events of this run",
+            found=f"none of {', '.join(map(str, left_out[:5]))}",
+            cure="ask for one that brings every event of the run",
+        )
+    later = len([index for index in needed if index >= about.size])
+    return (
+        f"the log at hand, {line}, has the same",
+        *([f"it says more of this run since: {later} events"] * bool(later)),
+    )

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ledger import Malformed
 from marin.data.documents import VALIDATION, Document, read_documents, train_files
 from marin.errors import UsageError
 from marin.recipe.schema import Dataset, DocumentsDataset, Recipe, WebDataset, parts
@@ -74,6 +75,7 @@ def numbers(corpus: Path, dataset: Dataset, ids: tuple[str, ...]) -> dict[str, M
 
     Raises:
         UsageError: one is not in the training data: held out, or of another corpus.
+        Malformed: two documents of a part have one of these ids, so that it names neither.
     """
     wanted, found = set(ids), dict[str, dict[str, int]]()
     kinds = {name: _is_collected(part) for name, part in parts(dataset).items()}
@@ -82,8 +84,17 @@ def numbers(corpus: Path, dataset: Dataset, ids: tuple[str, ...]) -> dict[str, M
         found[part] = {}
         for number, document in enumerate(read_documents(path)):
             name = document_id(document, collected)
-            if name in wanted:
-                found[part][name] = number
+            if name not in wanted:
+                continue
+            if name in found[part]:
+                raise Malformed(
+                    "two documents with one id",
+                    where=f"{_name_of(corpus)}, {part or 'train'}: {name}",
+                    expected="an id for each document",
+                    found=f"documents {found[part][name]} and {number}",
+                    cure="what made this corpus gives ids twice: do not train on it",
+                )
+            found[part][name] = number
     missing = sorted(wanted.difference(*found.values()))
     if missing:
         held_out = {name for name, split, _, _ in listed(corpus, dataset) if split == "validation"}

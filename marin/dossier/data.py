@@ -10,9 +10,9 @@ from typing import Any
 
 from marin.dossier.evidence import collections_of
 from marin.dossier.measured import Value, band
-from marin.history.proven import Proven
 from marin.history.run import Run
 from marin.recipe.schema import parts
+from marin.verify.alone.proven import Proven
 
 _TOKENS = ((1e9, "less than 1 billion tokens"), (1e13, "1 billion to 10 trillion tokens"))
 """The bands of the template of July 2025."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ledger import Event, LogReader, Malformed, VerifierKey
 from marin.dossier.stated import card_stream
-from marin.history.proven import Noting, Proven, proofs, proven
 from marin.history.run import Fact, Run
 from marin.history.runs import History, evaluation_stream, load, read_fact
 from marin.recipe.schema import DocumentsDataset, parts
@@ -18,6 +17,7 @@ from marin.record.bodies.collections import (
     CollectionStarted,
 )
 from marin.record.events import REPLAY_COMPLETED
+from marin.verify.alone.proven import Noting, Proven, proofs, proven
 
 FOLDER, SUFFIX = "evidence", ".tlog-proof"
 _MOST = 2_000_000
@@ -71,7 +71,7 @@ def _completed(history: History) -> Iterator[Fact[CollectionCompleted]]:
 
 
 def proven_in(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
-    """The events that the proofs of the dossier in ``folder`` show. Raises as :func:`marin.history.proven.proven`."""
+    """The events that the proofs of the dossier in ``folder`` show. Raises as :func:`marin.verify.alone.proven.proven`."""
     return proven(_files(folder / FOLDER), keys, where=FOLDER)
 
 

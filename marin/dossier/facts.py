@@ -15,10 +15,10 @@ from marin.dossier.data import data_facts
 from marin.dossier.measured import JOULES, band, measured
 from marin.dossier.stated import STATED, check_card, stated
 from marin.errors import UsageError
-from marin.history.proven import Proven
 from marin.history.run import Run
 from marin.history.runs import load
 from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
+from marin.verify.alone.proven import Proven
 
 Source = Literal["recorded", "stated", "open"]
 OPEN = "to be stated by the provider"

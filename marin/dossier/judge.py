@@ -40,7 +40,7 @@ from marin.export.in_toto import envelope_of, payloads
 from marin.export.in_toto_layout import check_chain
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
-from marin.verify.alone import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.alone.judgement import Judgement, check_known, check_signer, log_at_hand, trusted_keys
 from marin.verify.verdict import Verdict, judged
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")

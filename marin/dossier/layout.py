@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ledger import Malformed, Manifest, Tampered
 from marin.dossier.facts import Subject, subject
-from marin.history.proven import Proven
 from marin.history.runs import load
+from marin.verify.alone.proven import Proven
 
 ATTESTATION = "dossier.intoto.jsonl"
 ATTESTATIONS = "attestations.intoto.jsonl"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from marin.history.proven import Proven
 from marin.history.run import Run
 from marin.record.events import GRAD_NORM, METRICS_RECORDED, MetricsRecorded, read
 from marin.record.meter import ENERGY, SECONDS, UTILISATION
+from marin.verify.alone.proven import Proven
 
 JOULES = 3.6e9
 """Of a megawatt hour."""

@@ -21,7 +21,6 @@ from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, Verifi
 from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.export.in_toto import envelope
-from marin.history.proven import Noting, Proven, proofs, proven
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load, read_fact, stream_of
 from marin.record.attestation import Attested, attested
@@ -33,7 +32,8 @@ from marin.record.events import (
     UnlearningRequested,
 )
 from marin.record.verdicts import NAMES
-from marin.verify.alone import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.alone.judgement import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.alone.proven import Noting, Proven, proofs, proven
 from marin.verify.verdict import Verdict, judged
 
 PREDICATE: Final = "urn:marin:unlearning:v2"

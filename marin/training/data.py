@@ -231,7 +231,7 @@ class Batches(Iterator[Batch]):
     the lock that the waiting needs.
 
     Raises:
-        DataError: from ``next``: excluded documents leave nothing of a batch.
+        DataError: from ``next``: excluded documents leave nothing of a batch. No batch comes after an error.
     """
 
     def __init__(self, recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> None:
@@ -269,6 +269,13 @@ class Batches(Iterator[Batch]):
     def __next__(self) -> Batch:
         if not self._ahead:
             raise StopIteration  # closed
+        try:
+            return self._taken()
+        except BaseException:
+            self.close()  # what came after it would stand under the wrong number
+            raise
+
+    def _taken(self) -> Batch:
         recipe, number, size = self._recipe, self._number, self._recipe.trainer.batch_size
         example = self._ahead.popleft().result()
         self._ahead.append(self._loading.submit(_loaded, self._examples))

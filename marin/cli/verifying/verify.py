@@ -28,7 +28,7 @@ from marin.verify.verdict import Report
 if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.record.root import Root
-    from marin.verify.alone import Judgement
+    from marin.verify.alone.judgement import Judgement
 
 GIB = 2**30
 WITHOUT_EXECUTION = ("ledger", "artifacts")

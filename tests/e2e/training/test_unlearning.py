@@ -262,7 +262,7 @@ def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tm
     signed.verify([public_key(key)], 1)
     told = json.loads(signed.payload)
     forked = unlearned.view(unlearned.forked)
-    assert told["predicateType"] == "urn:marin:unlearning:v1"
+    assert told["predicateType"] == "urn:marin:unlearning:v2"
     assert {one["name"]: one["digest"] for one in told["subject"]} == {
         "train": {"sha256": forked.output("train").digest.removeprefix("sha256:")}
     }
@@ -271,8 +271,12 @@ def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tm
     (asked,) = predicate["requests"]
     assert (asked["fromRun"], asked["documents"], asked["reason"]) == (unlearned.run, [unlearned.document], "a test")
     assert (asked["firstUse"], asked["fork"]["trainStep"]) == ({"trainStep": str(LATE)}, "4")
-    proven = [json.loads(verify_proof(LogProof.parse(text.encode()), [key]).entry) for text in asked["proofs"]]
+    texts = [predicate["evidence"][asked[name]["event"]] for name in ("requested", "fork")]
+    proven = [json.loads(verify_proof(LogProof.parse(text.encode()), [key]).entry) for text in texts]
     assert [event["type"] for event in proven] == [kinds.UNLEARNING_REQUESTED, kinds.UNLEARNING_FORKED]
+    judged = unlearned.project.marin("verify", "--unlearning", str(file))
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert "1 excluded documents, 1 requests and 1 subjects follow" in judged.stdout
     assert any("near copy" in line for line in predicate["notProven"])
     changed = json.loads(file.read_text()) | {
         "payload": b64encode(signed.payload.replace(b"a test", b"a lie!")).decode()
@@ -295,8 +299,7 @@ def test_a_witness_cosigns_what_the_certificate_proves(unlearned: Unlearned, tmp
     file = tmp_path / "unlearned.intoto.jsonl"
     assert project.marin("export", unlearned.forked, "--unlearning", str(file)).returncode == 0
     told = json.loads(Envelope.from_dict(json.loads(file.read_text())).payload)
-    (request,) = told["predicate"]["requests"]
-    for text in request["proofs"]:
+    for text in told["predicate"]["evidence"].values():
         shown = verify_proof(LogProof.parse(text.encode()), [key, cosigner.verifier])
         assert set(shown.signers) == {key.name, cosigner.name}
         stranger = Cosigner("witness.example/1", Ed25519PrivateKey.generate()).verifier

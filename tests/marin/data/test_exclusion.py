@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ledger import Malformed
 from marin.data.documents import Document, SplitWriter
 from marin.data.exclusion import excluded, listed, numbers
 from marin.errors import UsageError
@@ -51,6 +52,15 @@ def test_a_document_of_a_collection_goes_by_the_id_that_the_collection_gave_it(t
     assert numbers(tmp_path, dataset, ("decaf",)) == {"": {"decaf": 1}}
     with pytest.raises(UsageError, match="not in the training data"):
         numbers(tmp_path, dataset, (own[0],))
+
+
+def test_an_id_that_two_documents_have_names_neither(tmp_path: Path) -> None:
+    """A collection that was made to keep one of them: only the last was blank."""
+    write(tmp_path / "train.jsonl", text("one", id="c0ffee"), text("two", id="c0ffee"), text("three", id="decaf"))
+    dataset = from_mapping({"dataset": COLLECTION}, where="test").dataset
+    with pytest.raises(Malformed, match=r"two documents with one id.*found documents 0 and 1"):
+        numbers(tmp_path, dataset, ("c0ffee",))
+    assert numbers(tmp_path, dataset, ("decaf",)) == {"": {"decaf": 2}}
 
 
 def test_an_id_names_the_text_in_every_part_of_a_mixture(tmp_path: Path) -> None:

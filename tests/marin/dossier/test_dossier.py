@@ -25,13 +25,13 @@ from marin.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, rea
 from marin.dossier.write import write_dossier
 from marin.errors import UsageError
 from marin.export.in_toto import attestation
-from marin.history.proven import Proven
 from marin.history.runs import load
 from marin.record import events
 from marin.record.attestation import attested, digests
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins, read_pin
-from marin.verify.alone import Judgement
+from marin.verify.alone.judgement import Judgement
+from marin.verify.alone.proven import Proven
 from marin.verify.verdict import Verdict
 
 CARD = "provider:\n  name: An Example Laboratory\nmodel: {name: Nano 1, licence: Apache-2.0}\ndata.language: [en, de]\n"

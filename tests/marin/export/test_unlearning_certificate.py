@@ -26,7 +26,7 @@ from marin.recipe.schema import Recipe
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
 from marin.record.root import Root, open_root
-from marin.verify.alone import Judgement
+from marin.verify.alone.judgement import Judgement
 
 ONE = "sha256:" + "1" * 64
 WITHOUT = msgspec.structs.replace(Recipe(), exclude=("a-document",))

@@ -139,12 +139,11 @@ def test_what_fails_in_the_loader_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(OrderedDataset, "get_batch", broken)
     read = 0
-    with (
-        Batches(recipe, tmp_path / "train", mesh_of(1), 0) as stream,
-        pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"),
-    ):
-        for _ in stream:
-            read += 1
+    with Batches(recipe, tmp_path / "train", mesh_of(1), 0) as stream:
+        with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+            for _ in stream:
+                read += 1
+        assert next(stream, None) is None, "what came after it would stand under the wrong number"
     assert read == 16, "fetched by eights: the batches before are whole"
 
 

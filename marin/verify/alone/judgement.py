@@ -13,11 +13,11 @@ from typing import Any
 
 from ledger import LedgerError, LogReader, Tampered, VerifierKey
 from marin.errors import UsageError
-from marin.history.proven import Proven
 from marin.history.runs import History
 from marin.record.root import Root, open_root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import default_trust
+from marin.verify.alone.proven import Proven
 from marin.verify.verdict import Outcome, Verdict, worst
 
 

@@ -1,0 +1,1 @@
+"""What brings its own evidence (a dossier, a certificate), judged without a root."""

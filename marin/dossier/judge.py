@@ -48,8 +48,8 @@ _MOST = 64 << 20
 
 
 def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """The verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`. The log that
-    the dossier is of is asked as well, where this command has it.
+    """The verdicts. ``trusted``: keys that the verifier named; where he named none, his own and those of `marin trust`.
+    The log that the dossier is of is asked as well, where this command has it.
 
     Raises:
         UsageError: there is no such dossier, or no key to judge it by.

@@ -47,12 +47,15 @@ class Judgement:
 
 
 def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
-    """The keys that the verifier named for ``what``; where he named none, those of `marin trust`.
+    """The keys that the verifier named for ``what``; where he named none, his own and those of `marin trust`.
 
     Raises:
         UsageError: there are none.
+        Refused: the file that he named as his key (``MARIN_KEY``) is none.
     """
     keys = list(named) or list(default_trust().all_keys())
+    if not named and (here := _root_here()) is not None:
+        keys += here.own_keys()
     if not keys:
         raise UsageError(f"{what} is judged under a key", where="--vkey", expected="the log's verifier key",
                          found="none", cure="name it with --vkey, or trust it with `marin trust`")  # fmt: skip
@@ -61,9 +64,13 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
 
 def log_at_hand(origin: str) -> Root | None:
     """The root that this command reads (``--root``, or the one of this folder), if it claims to be that log."""
+    root = _root_here()
+    return root if root is not None and root.verifier.name == origin else None
+
+
+def _root_here() -> Root | None:
     with suppress(LedgerError):
-        root = open_root()
-        return root if root.verifier.name == origin else None
+        return open_root()
     return None
 
 

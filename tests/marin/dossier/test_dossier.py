@@ -415,10 +415,14 @@ def test_what_lies_among_the_proofs(root: Root, tmp_path: Path, what: str) -> No
     assert judge(root, folder).verdicts["events"].outcome == "FAIL"
 
 
-def test_a_strangers_key_proves_nothing(root: Root, dossier: Path, tmp_path: Path) -> None:
+def test_a_strangers_key_proves_nothing(
+    root: Root, dossier: Path, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = create_key(tmp_path / "other", root.verifier.name).verifier
     found = judge_dossier(dossier, [VerifierKey.parse(str(other))])
     assert found.verdicts["files"].outcome == "FAIL"
+    assert judge_dossier(dossier, []).verdicts["events"].outcome == "PASS", "one's own key counts for one's own log"
+    monkeypatch.chdir(elsewhere)
     with pytest.raises(UsageError, match="verifier key"):
         judge_dossier(dossier, [])
 

@@ -101,9 +101,11 @@ def test_it_is_what_the_log_says(root: Root, file: Path, tmp_path: Path, monkeyp
     assert alone.exit_code() == 0 and "the log is not at hand" in str(alone.as_json())
 
 
-def test_another_key(root: Root, file: Path, tmp_path: Path) -> None:
+def test_another_key(root: Root, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = create_key(tmp_path / "other", root.verifier.name).verifier
     assert judge_certificate(file, [VerifierKey.parse(str(other))]).verdicts["signature"].outcome == "FAIL"
+    assert judge_certificate(file, []).exit_code() == 0, "one's own key counts for one's own log"
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="verifier key"):
         judge_certificate(file, [])
     with pytest.raises(UsageError, match="not a certificate"):

@@ -22,7 +22,9 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from marin.history.projection.identity import Ids
+from marin.history.runs import resolve
 from marin.record.root import open_root
+from marin.reporting.runs.pages import draw
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 BYTES, WIDTH = 60_000, 1000
@@ -54,7 +56,9 @@ def main() -> None:
     parser.add_argument("run")
     options = parser.parse_args()
     os.environ["MARIN_ROOT"] = options.root
-    run = Ids(open_root().verifier.name).run(options.run)
+    opened = open_root()
+    recorded = resolve(opened.history(), options.run)
+    run = Ids(opened.verifier.name).run(recorded)
     marin = [sys.executable, "-m", "marin.cli.main"]
     with (
         tempfile.TemporaryDirectory(prefix="marin-pictures-") as folder,
@@ -73,7 +77,10 @@ def main() -> None:
             page.set_default_timeout(90_000)
             page.goto(printed)
             page.goto(f"{address}/api/2.0/mlflow/runs/get?run_id={run}")
-            while "experiment_id" not in (told := page.inner_text("body")):
+            for _ in range(90):  # until the projection has the run
+                if "experiment_id" in (told := page.inner_text("body")):
+                    break
+                page.wait_for_timeout(1000)
                 page.reload()
             experiment = json.loads(told)["run"]["info"]["experiment_id"]
             page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics")
@@ -88,13 +95,13 @@ def main() -> None:
                 with urllib.request.urlopen(asked) as answer:  # noqa: S310
                     return bytes(answer.read())
 
-            keep("seal", Image.open(io.BytesIO(artifact("verification.png"))))
+            keep("seal", Image.open(io.BytesIO(draw(opened, recorded, "verification.png"))))
             report = Path(folder) / "report.html"
             report.write_bytes(artifact("report.html"))
             page.goto(report.as_uri())
             keep("report", seen(page))
             page.goto(lineage.as_uri())
-            page.locator("a.node").nth(4).focus()
+            page.locator("a.node").last.focus()
             keep("lineage", seen(page))
         finally:
             server.send_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -161,3 +162,19 @@ def test_experiments_that_a_page_names_are_there_and_each_has_its_registration()
     examples = {"exp004_rate", "exp012_does_a_slower_rate_help"}
     assert named - set(files) == examples, "those that the reader is to write"
     assert [name for name, text in files.items() if not re.search(r"^experiment(: Registration)? = ", text, re.M)] == []
+
+
+def test_the_readme_begins_with_one_screen_and_its_picture_shows_its_commands() -> None:
+    """What stands before the first picture is read without scrolling; docs/site/terminal.py executes these commands."""
+    text = (PROJECT / "README.md").read_text("utf-8")
+    first, _, rest = text.partition("\n![")
+    assert len(first.split()) <= 300 and len(first.splitlines()) <= 30
+    block = re.search(r"(?:^    .*\n)+", first, re.MULTILINE)
+    assert block is not None
+    typed = [line.partition("  #")[0].strip() for line in block[0].splitlines()]
+    assert len(typed) == 5
+    picture = re.sub(r"<[^>]+>", "", (PROJECT / "docs" / "images" / "terminal.svg").read_text("utf-8"))
+    shown = html.unescape(picture).replace("\xa0", " ")
+    assert [command for command in typed if f"$ {command}" not in shown] == []
+    order = [rest.find(part) for part in ("docs/images/seal.webp", "| **Tutorial** |")]
+    assert text.find("docs/images/terminal.svg") > len(first) and order == sorted(order) and order[0] > 0

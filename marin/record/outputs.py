@@ -133,7 +133,7 @@ def content_mismatches(output: Output, folder: Path) -> Iterator[Mismatch]:
     if not by_content(output):
         return
     if output.kind == TOKENS:
-        from marin.tensors.token_caches import stray_files  # TensorStore takes half a second
+        from marin.tensors.token_caches import stray_files  # numpy
 
         for extra in stray_files(folder)[:1]:
             yield Mismatch("artifact", "the files of token caches", f"a file {extra}")
@@ -154,7 +154,7 @@ def checkpoint_mismatches(state: str, listed: bytes, folder: Path) -> Iterator[M
     Raises:
         DataError: the checkpoint can not be read.
     """
-    from marin.tensors.checkpoints import checkpoint_state, stray_files  # TensorStore takes half a second
+    from marin.tensors.checkpoints import checkpoint_state, stray_files  # numpy
 
     try:
         manifest = StateManifest.parse(listed)
@@ -189,7 +189,7 @@ def _allowed(kind: str) -> Callable[[str], object] | None:
     if kind in _FILES:
         return _FILES[kind].fullmatch
     if kind == TOKENS:
-        from marin.tensors.token_caches import TOKEN_FILES  # TensorStore takes half a second
+        from marin.tensors.token_caches import TOKEN_FILES  # numpy
 
         return TOKEN_FILES.fullmatch
     if kind == STATE:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import tensorstore
-
 from ledger import LedgerError, Sliced, StateManifest, describe_state, read_state
 from marin.errors import DataError
 from marin.tensors.reading import array_info, plausible_bytes, unreadable
@@ -98,6 +96,8 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
 
 def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
     """The arrays of an OCDBT store; a key that belongs to none is refused."""
+    import tensorstore  # only the form of earlier versions needs it
+
     try:
         keys = [key.decode() for key in tensorstore.KvStore.open(kvstore).result().list().result()]
     except (ValueError, OSError, RuntimeError) as error:

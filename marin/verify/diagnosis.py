@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ class Diagnosis:
 
     checks: tuple[Check, ...]
     environment: Mapping[str, Any]
-    inexact: tuple[str, ...] = ()
-    """Groups of operations whose known answer (docs/exact.md) did not come out."""
+    inexact: tuple[str, ...] | None = ()
+    """Groups of operations whose known answer (docs/exact.md) did not come out; None where none was asked for."""
 
     @property
     def able(self) -> bool:
@@ -73,7 +74,7 @@ class Diagnosis:
     def reasons(self, profile: str) -> list[str]:
         """What stands in the way of the bits of ``portable-cpu`` or ``exact``."""
         bad = [check for check in self.checks if check.health is Health.BAD and check.profile in ("", profile)]
-        wrong = self.inexact if profile == "exact" else ()
+        wrong = self.inexact or () if profile == "exact" else ()
         return [*(f"{check.name}: {check.found}" for check in bad), *(f"other bits in {name}" for name in wrong)]
 
     def describe(self) -> dict[str, Any]:
@@ -84,7 +85,10 @@ class Diagnosis:
                 **{profile: {"supported": not why, "reasons": why} for profile, why in reasons.items()},
                 **_others(),
             },
-            "exact": {"known_answers": not self.inexact, "differing": list(self.inexact)},
+            "exact": {
+                "known_answers": None if self.inexact is None else not self.inexact,
+                "differing": list(self.inexact or ()),
+            },
             "checks": [
                 {"name": c.name, "health": c.health.value, "found": c.found, "cure": c.cure} for c in self.checks
             ],
@@ -111,7 +115,8 @@ def _others() -> dict[str, Any]:
 
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
     """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
-    inexact = _inexact()
+    missing = _missing()
+    inexact = None if missing else _inexact()
     checks = (
         _system(),
         _processor(environment.processor()),
@@ -119,11 +124,12 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         *_settings(variables),
         _python(),
         _versions(project),
+        *([_training(missing)] if missing else []),
         *_programs(("git", "dvc")),
         *_root(root),
         _space(working if "://" in root else Path(root)),
         _confinement(),
-        _exact(inexact),
+        *([] if inexact is None else [_exact(inexact)]),
     )
     return Diagnosis(checks, environment.describe(lock_digest(project)), inexact)
 
@@ -145,6 +151,16 @@ def _processor(cpu: environment.Processor) -> Check:
         return Check("processor", Health.OK, f"{cpu.model}: x86-64-v3")
     cure = "portable-cpu needs a processor of the level x86-64-v3 (Haswell, Zen or newer); the profile exact does not"
     return Check("processor", Health.BAD, found, cure, "portable-cpu")
+
+
+def _missing() -> str:
+    """The packages that train and replay, of those that are not installed: an auditor's installation has none."""
+    return ", ".join(name for name in ("jax", "levanter") if find_spec(name) is None)
+
+
+def _training(missing: str) -> Check:
+    cure = "pip install 'marin-repro[train]'; logs, dossiers and stored bytes are judged without it"
+    return Check("training", Health.BAD, f"nothing is trained or replayed here: {missing} not installed", cure)
 
 
 def _inexact() -> tuple[str, ...]:

@@ -44,6 +44,7 @@ environment:
 
 repro: environment
 	@$(BIN)/marin init --quiet
+	@echo "dvc repro: DVC looks at what changed (a few seconds) and makes the rest" >&2
 	@$(BIN)/dvc repro
 	@$(BIN)/marin show artifacts/export.json --summary
 

@@ -559,6 +559,7 @@ PRINTS = {
     "marin/graph/execution/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",
     "marin/process/hugepages.py": "flush",
+    "marin/process/waiting.py": "counts seconds on a terminal",
     "marin/runners/process.py": "hands its own stderr to a child",
     "marin/runners/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from marin.cli.output import print_json, say
+from marin.process.waiting import waiting
 from marin.provenance.code import code_folder
 from marin.record.root import root_location
 from marin.verify.diagnosis import PROFILES, Check, Health, diagnose
@@ -29,7 +30,8 @@ def doctor(as_json: bool) -> None:
       marin doctor
       marin doctor --json
     """
-    diagnosis = diagnose(project=code_folder(), working=Path.cwd(), root=root_location())
+    with waiting("looking at this machine, and executing the known answers of exact arithmetic"):
+        diagnosis = diagnose(project=code_folder(), working=Path.cwd(), root=root_location())
     if as_json:
         print_json(diagnosis.describe())
     else:

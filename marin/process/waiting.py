@@ -3,8 +3,10 @@
     with waiting("compiling the train step"):
         ...
 
-Nothing is said of what is over sooner. Of waits inside of each other the innermost speaks. How long a wait took is kept in
-the user's cache folder, by its words; a wait that was never seen here has no estimate.
+Nothing is said of what is over sooner. Of waits inside of each other the innermost speaks. On a terminal the seconds are
+counted below what was said, in a line that the next output overwrites; elsewhere a line in ten seconds says how long it is
+so far. How long a wait took is kept in the user's cache folder, by its words; a wait that was never seen here has no
+estimate.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +30,9 @@ logger = logging.getLogger(__name__)
 SOON = 1.5
 """Seconds after which a wait is announced."""
 AGAIN = 10.0
-"""Seconds after which one that goes on says so again."""
+"""Seconds after which one that goes on says so again, where nobody looks at a terminal."""
+COUNTED = 1.0
+"""Seconds after which it is counted on a terminal."""
 KEPT = 200
 """So many waits are remembered, the newest."""
 _innermost: list[_Wait] = []
@@ -46,17 +51,28 @@ class _Wait:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._over.set()
+        self._thread.join()
         _innermost.remove(self)
         took = time.monotonic() - self.began
         if kind is None and took > SOON:
             _remember(self.what, took)
 
     def _speak(self) -> None:
-        pause = SOON
+        pause, said, counted = SOON, False, False
         while not self._over.wait(pause):
-            if _innermost[-1:] == [self]:
-                logger.info("%s", self._sentence(time.monotonic() - self.began))
-            pause = AGAIN
+            looked_at = sys.stderr.isatty()
+            pause = COUNTED if looked_at else AGAIN
+            if _innermost[-1:] != [self]:
+                continue
+            so_far = time.monotonic() - self.began
+            if looked_at and said and logger.isEnabledFor(logging.INFO):
+                counted = True
+                _on_terminal(f"  {so_far:.0f} s so far")
+            else:
+                said = True
+                logger.info("%s", self._sentence(so_far))
+        if counted:
+            _on_terminal("")
 
     def _sentence(self, so_far: float) -> str:
         last = remembered().get(self.what)
@@ -69,6 +85,13 @@ class _Wait:
             else []
         )
         return f"{self.what} ({', '.join(told)})" if told else self.what
+
+
+def _on_terminal(text: str) -> None:
+    """In place of what stands in this line of the terminal; the next output begins there."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"\r\x1b[K{text}\r")
+        sys.stderr.flush()
 
 
 @contextmanager

@@ -30,11 +30,12 @@ from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import tracks
 from marin.process.files import write_whole
+from marin.process.waiting import waiting
 from marin.record.root import Root
 from marin.reporting import preregistration
 from marin.reporting.lineage.browser import artifact_page, recorded_runs
 from marin.reporting.lineage.graph import graph_of
-from marin.reporting.lineage.samples import Samples, read_samples
+from marin.reporting.lineage.samples import Inspector, Samples, read_samples
 from marin.reporting.runs.pages import draw
 from marin.reporting.speedrun import pages as speedruns
 from marin.reporting.template import copying, finding, render, size
@@ -103,7 +104,8 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
             continue
         told(page.path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, page.draw())
+        with waiting("drawing a page"):
+            write_whole(path, page.draw())
         drawn += 1
     write_whole(folder / STATE, json.dumps(known, indent=1).encode() + b"\n")
     return Written(drawn, len(known) - drawn)
@@ -128,7 +130,13 @@ def _before(folder: Path) -> Mapping[str, str]:
 
 
 def pages(root: Root, address: str = "") -> Iterator[Page]:
-    """Every page of the site, ``index.html`` last. ``address``: where it will be served, without a slash at the end."""
+    """Every page of the site, ``index.html`` last; each is drawn before the next is asked for. ``address``: where it will
+    be served, without a slash at the end."""
+    with Inspector() as inspector:
+        yield from _pages(root, address, inspector)
+
+
+def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     history, software = root.history(), _software()
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
@@ -146,7 +154,7 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
         source = canonical_digest([software, run.last_index, run.verified, labels])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
         for name in (*names, "verification.png") if run.verdicts else names:
-            drawn = partial(draw, root, run.run, name, image)
+            drawn = partial(draw, root, run.run, name, image, inspector)
             yield Page(f"runs/{run.run}/{name}", canonical_digest([source, address]), drawn)
     experiments = []
     for name in sorted({fact.body.experiment for fact in registrations(history)}):

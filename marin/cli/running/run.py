@@ -9,6 +9,7 @@ import click
 
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, print_table, say
+from marin.process.waiting import waiting
 from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
@@ -85,14 +86,15 @@ def run(
 
         label(str(file), said[0], said[1:], as_json=as_json)
         return
-    from marin.cli.running.tracker import choose
-    from marin.graph.execution.loop import Options
-    from marin.graph.experiment.sanity import sanity as shrunk
-    from marin.graph.files import load_graph
-    from marin.record.root import open_root
+    with waiting(f"reading {file.name}"):
+        from marin.cli.running.tracker import choose
+        from marin.graph.execution.loop import Options
+        from marin.graph.experiment.sanity import sanity as shrunk
+        from marin.graph.files import load_graph
+        from marin.record.root import open_root
 
-    choose()
-    graph = load_graph(file)
+        choose()
+        graph = load_graph(file)
     if only:
         graph = graph.only(only)
     small = shrunk(graph) if sanity or sanity_only else None
@@ -149,8 +151,9 @@ def _dry_run(graph: Graph, root: Root, device: str, *, force: bool, as_json: boo
 
     prices = load_prices(conf_folder() / PRICES)
     prices.device(device)
-    planner = Planner(graph, root)
-    answers = list(explain(planner, prices, measurements(root.history()), device=device, force=force))
+    with waiting(f"asking of {len(graph.nodes)} steps what there is"):
+        planner = Planner(graph, root)
+        answers = list(explain(planner, prices, measurements(root.history()), device=device, force=force))
     total = totals(answer.estimate for answer in answers)
     if as_json:
         print_json(

@@ -12,6 +12,7 @@ from marin.cli.output import print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
+from marin.process.waiting import waiting
 from marin.record import outputs
 from marin.record.root import Root, open_root
 
@@ -231,9 +232,11 @@ def export(
         blank.write_text(text, "utf-8")
         _say("blank-card", blank, digest_bytes(text.encode()), as_json)
     if told is not None:
-        from marin.dossier.write import write_dossier
+        with waiting("writing the dossier"):
+            from marin.dossier.write import write_dossier
 
-        _say("dossier", told, write_dossier(root, view, told, card=stated, key=signing_key), as_json)
+            digest = write_dossier(root, view, told, card=stated, key=signing_key)
+        _say("dossier", told, digest, as_json)
     if log is not None:
         _export_mlperf(root, view, log, submission, as_json)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from marin.cli.output import print_json, say
+from marin.process.waiting import waiting
 from marin.record.root import open_root
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ def site(folder: Path, address: str, as_json: bool) -> None:
       marin site public/
       marin site public/ --address https://example.org/runs
     """
-    from marin.reporting.site import write_site
+    with waiting("loading what draws pages"):
+        from marin.reporting.site import write_site
 
     written = write_site(open_root(), folder, lambda path: logger.info("%s", path), address=address)
     if as_json:

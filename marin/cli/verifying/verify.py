@@ -18,6 +18,7 @@ from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.confinement import VARIABLE as CONFINED
+from marin.process.waiting import waiting
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
 from marin.record.events import STEPS
@@ -241,17 +242,18 @@ def verify(
         )
         return
     wanted, covered = _names(only), _steps(steps)
-    from marin.data.reach import EVERYTHING
-    from marin.process.confinement import Limits, physical_memory
-    from marin.record.root import open_root
-    from marin.record.trust.evidence import sources
-    from marin.record.trust.pins import Pins, default_pins
-    from marin.runners.ray.cluster import one_ray
-    from marin.verify import sealed
-    from marin.verify.amount import amount
-    from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
-    from marin.verify.segments.sampling import Scope
-    from marin.verify.verification import Options, Verification, unreadable
+    with waiting("loading what judges"):
+        from marin.data.reach import EVERYTHING
+        from marin.process.confinement import Limits, physical_memory
+        from marin.record.root import open_root
+        from marin.record.trust.evidence import sources
+        from marin.record.trust.pins import Pins, default_pins
+        from marin.runners.ray.cluster import one_ray
+        from marin.verify import sealed
+        from marin.verify.amount import amount
+        from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
+        from marin.verify.segments.sampling import Scope
+        from marin.verify.verification import Options, Verification, unreadable
 
     if address is not None and workers == processes == 1:
         raise UsageError(

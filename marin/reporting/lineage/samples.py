@@ -3,16 +3,20 @@ step.
 
 Everything is read from the store and verified on the way. Where the bytes are not here, the sample says so. Which
 sequences a train step saw is found from recipe and token cache by the training's own code, in a process of its own
-because that takes jax; the digest of the batch is compared with the one that training recorded.
+(:class:`Inspector`) because that takes jax; the digest of the batch is compared with the one that training recorded.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from ledger import LedgerError, Store
 from marin.data.documents import PARTS
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
+from marin.process.waiting import waiting
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
 
@@ -66,9 +71,71 @@ class Samples:
     parts: Sequence[str] = ()
 
 
-def read_samples(run: Run, store: Store, *, steps: Sequence[int] | None = None) -> Samples:
+class Inspector:
+    """A process that finds again what train steps saw, started with the first question and ended with this context: it takes
+    jax, whose import is most of what one answer costs."""
+
+    COMMAND = (sys.executable, "-m", "marin.training.tokens.inspection")
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Inspector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
+        """What the ``steps`` of a run with this recipe saw, whose train split's token cache lies in ``cache``, as
+        :mod:`marin.training.tokens.inspection` says it.
+
+        Raises:
+            ValueError: they could not be found, for the reason that it says.
+        """
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            stdin.write(json.dumps({"recipe": recipe, "cache": str(cache), "steps": [*steps]}).encode() + b"\n")
+            stdin.flush()
+            answer = json.loads(_line(stdout.fileno(), INSPECTION_SECONDS))
+        except (OSError, ValueError) as error:
+            self.__exit__()
+            raise ValueError(f"the batches could not be found again: {error}") from None
+        if "found" not in answer:
+            raise ValueError(f"the batches could not be found again: {answer.get('refused', 'no reason given')}")
+        return list(answer["found"])
+
+
+def _line(descriptor: int, seconds: float) -> bytes:
+    """The line that somebody answers, who has nothing to say after it.
+
+    Raises:
+        ValueError: there is none within this time, or the other end is gone.
+    """
+    found, until = b"", time.monotonic() + seconds
+    while not found.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise ValueError(f"no answer in {seconds:.0f} s")
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            raise ValueError("no answer, and the process is gone")
+        found += part
+    return found
+
+
+def read_samples(
+    run: Run, store: Store, *, steps: Sequence[int] | None = None, inspector: Inspector | None = None
+) -> Samples:
     """Documents and tokens from verified bytes, and what these train steps saw (by default the first and the last; none
-    for an empty list)."""
+    for an empty list). ``inspector``: who finds that; one for this question alone, where none is given."""
     try:
         found = list(_documents(run, store))
     except LedgerError as error:
@@ -84,8 +151,9 @@ def read_samples(run: Run, store: Store, *, steps: Sequence[int] | None = None) 
     if not chosen or tokenizer is None:
         return samples
     try:
-        return replace(samples, batches=_inspected(run, store, tokenizer, known, chosen))
-    except (LedgerError, OSError, ValueError, subprocess.SubprocessError) as error:
+        with nullcontext(inspector) if inspector is not None else Inspector() as asked:
+            return replace(samples, batches=_inspected(run, store, tokenizer, known, chosen, asked))
+    except (LedgerError, OSError, ValueError) as error:
         return replace(samples, batches_missing=str(error)[:500])
 
 
@@ -137,7 +205,9 @@ def _tokenized(tokenizer: Any, documents: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _inspected(run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int]) -> list[InspectedBatch]:
+def _inspected(
+    run: Run, store: Store, tokenizer: Any, known: dict[int, str], steps: list[int], inspector: Inspector
+) -> list[InspectedBatch]:
     tokens, corpus = run.steps.get("tokens"), run.steps.get("corpus")
     if tokens is None:
         return []
@@ -148,20 +218,8 @@ def _inspected(run: Run, store: Store, tokenizer: Any, known: dict[int, str], st
         raise ValueError("the token cache of the run cannot be read here")
     with tempfile.TemporaryDirectory(prefix="marin-batches-") as folder:
         checkout(store, tokens.output, Path(folder) / "tokens", kind="tokens")
-        request = {"recipe": run.started.body.recipe, "cache": str(Path(folder) / "tokens" / "train"), "steps": steps}
-        done = subprocess.run(
-            [sys.executable, "-m", "marin.training.tokens.inspection"],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=INSPECTION_SECONDS,
-            check=False,
-        )
-    if done.returncode:
-        raise ValueError(
-            f"the batches could not be found again: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
-        )
-    found = json.loads(done.stdout)
+        with waiting(f"finding again what train steps of run {run.run} saw"):
+            found = inspector.ask(run.started.body.recipe, Path(folder) / "tokens" / "train", steps)
     texts = (
         {}
         if corpus is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from marin.errors import MissingEvidence
 from marin.history.catalog import open_catalog
@@ -11,10 +12,13 @@ from marin.history.runs import load_named
 from marin.record.root import Root
 from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
 
+if TYPE_CHECKING:
+    from marin.reporting.lineage.samples import Inspector
 
-def draw(root: Root, run: str, name: str, preview: str = "") -> bytes:
+
+def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspector | None = None) -> bytes:
     """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id. ``preview``: the
-    address of ``verification.png``, for ``verification.html``."""
+    address of ``verification.png``, for ``verification.html``. ``inspector``: for the lineage pages of several runs."""
     loaded, origin = load_named(root.history(), run), root.verifier.name
     match name:
         case "loss.png":
@@ -27,7 +31,7 @@ def draw(root: Root, run: str, name: str, preview: str = "") -> bytes:
             # Here: samples take the store and a tokenizer, which no other page needs.
             from marin.reporting.lineage.page import lineage_page, read_samples
 
-            return lineage_page(loaded, origin, read_samples(loaded, root.store()))
+            return lineage_page(loaded, origin, read_samples(loaded, root.store(), inspector=inspector))
         case "collection.html":
             # Here: a collection's columns, and the tokens that came of it.
             from marin.collection.asking.account import account

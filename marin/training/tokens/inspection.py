@@ -1,27 +1,44 @@
-"""What train steps saw, for whoever looks: ``python -m marin.training.tokens.inspection`` reads a request as JSON on
-stdin (``recipe`` as recorded, ``cache``: folder of the train split's token cache, ``steps``: numbers) and prints one
-JSON
-list: step, digest of the
-batch, and its sequences with part, index, token ids and the first and last document of the part."""
+"""What train steps saw, for whoever looks: ``python -m marin.training.tokens.inspection`` answers requests on stdin, each a line
+of JSON (``recipe`` as recorded, ``cache``: folder of the train split's token cache, ``steps``: numbers), with a line each:
+``found``, a list of step, digest of the batch, and its sequences with part, index, token ids and the first and last
+document of the part; or ``refused``, why there is none. It ends with its input.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from ledger import LedgerError
 from marin.recipe.schema import from_plain
 from marin.training.data import seen_at
 
 
 def main() -> None:
-    """Answer the request on stdin."""
-    request = json.load(sys.stdin)
+    """Answer the requests on stdin."""
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"found": found(json.loads(line))}
+        except (LedgerError, OSError, ValueError, LookupError, TypeError) as error:
+            answer = {"refused": " ".join(f"{type(error).__name__}: {error}".split())}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def found(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the steps of one request saw.
+
+    Raises:
+        DataError: the token cache cannot be read.
+        UsageError: the recipe is none of this version.
+    """
     recipe = from_plain(request["recipe"], where="stdin")
-    found = []
+    told = []
     for step in request["steps"]:
         sequences, digest = seen_at(recipe, Path(request["cache"]), int(step))
-        found.append(
+        told.append(
             {
                 "step": int(step),
                 "digest": digest,
@@ -36,7 +53,7 @@ def main() -> None:
                 ],
             }
         )
-    json.dump(found, sys.stdout)
+    return told
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 import struct
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.metadata import distribution
@@ -25,7 +27,7 @@ from marin.process.text import visible
 from marin.record import events as types
 from marin.reporting.lineage.graph import graph_of, layers
 from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read_samples
-from marin.reporting.lineage.samples import _texts
+from marin.reporting.lineage.samples import Inspector, _texts
 from marin.reporting.runs.curve import loss_curve
 from marin.reporting.runs.order import order_digest, order_page
 from marin.reporting.runs.report import run_page
@@ -310,3 +312,27 @@ def test_the_data_order_names_every_batch(record: Run):
     shown = safe(order_page(record, ORIGIN)).text
     assert order_digest(record) in shown
     assert "Train steps 30 to 59" in shown
+
+
+STAND_IN = """
+import json, os, sys
+for line in sys.stdin:
+    steps = json.loads(line)["steps"]
+    if 9 in steps:
+        sys.exit(3)
+    print(json.dumps({"refused": "no cache"} if 8 in steps else {"found": [{"process": os.getpid()}]}), flush=True)
+"""
+
+
+def test_one_process_finds_the_batches_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that refuses goes on, one that is gone is followed by another."""
+    monkeypatch.setattr(Inspector, "COMMAND", (sys.executable, "-c", STAND_IN))
+    with Inspector() as inspector:
+        first, second = (inspector.ask({}, tmp_path, [step]) for step in (1, 2))
+        assert first == second and first[0]["process"] != os.getpid()
+        with pytest.raises(ValueError, match="again: no cache"):
+            inspector.ask({}, tmp_path, [8])
+        assert inspector.ask({}, tmp_path, [1]) == first
+        with pytest.raises(ValueError, match="the process is gone"):
+            inspector.ask({}, tmp_path, [9])
+        assert inspector.ask({}, tmp_path, [1]) != first

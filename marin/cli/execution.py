@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from marin.cli.choice import OneOf
 from marin.provenance.code import NO_DIFF_VARIABLE
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
     @devices
     @click.option(
         "--runner",
-        type=click.Choice(["local", "ray"]),
+        type=OneOf(["local", "ray"]),
         default="local",
         help="Run training in this process, or as a Ray Train job.  [default: local]",
     )

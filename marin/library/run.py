@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
     from marin.library.checking import Checked
     from marin.training.batch_inspection import Batch
+
+
+class Metrics(dict[str, float]):
+    """Numbers by name; of a name that is none the nearest is said."""
+
+    def __missing__(self, name: str) -> float:
+        """Raises KeyError."""
+        near = difflib.get_close_matches(name, self, n=1, cutoff=0.4)
+        raise KeyError(f"no metric {name}; " + (f"did you mean {near[0]}?" if near else "this run has none like it"))
 
 
 class Run:
@@ -74,9 +84,9 @@ class Run:
         return self._view.recipe
 
     @property
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """All numbers of its steps by name, as ``evaluate.perplexity``."""
-        return self._view.metrics
+        return Metrics(self._view.metrics)
 
     @property
     def losses(self) -> pandas.Series:

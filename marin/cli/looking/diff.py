@@ -66,6 +66,9 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
 
         return trace_names(run.recipe, int(run.steps["tokenizer"].metrics["vocab_size"]))
 
+    for run in runs:
+        if run.completed is None:
+            say(f"note: run {run.run} is {run.status}: compared as far as it is recorded", err=True)
     found = compare_runs(runs[0], runs[1], blob, names)
     if as_json:
         print_json({**found.as_json(), "outcomes": outcomes(runs)})

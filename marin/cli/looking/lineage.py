@@ -14,6 +14,7 @@ from marin.cli.output import Branch, print_json, print_tree, say
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.history.lineage import Lineage, LineageNode
+from marin.process.waiting import waiting
 from marin.recipe.units import human_size
 from marin.record.root import open_root
 
@@ -50,9 +51,10 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
     root = open_root()
     name = known_digest(root, name) or name
     if target is not None:
-        from marin.reporting.lineage.browser import browser_page  # here: the terminal's tree needs none of it
+        with waiting("drawing the graph, and finding again what train steps saw"):
+            from marin.reporting.lineage.browser import browser_page  # here: the terminal's tree needs none of it
 
-        target.write_bytes(browser_page(root, name, _numbers(train_steps)))
+            target.write_bytes(browser_page(root, name, _numbers(train_steps)))
         say(str(target))
         return
     with open_catalog(root) as catalog, Projection(root.projection_path(), root.reader()) as projection:
@@ -85,13 +87,13 @@ def _numbers(text: str) -> list[int] | None:
 def _once(ends: list[LineageNode]) -> Iterator[LineageNode]:
     """Every result of the trees, each once, what is made before what it is made of."""
     seen: set[int] = set()
-    waiting = list(ends)
-    while waiting:
-        item = waiting.pop(0)
+    left = list(ends)
+    while left:
+        item = left.pop(0)
         if item.made.completed_at not in seen:
             seen.add(item.made.completed_at)
             yield item
-            waiting += item.inputs.values()
+            left += item.inputs.values()
 
 
 def _as_json(item: LineageNode) -> dict[str, object]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
+from marin.cli.choice import OneOf
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
@@ -25,7 +26,7 @@ EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["runs", "artifacts", "experiments"]), default="runs")
+@click.argument("what", type=OneOf(["runs", "artifacts", "experiments"]), default="runs")
 @click.option(
     "-n",
     "--limit",

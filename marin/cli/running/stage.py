@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marin.cli.choice import OneOf
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@click.argument("name", metavar="NAME", type=click.Choice(STEPS))
+@click.argument("name", metavar="NAME", type=OneOf(STEPS))
 @click.option(
     "--force",
     is_flag=True,

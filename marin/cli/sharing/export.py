@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ledger import Store, describe_tree, digest_bytes
+from marin.cli.choice import OneOf
 from marin.cli.output import print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Run
@@ -84,7 +85,7 @@ File = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--track",
-    type=click.Choice(["strict-small", "strict"]),
+    type=OneOf(["strict-small", "strict"]),
     default="strict-small",
     show_default=True,
     help="Of the BabyLM challenge.",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from marin.cli.choice import OneOf
 from marin.cli.output import print_bytes, print_fields, print_json
 from marin.record.root import open_root
 
@@ -26,7 +27,7 @@ def mlperf() -> None:
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["readme", "rules", "log"]),
+    type=OneOf(["readme", "rules", "log"]),
     default="readme",
     show_default=True,
     help="A README's section, the checker's rules file, or the log's names and values.",

@@ -11,6 +11,7 @@ import click
 
 from ledger import Copied, Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
+from marin.cli.choice import OneOf
 from marin.cli.output import agree, describe_finding, print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
@@ -41,7 +42,7 @@ DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be se
 )
 @click.option(
     "--cut",
-    type=click.Choice(["auto", "content", "whole"]),
+    type=OneOf(["auto", "content", "whole"]),
     default="auto",
     show_default=True,
     help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.",

@@ -103,6 +103,6 @@ class Experiments:
 
     def _about(self, name: str) -> str:
         """The note on an experiment: its hypothesis where one was registered, and where all this comes from."""
-        source = f"Runs of **{plain(name)}**, projected from the ledger `{plain(self._ids.origin)}`."
+        source = f"Runs of {plain(name)}, from the ledger {plain(self._ids.origin)}."
         hypothesis = self._hypotheses.get(name)
         return f"Hypothesis, registered before the runs: {plain(hypothesis)}\n\n{source}" if hypothesis else source

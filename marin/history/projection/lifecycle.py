@@ -9,7 +9,7 @@ from marin.history.projection.experiments import Experiments
 from marin.history.projection.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import flatten, text
-from marin.record.events import DEFAULT_PIPELINE, GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
+from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"
 """The run below which MLflow shows how an experiment's file was executed."""
@@ -35,7 +35,7 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
         "marin.verified": "never",
         "marin.model": model_of(body.recipe),
         "marin.data": data_of(body.recipe),
-        "mlflow.source.name": "dvc.yaml" if body.pipeline == DEFAULT_PIPELINE else body.pipeline,
+        "mlflow.source.name": body.pipeline,
         "mlflow.source.type": "PROJECT",
         "mlflow.runColor": COLOURS[projected.number % len(COLOURS)],
         "mlflow.note.content": experiments.note(experiment, body),

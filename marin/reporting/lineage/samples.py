@@ -25,7 +25,6 @@ from ledger import LedgerError, Store
 from marin.data.documents import PARTS
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
-from marin.process.waiting import waiting
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
 
@@ -218,8 +217,7 @@ def _inspected(
         raise ValueError("the token cache of the run cannot be read here")
     with tempfile.TemporaryDirectory(prefix="marin-batches-") as folder:
         checkout(store, tokens.output, Path(folder) / "tokens", kind="tokens")
-        with waiting(f"finding again what train steps of run {run.run} saw"):
-            found = inspector.ask(run.started.body.recipe, Path(folder) / "tokens" / "train", steps)
+        found = inspector.ask(run.started.body.recipe, Path(folder) / "tokens" / "train", steps)
     texts = (
         {}
         if corpus is None

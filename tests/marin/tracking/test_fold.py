@@ -573,3 +573,14 @@ def test_a_hypothesis_draws_no_verdict_into_the_note() -> None:
     (note,) = [item.values["mlflow.note.content"] for item in folded(log)[1] if isinstance(item, ExperimentTags)]
     assert note.splitlines()[0].endswith("| ledger | PASS |")
     assert all("PASS" not in line for line in note.splitlines()[1:])
+
+
+def test_a_note_and_a_source_say_what_is_true_of_every_run_and_read_as_text() -> None:
+    """The list of experiments shows a note as it is, without Markdown; a run of `marin train` knows of no dvc.yaml."""
+    log = Log()
+    start(log, "abcd2345")
+    intents = folded(log)[1]
+    notes = {item.tags["mlflow.note.content"] for item in intents if isinstance(item, OpenExperiment)}
+    assert notes == {f"Runs of pipeline, from the ledger {ORIGIN}."}
+    tagged = [item.values for item in intents if isinstance(item, Tags) and "marin.plan" in item.values]
+    assert [values["mlflow.source.name"] for values in tagged] == ["pipeline"]

@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("8cb564d412627c5c", "4b4f9d4179dd0027")
-AT_RANDOM = ("0ae407e86b6461c5", "21debbc8ccb27edf", "cb5c208830fd6545")
+IN_ORDER = ("20fa67dcd7eb0d4b", "09305132c6594890")
+AT_RANDOM = ("a59489fd08612f20", "3b18aef2b65454fa", "a1907bee2a5faaa6")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

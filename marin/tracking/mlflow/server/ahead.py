@@ -28,18 +28,20 @@ class DrawingAhead(threading.Thread):
 
     def run(self) -> None:
         # Here: MLflow, while it is imported, looks for this module by its entry point.
+        from marin.reporting.lineage.samples import Inspector
         from marin.tracking.mlflow.stores.repository import ShelfView
 
         done: set[tuple[str, int]] = set()
         while not self._ended.is_set():
-            for identity, at in self._wanted():
-                if (identity, at) in done or self._ended.is_set():
-                    continue
-                done.add((identity, at))
-                try:
-                    ShelfView(self._root, identity).draw_pages()
-                except (LedgerError, OSError) as error:
-                    _log.debug("a page of %s is drawn when it is opened: %s", identity, error)
+            with Inspector() as inspector:
+                for identity, at in self._wanted():
+                    if (identity, at) in done or self._ended.is_set():
+                        continue
+                    done.add((identity, at))
+                    try:
+                        ShelfView(self._root, identity).draw_pages(inspector)
+                    except (LedgerError, OSError) as error:
+                        _log.debug("a page of %s is drawn when it is opened: %s", identity, error)
             self._ended.wait(self._interval)
 
     def _wanted(self) -> list[tuple[str, int]]:

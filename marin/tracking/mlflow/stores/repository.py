@@ -29,6 +29,7 @@ from ledger import Draft, LedgerError, NotFound, Store
 from marin.history.projection.logged import ArtifactValues, described, refusal, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
+from marin.reporting.lineage.samples import Inspector
 from marin.reporting.runs.pages import draw
 from marin.tracking.mlflow.projection.shelf import Shelf, Shelves
 
@@ -132,10 +133,10 @@ class ShelfView:
             raise self._missing(at)
         return StoredView(self._store, inside[0]).open(inside[1])
 
-    def draw_pages(self) -> None:
-        """Draw what is not drawn yet, so that nobody waits for it."""
+    def draw_pages(self, inspector: Inspector | None = None) -> None:
+        """Draw what is not drawn yet, so that nobody waits for it. ``inspector``: for the pages of several runs."""
         for name in self._shelf.pages:
-            self._page(name)
+            self._page(name, inspector)
 
     def _page_size(self, name: str) -> int | None:
         """None for a page that cannot be drawn; opening it says why."""
@@ -144,8 +145,10 @@ class ShelfView:
         except (LedgerError, OSError):
             return None
 
-    def _page(self, name: str) -> Path:
-        return self._shelves.page(self._identity, self._shelf, name, lambda: draw(self._root, self._shelf.run, name))
+    def _page(self, name: str, inspector: Inspector | None = None) -> Path:
+        return self._shelves.page(
+            self._identity, self._shelf, name, lambda: draw(self._root, self._shelf.run, name, inspector=inspector)
+        )
 
     def _mount_of(self, at: Parts) -> tuple[str, Parts] | None:
         """The stored artifact that holds ``at``, the deepest of them, and the path inside of it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import marin as library
 from ledger import Draft
 from marin.execution.pointer import Pointer, write_pointer
 from marin.history.runs import stream_of
@@ -58,6 +59,22 @@ def test_what_nearly_has_a_name_is_told_it(marin: Marin, run: str) -> None:
     assert "did you mean latest?" in marin("show", "lates").err
     assert f"did you mean {run}?" in marin("show", run[:-1] + "x").err
     assert "No such command 'shwo': did you mean show?" in marin("shwo").err
+
+
+def test_a_word_that_is_nearly_one_of_few_is_told_it(marin: Marin, root: Path) -> None:
+    assert "Did you mean 'runs'?" in marin("ls", "rnus").err
+    assert "Did you mean" not in marin("ls", "zebra").err
+
+
+def test_diff_says_that_a_run_is_not_complete(marin: Marin, run: str) -> None:
+    assert f"note: run {run} is open: compared as far as it is recorded" in marin("diff", run, run).err
+
+
+def test_a_metric_that_is_nearly_one_is_told_it(run: str) -> None:
+    metrics = library.open(open_root().location).run(run).metrics
+    assert metrics["evaluate.perplexity"] == 54.598 and metrics.get("evaluate.perplexit") is None
+    with pytest.raises(KeyError, match=r"no metric evaluate\.perplexit; did you mean evaluate\.perplexity\?"):
+        metrics["evaluate.perplexit"]
 
 
 def test_init_makes_no_second_root_inside_of_a_project(

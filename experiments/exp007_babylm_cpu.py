@@ -8,7 +8,7 @@ BLiMP: the baselines of the challenge have seen a thousand times as much text.
 
 Regime. BabyLM's strict-small track allows 10 million words and ten epochs of one's own text. Two books in the public domain that
 ship with the repository (or the challenge's corpus, where it was fetched: then take exp007_babylm.py), a byte-level BPE of
-4,096 tokens, two architectures, two seeds, a state after about every 100,000 words. On two idle cores it takes half an hour.
+4,096 tokens, two architectures, two seeds, a state by every 100,000 words. On two idle cores it takes half an hour.
 
 Metrics. Held-out loss (nats a token), lower is better. Beside it: bits a byte of each dev file on the way, BLiMP by `marin eval`.
 
@@ -34,7 +34,7 @@ from marin.reporting.experiment import Plot, Report
 SEEDS = (1, 2)
 LLAMA = Model(hidden_dim=64, intermediate_dim=176, num_layers=4, num_heads=4, num_kv_heads=4, seq_len=128)
 MODELS = {"llama": LLAMA, "gpt2": replace(LLAMA, architecture="gpt2", intermediate_dim=256, tie_word_embeddings=True)}
-TRAINER = Trainer(num_steps=680, batch_size=16, steps_per_segment=68)
+TRAINER = Trainer(num_steps=680, batch_size=16, steps_per_segment=68, states_at_words=tuple(range(10**5, 10**6, 10**5)))
 """Ten epochs: 68 train steps of 2,048 tokens are one."""
 OFFICIAL, SAMPLE = Path("babylm_data"), Path("data/babylm_sample")
 BASELINES = (("GPT-2 small, strict-small (10M words)", 65.1), ("GPT-2 small, strict (100M words)", 74.5))

@@ -28,6 +28,10 @@ PARTS = "train"
 """Folder of the train splits of a mixture's parts, ``<part>.jsonl``, which then stand in the place of ``TRAIN``."""
 
 
+ANSWER, CHOSEN, REJECTED = "answer", "chosen", "rejected"
+"""In the metadata of a preference's documents, which answer one is. The rejected one is on the side of the one before it."""
+
+
 def train_files(folder: Path) -> dict[str, Path]:
     """The train splits of a corpus, by part in order of name; the only one of a single data set has no name."""
     if (folder / PARTS).is_dir():
@@ -140,10 +144,12 @@ class _Written:
 
 def _write(documents: Iterable[Document], folder: Path, limit: int) -> _Written:
     lowest = highest = None
+    place = 0
     with (folder / TRAIN).open("wb") as train_file, (folder / VALIDATION).open("wb") as validation_file:
         train, validation = SplitWriter(train_file), SplitWriter(validation_file)
         for document in documents:
-            place = position(document.text)
+            if document.metadata.get(ANSWER) != REJECTED:
+                place = position(document.text)
             lowest = place if lowest is None else min(lowest, place)
             highest = place if highest is None else max(highest, place)
             (validation if place < limit else train).write(document)

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marin.data.chat import render
-from marin.data.documents import Document
+from marin.data.chat import Span, render
+from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document
+from marin.data.preferences import conversations
 from marin.data.reach import expand
 from marin.data.template import ChatTemplate, conversation
 from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
@@ -143,9 +144,10 @@ def read_file(
     chat: bool = False,
     template: ChatTemplate | None = None,
     skipped: Skipped | None = None,
+    preferences: bool = False,
 ) -> Iterator[Document]:
     """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``; one
-    that is none is ``skipped``, or an error where nothing may be.
+    that is none is ``skipped``, or an error where nothing may be. ``preferences``: a line has two, and gives two documents.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
@@ -167,7 +169,7 @@ def read_file(
         else:
             stream = _unpacked(hashing, str(file.path)) if file.path.name.endswith(".gz") else hashing
             yield from (
-                _chat_documents(stream, file, source, template, skipped)
+                _chat_documents(stream, file, source, template, skipped, preferences=preferences)
                 if chat
                 else _json_documents(stream, file, source, text_field)
             )
@@ -314,18 +316,39 @@ def _json_documents(stream: Iterable[bytes], file: SourceFile, source: str, fiel
 
 
 def _chat_documents(
-    stream: Iterable[bytes], file: SourceFile, source: str, template: ChatTemplate | None, skipped: Skipped | None
+    stream: Iterable[bytes],
+    file: SourceFile,
+    source: str,
+    template: ChatTemplate | None,
+    skipped: Skipped | None,
+    *,
+    preferences: bool,
 ) -> Iterator[Document]:
     for number, value in json_objects(stream, str(file.path)):
         at = f"{file.path}:{number}"
         try:
-            text, learned = render(value.get("messages"), at) if template is None else conversation(template, value, at)
+            written = _preference(value, at, template) if preferences else [({}, *_written(value, at, template))]
         except NoConversation as error:
             if skipped is None:
                 raise
             skipped.add(file, number, error)
             continue
-        yield Document(text, source, {"file": file.name, "line": number}, learned)
+        for told, text, learned in written:
+            yield Document(text, source, {"file": file.name, "line": number, **told}, learned)
+
+
+def _written(value: dict[str, object], at: str, template: ChatTemplate | None) -> tuple[str, tuple[Span, ...]]:
+    return render(value.get("messages"), at) if template is None else conversation(template, value, at)
+
+
+def _preference(
+    value: dict[str, object], at: str, template: ChatTemplate | None
+) -> list[tuple[dict[str, str], str, tuple[Span, ...]]]:
+    """Both conversations of a line, the chosen one first."""
+    return [
+        ({ANSWER: answer}, *_written(value | {"messages": messages}, f"{at}, {answer}", template))
+        for answer, messages in zip((CHOSEN, REJECTED), conversations(value, at), strict=True)
+    ]
 
 
 def read_pairs(files: Iterable[SourceFile]) -> Iterator[dict[str, str]]:

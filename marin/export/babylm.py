@@ -6,8 +6,9 @@
     results/model/all_full_preds_and_fast_scores_causal.json    all of it, as the pipeline collates it
     checkpoints.json                  which recorded state each revision is: train step, words, digest, numbers, their events
 
-A checkpoint is the first recorded state by which so many million words were seen. Words are those of the train split between
-white space; a train step has seen as many as its share of the split's tokens holds. Every answer is one that is recorded of
+A checkpoint is the first recorded state by which so many million words were seen: with ``trainer.states_at_words`` that of the
+very train step. Words are those of the train split between white space; a train step has seen as many as its share of the
+split's tokens holds. Every answer is one that is recorded of
 the state: what nobody evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is none of it: that
 is trained by the pipeline itself, from ``model/main``.
 """
@@ -44,6 +45,7 @@ from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
 from marin.record.root import Root
 from marin.training.export import TOKENIZER_FILES, write_model
 from marin.training.model import vocabulary_size
+from marin.training.words import words_seen
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +70,11 @@ def words_a_token(run: Run, store: Store, folder: Path) -> Fraction:
 def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, int]]:
     """Revisions by name: the train step before which the state is, and the words that it had seen. Those that the run never
     reached are not there."""
-    recipe = run.recipe
-    size = recipe.trainer.batch_size * recipe.model.seq_len
     recorded = sorted(fact.body.step for fact in run.checkpoints)
     found = {}
     for millions in TRACKS[track]:
         for step in recorded:
-            seen = int(step * size * each)
+            seen = words_seen(run.recipe, step, each)
             if seen >= millions * MILLION:
                 found[f"chck_{millions}M"] = (step, seen)
                 break

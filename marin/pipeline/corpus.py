@@ -30,6 +30,7 @@ from marin.data.documents import (
     write_divided,
 )
 from marin.data.local import Skipped, SourceFile, matched, read_file, read_pairs
+from marin.data.preferences import hold_out
 from marin.data.remote import mirrored_glob, obtain
 from marin.data.template import template_of
 from marin.data.text import lines, split_text
@@ -98,6 +99,8 @@ class _Corpus:
     validation: SplitCount
     sources: dict[str, str]
     skipped: Skipped = field(default_factory=Skipped)
+    preferences: list[dict[str, str]] = field(default_factory=list)
+    """Those that are held out, as minimal pairs."""
 
 
 def run(task: Task) -> StepResult:
@@ -110,7 +113,7 @@ def run(task: Task) -> StepResult:
         )
     else:
         made = _from_one(dataset, task, task.out)
-        count = _write_pairs(_pairs(dataset, task), task.out / PAIRS)
+        count = _write_pairs(chain(_pairs(dataset, task), made.preferences), task.out / PAIRS)
     description: dict[str, object] = {
         "documents": {"train": made.train.documents, "validation": made.validation.documents},
         "kind": dataset.__struct_config__.tag,
@@ -304,6 +307,7 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
                 chat=bool(dataset.chat),
                 template=template,
                 skipped=None if dataset.strict else skipped,
+                preferences=bool(dataset.preferences),
             ):
                 some = True
                 yield document
@@ -320,7 +324,12 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
     train, validation = write_divided(
         documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
     )
-    return _Corpus(train, validation, sources, skipped)
+    if not dataset.preferences:
+        return _Corpus(train, validation, sources, skipped)
+    both = (out / VALIDATION).rename(out / "held_out.jsonl")
+    validation, held_out = hold_out(both, out / VALIDATION)
+    both.unlink()
+    return _Corpus(train, validation, sources, skipped, held_out)
 
 
 def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:

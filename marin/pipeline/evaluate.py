@@ -67,6 +67,7 @@ EVALUATE = StepDefinition(
         "marin/training/model.py",
         "marin/training/step/products.py",
         "marin/training/state.py",
+        "marin/training/tokens/apart.py",
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",

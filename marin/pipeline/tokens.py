@@ -14,6 +14,8 @@ from marin.recipe.schema import Recipe
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the token stream."""
     own: dict[str, object] = {"tokens": recipes.plain(recipe.tokens)}
+    if recipe.together > 1:
+        own |= {"each": recipe.model.seq_len}
     return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
@@ -42,6 +44,7 @@ TOKENS = StepDefinition(
     code=(
         "marin/pipeline/tokens.py",
         "marin/training/tokens/loss_mask.py",
+        "marin/training/tokens/apart.py",
         "marin/training/tokens/cache.py",
         "marin/training/tokens/encoding.py",
         "marin/data",

@@ -41,6 +41,14 @@ def run(task: Task) -> StepResult:
             found="null",
             cure="draw one with marin.execution.seeds.settled: the bits depend on it",
         )
+    if task.recipe.trainer.states_at_words is not None and task.execution.keep is not None:
+        raise UsageError(
+            "states that a recipe asks for and a policy lets go",
+            where="--keep-checkpoints",
+            expected="none beside trainer.states_at_words",
+            found=f"every={task.execution.keep.every},last={task.execution.keep.last}",
+            cure="leave it out: these states are to be kept",
+        )
     if task.execution.runner == "ray":
         from marin.runners.ray.training import train_on_ray
 
@@ -106,12 +114,15 @@ TRAIN = StepDefinition(
         "marin/training/step/contract.py",
         "marin/training/step/layered.py",
         "marin/training/step/parts.py",
+        "marin/training/step/preference.py",
         "marin/training/step/shards.py",
         "marin/training/step/update.py",
         "marin/training/runtime/stopping.py",
+        "marin/training/tokens/apart.py",
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",
+        "marin/training/words.py",
     ),
     run=run,
     devices="all",

@@ -279,15 +279,16 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
 def _training(recipe: Recipe, devices: int) -> Work:
     model, trainer, vocab = recipe.model, recipe.trainer, recipe.vocabulary
     forward = flops_per_token(model, vocab) * trainer.num_steps * trainer.batch_size * model.seq_len
-    passes = TRAINING_PASSES + (1 if model.gradient_checkpointing else 0)
+    needed = TRAINING_PASSES + (recipe.together - 1)  # of preferences, a forward pass of the reference
+    passes = needed + (1 if model.gradient_checkpointing else 0)
     weights = parameters(model, vocab) * FLOAT32
     moments = state_bytes(recipe) - weights
     width = 2 if recipe.arithmetic.compute_dtype == "bfloat16" else FLOAT32
     # Parameters, the folded gradient and the one being added, and this device's rows of the moments.
     memory = 3 * weights + moments / devices + activation_bytes(model, vocab, recipe.arithmetic.microbatch_size, width)
-    segments = math.ceil(trainer.num_steps / trainer.steps_per_segment)
+    segments = math.ceil(trainer.num_steps / trainer.steps_per_segment) + len(trainer.states_at_words or ())
     return Work(
-        flops=TRAINING_PASSES * forward,
+        flops=needed * forward,
         executed_flops=passes * forward,
         memory_bytes=memory,
         read_bytes=float(trainer.num_steps * trainer.batch_size * model.seq_len * INT32),

@@ -40,14 +40,15 @@ RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
-SCALE = ("rope", "decay", "z_loss")
+SCALE = ("rope", "decay", "z_loss", "states_at_words")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
-WHAT_IS_READ = ("chat", "chat_template", "strict", "artifact", "exclude")
+WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude")
 ADDED_LATER = frozenset(
     {
         "mixture",
         "phase",
         "lora",
+        "dpo_beta",
         "packing",
         "device_kind",
         "sample_fraction",
@@ -89,7 +90,8 @@ class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True
 class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt.
     ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja);
-    a line that is none is counted and named, or, where it is ``strict``, an error."""
+    a line that is none is counted and named, or, where it is ``strict``, an error. ``preferences``: each line has two, of
+    which one is preferred (:mod:`marin.data.preferences`)."""
 
     name: Name = "files"
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -101,6 +103,7 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     chat: bool | None = None
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
     strict: bool | None = None
+    preferences: bool | None = None
 
 
 class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw_only=True):
@@ -241,6 +244,9 @@ class Trainer(Section, frozen=True):
     z_loss: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     """What the square of the log of the softmax's sum weighs in a token's training loss (PaLM, arXiv:2204.02311, section 5);
     evaluation is without it."""
+    states_at_words: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=100)] | None = None
+    """The state is recorded too by the first train step that has seen so many words, in growing order: words of the text that
+    is trained on, between white space, a share of them for each of its tokens (:mod:`marin.training.words`)."""
 
 
 class Export(Section, frozen=True):
@@ -277,6 +283,11 @@ class Recipe(Section, frozen=True):
         """What the number of devices has to divide: the logical shards, or under ``exact`` the sequences of a batch."""
         exact = self.arithmetic.profile == "exact"
         return self.trainer.batch_size if exact else self.arithmetic.logical_shards
+
+    @property
+    def together(self) -> int:
+        """Neighbouring sequences that are always in one batch, in their order: the two answers of a preference; otherwise 1."""
+        return 1 if self.lora is None or self.lora.dpo_beta is None else 2
 
     @property
     def vocabulary(self) -> int:
@@ -586,6 +597,8 @@ def check(recipe: Recipe, *, where: str) -> None:
             cure="make the tokens without them, or train on a corpus",
         )
     _check_mixture(recipe, where)
+    _check_words(recipe, where)
+    _check_preferences(recipe, where)
     check_contract(arithmetic, where)
     parts = recipe.dataset.parts if isinstance(recipe.dataset, MixtureDataset) else ()
     check_evaluation(recipe.evaluation, trainer.steps_per_segment, parts, where)
@@ -644,6 +657,46 @@ def _check_scale(recipe: Recipe, where: str) -> None:
                 expected=f"null, or {expected}",
                 found=str(value),
                 cure=f"drop {name}, or choose {expected}",
+            )
+
+
+def _check_words(recipe: Recipe, where: str) -> None:
+    words = recipe.trainer.states_at_words
+    if words is None:
+        return
+    if list(words) != sorted(set(words)) or recipe.mixture is not None:
+        raise UsageError(
+            "numbers of words that a training does not reach in this order",
+            where=f"{where}: trainer.states_at_words",
+            expected="growing numbers; null in a mixture, whose parts have other tokens a word",
+            found=f"{len(words)} numbers" + (" and a mixture" if recipe.mixture is not None else ""),
+            cure="sort them, or set it to null",
+        )
+
+
+def _check_preferences(recipe: Recipe, where: str) -> None:
+    """What is prepared for a training on preferences is for no other, and the other way round."""
+    data = recipe.dataset
+    given = [one for one in parts(data).values() if isinstance(one, FilesDataset) and one.preferences]
+    if not given and recipe.together == 1:
+        return
+    beta = recipe.lora.dpo_beta if recipe.lora is not None else None
+    sequences = recipe.arithmetic.microbatch_size
+    alone = isinstance(data, FilesDataset) and bool(data.preferences and data.chat)
+    for name, value, expected, fits in (
+        ("lora.dpo_beta", beta, "a number, such as 0.1, where dataset.preferences is true", beta is not None),
+        ("dataset", data.name, "one data set with preferences=true and chat=true", alone),
+        ("exclude", recipe.exclude, "null: a preference has two documents", recipe.exclude is None),
+        ("trainer.z_loss", recipe.trainer.z_loss, "null: DPO's loss has none", recipe.trainer.z_loss is None),
+        ("arithmetic.microbatch_size", sequences, "an even number: two sequences are a preference", sequences % 2 == 0),
+    ):
+        if not fits:
+            raise UsageError(
+                "preferences and their loss belong together",
+                where=f"{where}: {name}",
+                expected=expected,
+                found=str(value),
+                cure="docs/lab.md has a command with values that fit each other",
             )
 
 

@@ -60,10 +60,13 @@ class Lora(Section, frozen=True, kw_only=True):
     """Low-rank adapters (LoRA, arXiv:2106.09685) beside every matrix of the layers; nothing else is trained.
 
     An adapter adds ``alpha / rank`` times the product of two matrices of ``rank``; they are merged into what is exported.
+    ``dpo_beta``: what is learned is which answer people prefer (DPO, arXiv:2305.18290, whose beta this is), of a data set of
+    ``preferences``; the reference is the model without its adapters.
     """
 
     rank: Annotated[int, Meta(ge=1, le=1024)] = 8
     alpha: Annotated[float, Meta(gt=0.0, le=65_536.0)] = 8.0
+    dpo_beta: Annotated[float, Meta(gt=0.0, le=100.0)] | None = None
 
 
 class Initial(Section, frozen=True, kw_only=True):

@@ -70,16 +70,20 @@ class Batch:
 
 
 class EpochOrder:
-    """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs."""
+    """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs. So many neighbours in
+    the stream as are ``together`` stay neighbours."""
 
-    def __init__(self, length: int, seed: int, purpose: str = "data") -> None:
-        self.length = length
+    def __init__(self, length: int, seed: int, purpose: str = "data", together: int = 1) -> None:
+        self.length, self.together = length // together, together
         self._key = named_key(seed, purpose)
         self._by_epoch: dict[int, Permutation] = {}
 
     def __call__(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
         """int64 positions in ``[0, length)`` for run-wide sequence numbers."""
-        wanted = np.asarray(numbers, dtype=np.int64)
+        groups, within = np.divmod(np.asarray(numbers, dtype=np.int64), self.together)
+        return self._of(groups) * self.together + within
+
+    def _of(self, wanted: np.ndarray) -> np.ndarray:
         epochs, within = np.divmod(wanted, self.length)
         result = np.empty_like(wanted)
         for epoch in np.unique(epochs):
@@ -104,7 +108,9 @@ class DataOrder:
         consumed = recipe.phase.consumed if recipe.phase is not None else {}
         seed, mixture = recipe.seed or 0, recipe.mixture
         purposes = {name: "data" if mixture is None else f"data/{name}" for name in lengths}
-        self._orders = {name: EpochOrder(length, seed, purposes[name]) for name, length in lengths.items()}
+        self._orders = {
+            name: EpochOrder(length, seed, purposes[name], recipe.together) for name, length in lengths.items()
+        }
         self._consumed = {name: consumed.get(name, 0) for name in lengths}
         self._interleave = Interleave(mixture.weights, mixture.block_size) if mixture is not None else None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from haliax.state_dict import from_torch_compatible_state_dict, to_torch_compatible_state_dict
@@ -64,7 +65,9 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
         if shapes != {name: value.shape for name, value in found.items()}:
             odd = set(shapes.items()) ^ {(name, value.shape) for name, value in found.items()}
             raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
-        read: LmHeadModel = from_torch_compatible_state_dict(model, found)
+        # Numbers of numpy would be laid over the mesh where there are several devices, and here is none.
+        here = {name: jnp.asarray(value) for name, value in found.items()}
+        read: LmHeadModel = from_torch_compatible_state_dict(model, here)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise UsageError(
             "a folder whose model cannot be read",

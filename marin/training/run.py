@@ -45,6 +45,7 @@ from marin.training.model import vocabulary_size
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
+from marin.training.words import states_at
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ def train(task: Task) -> StepResult:
             task.execution,
         )
     first, last = recipe.first_step, recipe.last_step
+    marks = states_at(recipe, task.inputs["tokenizer"], task.inputs["tokens"] / "train")
     at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
     if done is None:
@@ -149,7 +151,8 @@ def train(task: Task) -> StepResult:
                     cure="run the same command without the pause: it goes on from here, on any number of devices",
                 )
             length = recipe.trainer.steps_per_segment
-            end = min(last, first + ((at - first) // length + 1) * length, *([pause] if pause is not None else []))
+            due = (step for step in (*marks, *([pause] if pause is not None else ())) if step > at)
+            end = min(last, first + ((at - first) // length + 1) * length, *due)
             try:
                 state, steps = training.steps(state, at, end, stop=stop, progress=reached)
             except NotFinite as error:

@@ -93,7 +93,8 @@ def train(
 
     --from begins with a model that was made elsewhere, Llama or GPT-2: its sizes are the folder's (model.seq_len may be less),
     its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
-    what is exported is one model, and the adapters in a folder of it.
+    what is exported is one model, and the adapters in a folder of it. With dataset=preferences what is
+    learned is what people prefer (DPO).
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
 
@@ -119,6 +120,7 @@ def train(
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256
       marin train --from base/ lora.rank=8 dataset=chat optimizer.learning_rate=1e-3
+      marin train --from tuned/ dataset=preferences trainer.batch_size=16 arithmetic.microbatch_size=2
       marin train model=gpt2-small +dataset=babylm_10M --tokenizer gpt2/
       marin train model=gpt2-small trainer=long --dry-run --device h100
       marin train model=llama-135m profile=tpu 'arithmetic.device_kind=TPU v5 lite' --dry-run --device tpu-v5e --devices 8

@@ -44,9 +44,10 @@ def _small(value: Step | Ref, made: Mapping[str, Step]) -> Step | Ref:
 
 def _recipe(recipe: Recipe, inputs: Mapping[str, Step | Ref]) -> Recipe:
     trainer, segment = recipe.trainer, _part(recipe.trainer.steps_per_segment, least=1)
+    words = tuple(sorted({_part(count, least=1) for count in trainer.states_at_words or ()})) or None
     small = replace(
         recipe,
-        trainer=replace(trainer, num_steps=_train_steps(trainer), steps_per_segment=segment),
+        trainer=replace(trainer, num_steps=_train_steps(trainer), steps_per_segment=segment, states_at_words=words),
         optimizer=replace(recipe.optimizer, warmup_steps=_part(recipe.optimizer.warmup_steps, least=0)),
     )
     if recipe.evaluation.every is not None:

@@ -46,6 +46,7 @@ from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
+from marin.training.step.preference import preferred
 from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.step.update import slice_square, slice_update
@@ -65,7 +66,8 @@ def shard_sums(
 
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
     is wrong for ragged masks, and its divisor would belong to a shard instead of the batch. ``blank``: positions below 0
-    are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros.
+    are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros. Of preferences the
+    loss is that of :mod:`marin.training.step.preference`, and each weighs 1.
     """
     weights = weighted(tokens, weights) if blank else weights
     micro = recipe.arithmetic.microbatch_size
@@ -74,10 +76,13 @@ def shard_sums(
     Batch = Axis("batch", micro)
 
     moving = arrays if recipe.lora is None else adapters_of(arrays)
+    beta = None if recipe.lora is None else recipe.lora.dpo_beta
 
     def loss_sum(moving: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
         whole = eqx.combine(moving, arrays)
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), whole), static)
+        if beta is not None:
+            return preferred(recipe, model, tokens, weights, beta)
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
@@ -87,11 +92,14 @@ def shard_sums(
     def filled(grads: Arrays) -> Arrays:
         return grads if recipe.lora is None else eqx.combine(grads, jax.tree.map(jnp.zeros_like, arrays))
 
+    def counted() -> jax.Array:
+        return jnp.sum(weights) if beta is None else jnp.float32(tokens.shape[0] // recipe.together)
+
     grad = jax.value_and_grad(loss_sum)
     count = tokens.shape[0] // micro
     if count == 1:
         loss, grads = grad(moving, tokens, weights)
-        return filled(grads), loss, jnp.sum(weights)
+        return filled(grads), loss, counted()
 
     def body(
         carry: tuple[Arrays, jax.Array], piece: tuple[jax.Array, jax.Array]
@@ -102,7 +110,7 @@ def shard_sums(
     zero = (jax.tree.map(jnp.zeros_like, moving), jnp.zeros((), jnp.float32))
     pieces = (tokens.reshape(count, micro, -1), weights.reshape(count, micro, -1))
     (grads, loss), _ = jax.lax.scan(body, zero, pieces)
-    return filled(grads), loss, jnp.sum(weights)
+    return filled(grads), loss, counted()
 
 
 def fold(x: jax.Array) -> jax.Array:

@@ -37,6 +37,7 @@ from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Artifact, Recipe
 from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
 from marin.training.tokens import loss_mask
+from marin.training.tokens.apart import apart
 from marin.training.tokens.encoding import Encoded, Execute, encoded_split, load_tokenizer
 
 if TYPE_CHECKING:
@@ -59,16 +60,14 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
+        masked = loss_mask.has_mask(path)
+        encoded = encoded_split(task.inputs["tokenizer"], path, ends(task.recipe), masked=masked, execute=execute)
+        if task.recipe.together > 1 and split != VALIDATION_SPLIT:
+            encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
             _write(
                 folder,
-                encoded_split(
-                    task.inputs["tokenizer"],
-                    path,
-                    ends(task.recipe),
-                    masked=(masked := loss_mask.has_mask(path)),
-                    execute=execute,
-                ),
+                encoded,
                 masked=masked,
                 without=without.get(split.partition("/")[2], frozenset()) if split != VALIDATION_SPLIT else frozenset(),
             )

@@ -13,15 +13,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import equinox as eqx
 import haliax as hax
+import jax
+import jax.numpy as jnp
 import jax.random as jrandom
 import numpy as np
 import pytest
 from haliax import Axis
 from levanter.layers.attention import AttentionMask
 
-from marin.recipe.schema import Model, Recipe
+from marin.recipe.schema import Lora, Model, Recipe
+from marin.training.adapters import adapters_of, merged, write_adapters
 from marin.training.export import write_model
+from marin.training.initial import initial_state
 from marin.training.model import model_config
 
 TORCH_PROGRAM = """
@@ -29,6 +34,18 @@ import sys, numpy as np, torch
 from transformers import AutoModelForCausalLM
 folder, tokens, out = sys.argv[1:]
 model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
+with torch.no_grad():
+    logits = model(torch.from_numpy(np.load(tokens)).long()).logits
+np.save(out, logits.numpy())
+"""
+PEFT_PROGRAM = """
+import sys, warnings, numpy as np, torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+base, adapters, tokens, out = sys.argv[1:]
+with warnings.catch_warnings():
+    warnings.filterwarnings("error", message=".*missing adapter keys.*")
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, torch_dtype=torch.float32), adapters).eval()
 with torch.no_grad():
     logits = model(torch.from_numpy(np.load(tokens)).long()).logits
 np.save(out, logits.numpy())
@@ -46,7 +63,7 @@ def torch_python() -> str:
     pytest.skip("torch is not here: set MARIN_TORCH_PYTHON to a Python that has torch and transformers")
 
 
-@pytest.mark.parametrize(
+every_architecture = pytest.mark.parametrize(
     "model",
     [
         Model(
@@ -81,6 +98,9 @@ def torch_python() -> str:
     ],
     ids=["llama", "llama-tied", "gpt2"],
 )
+
+
+@every_architecture
 def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> None:
     python = torch_python()
     recipe = Recipe(model=model)  # a wide initialisation, so that a swapped tensor can not hide in small logits
@@ -101,6 +121,40 @@ def test_transformers_computes_the_same_logits(model: Model, tmp_path: Path) -> 
     theirs = np.load(tmp_path / "logits.npy")
     assert np.abs(theirs).max() > 0.5
     np.testing.assert_allclose(np.asarray(mine), theirs, rtol=2e-4, atol=2e-4)
+
+
+@every_architecture
+def test_peft_reads_the_adapters(model: Model, tmp_path: Path) -> None:
+    """The base's folder and the folder of adapters, as PEFT puts them together, are the merged model that is exported."""
+    python = torch_python()
+    if subprocess.run([python, "-c", "import peft"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{python} has no peft")
+    recipe = Recipe(model=model, lora=(lora := Lora(rank=4, alpha=6.0)))
+    drawn, draw = initial_state(recipe, VOCAB).model, np.random.default_rng(2)
+    own = adapters_of(eqx.filter(drawn, eqx.is_array))
+    adapters = jax.tree.map(lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32), own)
+    base = merged(eqx.combine(jax.tree.map(jnp.zeros_like, own), drawn))
+    (tmp_path / "base").mkdir()
+    write_model(tmp_path / "base", base, recipe, VOCAB)
+    write_adapters(tmp_path / "adapters", eqx.combine(adapters, drawn), lora, str(tmp_path / "base"))
+    tokens = draw.integers(0, VOCAB, (2, model.seq_len), dtype=np.int32)
+    np.save(tmp_path / "tokens.npy", tokens)
+    ids = hax.named(tokens, ("batch", "position"))
+    ours, alone = (
+        np.asarray(one(ids, AttentionMask.causal()).array) for one in (merged(eqx.combine(adapters, drawn)), base)
+    )
+    done = subprocess.run(
+        [python, "-c", PEFT_PROGRAM, *(tmp_path / name for name in ("base", "adapters", "tokens.npy", "logits.npy"))],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = np.load(tmp_path / "logits.npy")
+    assert np.abs(ours - alone).max() > 0.1, "the adapters say something"
+    np.testing.assert_allclose(ours, theirs, rtol=5e-4, atol=5e-4)
 
 
 def test_the_folder_is_the_same_bytes_twice(tmp_path: Path) -> None:

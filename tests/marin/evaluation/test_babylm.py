@@ -24,7 +24,8 @@ from marin.evaluation.recorded.records import Settings, requests_of
 from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
-from marin.export.babylm import checkpoints
+from marin.export.babylm import TRACKS, checkpoints
+from marin.recipe.composition import compose
 from marin.recipe.schema import Recipe
 
 ROWS: dict[str, list[dict[str, Any]]] = {
@@ -214,6 +215,21 @@ def test_checkpoints_are_the_first_states_by_which_so_many_words_were_seen() -> 
     } == {"chck_1M": 2000, "chck_2M": 2000, "chck_3M": 3000, "chck_4M": 20_000}
     assert list(found)[-1] == "chck_20M" and found["chck_1M"][1] == 2000 * 8 * 128
     assert "chck_10M" in found and "chck_100M" not in found
+
+
+def test_the_tracks_own_recipes_record_a_state_by_each_of_its_numbers_of_words() -> None:
+    """With any tokens a word each of them is the state of the first train step that has seen so many."""
+    for size, track in (("10M", "strict-small"), ("100M", "strict")):
+        recipe = compose([f"+dataset=babylm_{size}", "+model=gpt2-small"]).recipe
+        words = recipe.trainer.states_at_words or ()
+        assert words == tuple(millions * 10**6 for millions in TRACKS[track])
+        each = Fraction(3, 4)
+        size_of = recipe.trainer.batch_size * recipe.model.seq_len * each
+        steps = [math.ceil(count / size_of) for count in words]
+        facts = [SimpleNamespace(body=SimpleNamespace(step=step)) for step in (0, *steps, recipe.last_step)]
+        found = checkpoints(SimpleNamespace(recipe=recipe, checkpoints=facts), each, track)  # type: ignore[arg-type]
+        for millions, (step, seen) in zip(TRACKS[track], found.values(), strict=True):
+            assert 0 <= seen - millions * 10**6 < size_of and step in steps
 
 
 def test_what_is_not_the_pipelines_data_is_refused(data: Path) -> None:

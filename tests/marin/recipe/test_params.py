@@ -39,7 +39,8 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
     group, name = choice.split("=")
     path = tmp_path / "params.yaml"
     kind = ["arithmetic.device_kind=some"] if choice in ("profile=arm-cpu", "profile=gpu", "profile=tpu") else []
-    path.write_text(composed(choice, *kind))
+    pairs = ["trainer.batch_size=16", "arithmetic.microbatch_size=2"] if choice == "dataset=preferences" else []
+    path.write_text(composed(choice, *kind, *pairs))
     recipe = load_params(path)
     written = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
     assert isinstance(written, dict)

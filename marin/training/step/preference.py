@@ -1,0 +1,33 @@
+"""The loss of preferences: Levanter's own (``levanter.dpo``), of an adapted model against itself without its adapters."""
+
+from __future__ import annotations
+
+import haliax as hax
+import jax
+from haliax import Axis
+from levanter.adaptor.lora import unwrap_lora_modules
+from levanter.data.text.preference import DpoExample
+from levanter.dpo import dpo_loss
+from levanter.models.lm_model import LmExample, LmHeadModel
+
+from marin.recipe.schema import Recipe
+from marin.training.model import attention_mask
+
+
+def preferred(recipe: Recipe, model: LmHeadModel, tokens: jax.Array, weights: jax.Array, beta: float) -> jax.Array:
+    """The sum, float32, of the losses of pairs: -log sigmoid of ``beta`` times how much more than the reference the model
+    prefers the chosen answer.
+
+    ``tokens``: int32[sequences, seq_len], of which each chosen conversation is followed by the rejected one; ``weights``:
+    float32 of the same shape, 1 where the token after a position is of an answer.
+    """
+    Pair, Pos = Axis("batch", tokens.shape[0] // 2), Axis("position", tokens.shape[1])
+
+    def answers(first: int) -> LmExample:
+        ids = hax.named(tokens[first::2], (Pair, Pos))
+        counted = hax.named(weights[first::2], (Pair, Pos))
+        return LmExample(tokens=ids, loss_weight=counted, attn_mask=attention_mask(recipe, ids))
+
+    example = DpoExample(chosen=answers(0), rejected=answers(1))
+    mean, _ = dpo_loss(model, unwrap_lora_modules(model), example, beta=beta)
+    return mean * Pair.size

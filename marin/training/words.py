@@ -1,0 +1,52 @@
+"""How many words a training has seen: of the text of its train split, between white space, a share for each token.
+
+Sequences are cut without regard to words and come in a drawn order, so what is exact is the share: words of the split over its
+tokens. Over an epoch it is every word once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import batched, pairwise
+from pathlib import Path
+
+from marin.recipe.schema import Recipe
+from marin.training.tokens.cache import read_tokens
+from marin.training.tokens.encoding import load_tokenizer
+
+_AT_ONCE = 1024
+"""Documents that are decoded at a time."""
+
+
+def words_a_token(tokenizer: Path, cache: Path) -> Fraction:
+    """Words of a train split for each of its tokens, from the tokens alone. ``tokenizer``, ``cache``: their folders."""
+    library = load_tokenizer(tokenizer)
+    tokens, offsets = read_tokens(cache)
+
+    def documents() -> Iterator[list[int]]:
+        for start, end in pairwise(offsets.tolist()):
+            yield [token for token in tokens[start:end].tolist() if token >= 0]
+
+    words = 0
+    for some in batched(documents(), _AT_ONCE):
+        words += sum(len(text.split()) for text in library.decode_batch(list(some), skip_special_tokens=True))
+    return Fraction(words, len(tokens))
+
+
+def words_seen(recipe: Recipe, step: int, each: Fraction) -> int:
+    """Words that were seen before train step ``step``, in all phases."""
+    before = recipe.phase.first_sequence if recipe.phase is not None else 0
+    sequences = before + (step - recipe.first_step) * recipe.trainer.batch_size
+    return int(sequences * recipe.model.seq_len * each)
+
+
+def states_at(recipe: Recipe, tokenizer: Path, cache: Path) -> list[int]:
+    """The train steps before which a state is recorded because of the words that were seen then."""
+    wanted = recipe.trainer.states_at_words
+    if wanted is None:
+        return []
+    each, steps = words_a_token(tokenizer, cache), range(recipe.first_step, recipe.last_step + 1)
+    found = (bisect_left(steps, words, key=lambda step: words_seen(recipe, step, each)) for words in wanted)
+    return sorted({steps[place] for place in found if 0 < place < len(steps)})

@@ -1,0 +1,64 @@
+"""Words of a training: counted of its tokens, and the train step that has seen so many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from marin.data.documents import read_texts
+from marin.errors import UsageError
+from marin.execution.step import StepResult
+from marin.pipeline.corpus import CORPUS
+from marin.pipeline.tokenizer import TOKENIZER
+from marin.pipeline.tokens import TOKENS
+from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
+from marin.training.words import states_at, words_a_token, words_seen
+
+
+def recipe(*words: int) -> Recipe:
+    return Recipe(
+        dataset=GrammarDataset(train_bytes=30_000, validation_bytes=2_000, minimal_pairs=0),
+        tokenizer=Tokenizer(vocab_size=300),
+        model=Model(seq_len=32),
+        trainer=Trainer(num_steps=20, batch_size=8, states_at_words=words or None),
+    )
+
+
+def test_words_are_those_of_the_text_and_the_step_is_the_first_that_has_seen_them(
+    run_step: Callable[..., tuple[Path, StepResult]],
+) -> None:
+    corpus, _ = run_step(CORPUS, recipe())
+    tokenizer, _ = run_step(TOKENIZER, recipe(), {"corpus": corpus})
+    out, told = run_step(TOKENS, recipe(), {"corpus": corpus, "tokenizer": tokenizer})
+    words = sum(len(text.split()) for text in read_texts(corpus / "train.jsonl"))
+    each = words_a_token(tokenizer, out / "train")
+    assert each == Fraction(words, int(told.metrics["train_tokens"])) and each < 1
+    step = 8 * 32 * each
+    asked = (1, int(3 * step), int(3 * step) + 1, int(10.5 * step), 10**9)
+    found = states_at(recipe(*asked), tokenizer, out / "train")
+    assert found == [1, 3, 4, 11], "those that are never reached are not there"
+    for words_asked, number in zip(asked, found, strict=False):
+        assert words_seen(recipe(), number - 1, each) < words_asked <= words_seen(recipe(), number, each)
+    assert states_at(recipe(), tokenizer, out / "train") == []
+    later = replace(recipe(*asked), phase=Phase(first_step=5, first_sequence=40))
+    assert states_at(later, tokenizer, out / "train") == [11], "what was seen before the phase counts"
+
+
+@pytest.mark.parametrize("words", [(3, 2), (2, 2)])
+def test_numbers_grow(words: tuple[int, ...]) -> None:
+    check(recipe(2, 3), where="test")
+    with pytest.raises(UsageError, match="states_at_words"):
+        check(recipe(*words), where="test")
+
+
+def test_a_mixture_has_no_words_a_token() -> None:
+    parts = {name: GrammarDataset(name=name) for name in ("one", "two")}
+    mixed = replace(
+        recipe(2, 3), dataset=MixtureDataset(parts=parts), mixture=Mixture(weights={"one": 1.0, "two": 1.0})
+    )
+    with pytest.raises(UsageError, match="and a mixture"):
+        check(mixed, where="test")

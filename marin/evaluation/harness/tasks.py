@@ -15,7 +15,9 @@ from typing import Any
 
 import yaml
 
+from marin.data.network.hub import PREFIX
 from marin.errors import DataMissing, UsageError
+from marin.evaluation.harness.fetched import lines_of
 from marin.evaluation.recorded.task import NAME, EvaluationTask
 
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
@@ -165,7 +167,8 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
             where=str(path),
             expected="dataset_path: json and dataset_kwargs: {data_files: ...}, files of JSON lines",
             found=f"dataset_path: {config.get('dataset_path')}",
-            cure="fetch its data, put it beside the task file and name it there; what is evaluated has a digest here",
+            cure="name its data there: a file beside the task file, or hf:datasets/OWNER/NAME@COMMIT/PATH; what is evaluated "
+            "has a digest here",
         )
     kwargs = config.get("dataset_kwargs")
     named = kwargs.get("data_files") if isinstance(kwargs, dict) else None
@@ -178,6 +181,9 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
 
 def _lines(named: Any, path: Path, folder: Path) -> Iterator[bytes]:
     for item in named if isinstance(named, list) else [named]:
+        if str(item).startswith(PREFIX):
+            yield from lines_of(str(item), str(path))
+            continue
         places = [base / str(item) for base in (path.parent, folder)]
         place = next((place for place in places if place.is_file()), None)
         if place is None:

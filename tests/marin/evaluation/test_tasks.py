@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
+import io
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hub import Hub, hub_on_loopback
 
 from marin.errors import DataError, DataMissing, UsageError
 from marin.evaluation.harness.tasks import read_tasks
+from marin.evaluation.recorded.task import EvaluationTask
 
 
 def test_tasks_are_found_by_name_tag_and_group(folder: Path) -> None:
@@ -25,6 +32,50 @@ def test_a_file_that_is_included_is_read_and_its_keys_give_way(folder: Path) -> 
     (folder / "own.yaml").write_text("include: _shared\ntask: own\ndoc_to_target: 1\n", encoding="utf-8")
     (own,) = read_tasks(["own"], folder)
     assert (own.config["doc_to_target"], own.config["output_type"]) == (1, "multiple_choice")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with hub_on_loopback() as found:
+        monkeypatch.setenv("HF_ENDPOINT", found.address)
+        yield found
+
+
+def parquet(rows: list[dict[str, object]]) -> bytes:
+    whole = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), whole)
+    return whole.getvalue()
+
+
+def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
+    folder: Path, with_task: Callable[..., Path], hub: Hub
+) -> None:
+    """The same task by files of JSON lines and of Parquet there: the same bytes of data, so the same identity."""
+    (beside,) = read_tasks(["pairs"], folder)
+    rows = beside.rows("test")
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    files = {"data/a.jsonl": content, "data/b-0.parquet": parquet(rows[:1]), "data/b-1.parquet": parquet(rows[1:]),
+             "c.parquet": parquet([{"day": datetime.date(2026, 1, 1)}]), "d.csv": b"x", "e.parquet": b"none"}  # fmt: skip
+    commit = hub.commit("lab/pairs", "main", files)
+
+    def task(pattern: str, at: str = commit) -> EvaluationTask:
+        found = {"data_files": {"test": f"hf:datasets/lab/pairs@{at}/{pattern}"}}
+        return read_tasks(["odd"], with_task(dataset_kwargs=found))[0]
+
+    assert task("data/a.jsonl").rows("test") == task("data/b-*.parquet").rows("test") == rows
+    assert task("data/a.jsonl").data == {"test": content}
+    for pattern, kind, told in (
+        ("none-*", DataMissing, "files none-"),
+        ("d.csv", DataError, "found .csv"),
+        ("c.parquet", DataError, "cannot be read"),
+        ("e.parquet", DataError, "cannot be read"),
+    ):
+        with pytest.raises(kind, match=told):
+            task(pattern)
+    with pytest.raises(UsageError, match="pinned by its commit"):
+        task("data/a.jsonl", "main")
+    with pytest.raises(UsageError, match="the Hub refuses"):
+        task("data/a.jsonl", "0" * 40)
 
 
 def test_an_unknown_task_is_answered_with_the_nearest_names(folder: Path) -> None:

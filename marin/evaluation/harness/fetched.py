@@ -1,0 +1,57 @@
+"""The data of a task that lies in a data set of the Hugging Face Hub: files of a repository at a commit, as JSON lines.
+
+Only who asks for an evaluation fetches them. What is evaluated is stored with the evaluation, and read from there by
+whoever judges it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from marin.data.network import hub
+from marin.data.network.fetching import fetch_all
+from marin.errors import DataError, DataMissing
+
+
+def lines_of(address: str, where: str) -> Iterator[bytes]:
+    """JSON lines of the files that ``address`` names, in order of their paths: ``hf:datasets/OWNER/NAME@COMMIT/PATTERN``, files
+    of JSON lines or Parquet. ``where``: the task file.
+
+    Raises:
+        UsageError: it is no such address, or the Hub refuses.
+        MissingEvidence: the Hub cannot be reached.
+        DataMissing: no file answers to the pattern, or one cannot be fetched.
+        DataError: a file is of another kind, or holds what JSON does not.
+    """
+    repository, pattern = hub.parse(address)
+    named = {path: file for path, file in sorted(hub.files(repository).items()) if fnmatchcase(path, pattern)}
+    if not named:
+        raise DataMissing("the data of a task is not there", where=where, expected=f"files {pattern or 'by a pattern'} of "
+                          f"{repository.address}", found="none", cure="correct dataset_kwargs.data_files")  # fmt: skip
+    with TemporaryDirectory(prefix="marin-task-") as folder:
+        places = [Path(folder) / f"{number}{Path(path).suffix}" for number, path in enumerate(named)]
+        for fault in fetch_all(list(zip(named.values(), places, strict=True))).values():
+            raise fault
+        for path, place in zip(named, places, strict=True):
+            yield _lines(place, f"{repository.address}/{path}")
+
+
+def _lines(place: Path, name: str) -> bytes:
+    if place.suffix in (".jsonl", ".json"):
+        content = place.read_bytes()
+        return content if content.endswith(b"\n") or not content else content + b"\n"
+    if place.suffix != ".parquet":
+        raise DataError("not the data of a task", where=name, expected="a file .jsonl, .json (lines) or .parquet",
+                        found=place.suffix or "no suffix", cure="name other files of the data set")  # fmt: skip
+    import pyarrow.parquet as pq  # an extra: only where such a file is read
+
+    try:
+        rows = pq.read_table(place).to_pylist()
+        return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    except (OSError, ValueError, TypeError) as error:  # pyarrow's own errors are of these; a date is no JSON
+        raise DataError("the data of a task cannot be read", where=name, expected="Parquet of texts, numbers and lists",
+                        found=" ".join(str(error).split())[:200], cure="name other files of the data set") from None  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 
 from ledger import Malformed, NotFound
 from ledger.format.budgets import BUDGETS
-from ledger.storage import https
+from ledger.storage import https, ranges
 from ledger.storage.https import HttpsStorage, Unreachable
 from ledger.storage.ranges import PIECE
 from ledger.store.layout import blob_name
@@ -128,6 +128,21 @@ def test_a_file_is_read_forwards_in_pieces(gives_ranges: bool) -> None:
         end = len(DATA) - 4
         assert HttpsStorage(address).read_range(BLOB, end, 10) == DATA[end:]
     assert asked[:-1] == [(start, PIECE) for start in range(0, len(DATA), PIECE)]
+
+
+def test_a_file_that_always_has_another_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(head: bytes) -> Iterator[bytes]:
+        yield b"HTTP/1.1 206 Partial Content\r\nContent-Length: %d\r\n\r\n" % PIECE
+        yield bytes(PIECE)
+
+    monkeypatch.setattr(ranges, "BUDGETS", replace(BUDGETS, stored_file=3 * PIECE))
+    with (
+        answering(reply) as address,
+        HttpsStorage(address).open(BLOB) as stream,
+        pytest.raises(Malformed, match="a file goes on for longer than it may"),
+    ):
+        while stream.read(PIECE):
+            pass
 
 
 def test_an_address_that_is_not_there_is_said_when_it_is_opened() -> None:

@@ -292,7 +292,7 @@ class Blobs:
             if place is not None:
                 return self._sliced(chunk, place)
             with self._whole(chunk) as stream:
-                data = stream.read()
+                data = stream.read(PART_SIZE + 1)  # no chunk is longer: what a far server sends may be
             if small_digest(data) != chunk:
                 raise self.tampered(chunk, hash_bytes(data))
             return data

@@ -51,6 +51,7 @@ from ledger.log.mirror import mirror_log as mirror_log
 from ledger.log.projection import Projection as Projection
 from ledger.log.reader import LogReader as LogReader
 from ledger.log.reader import make_proof as make_proof
+from ledger.log.trust import check_signers as check_signers
 from ledger.log.trust import follow_keys as follow_keys
 from ledger.log.writer import Log as Log
 from ledger.service.client import LogClient as LogClient

@@ -80,8 +80,6 @@ class ProvenEntry:
     checkpoint: LogCheckpoint
     signers: tuple[str, ...]
     """Names of the trusted keys that signed the checkpoint."""
-    keys: tuple[VerifierKey, ...] = ()
-    """These keys."""
 
 
 def verify_proof(
@@ -101,11 +99,9 @@ def verify_proof(
         raise Refused("the proof does not carry its entry", cure="give the entry's bytes as well")
     checkpoint, note = open_checkpoint(proof.note.encode(), keys, origin=origin)
     verify_inclusion(proof.index, checkpoint.size, leaf_hash(known), proof.hashes, checkpoint.root)
-    trusted = {(key.name, key.key_id): key for key in keys}
-    signed = [key for line in note.signatures if (key := trusted.get((line.name, line.key_id))) is not None]
-    return ProvenEntry(
-        proof.index, known, checkpoint, tuple(dict.fromkeys(key.name for key in signed)), tuple(dict.fromkeys(signed))
-    )
+    trusted = {(key.name, key.key_id) for key in keys}
+    signers = {line.name: None for line in note.signatures if (line.name, line.key_id) in trusted}
+    return ProvenEntry(proof.index, known, checkpoint, tuple(signers))
 
 
 def _malformed(expected: str, found: str) -> Malformed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -168,7 +168,7 @@ class Projection:
                 end = min(size + _BATCH, target.size)
                 db.executemany(
                     "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_row(index, entry) for index, entry in self._reader.entries(size, end)),
+                    _in_order(db, (_row(index, entry) for index, entry in self._reader.entries(size, end))),
                 )
                 db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))
@@ -184,7 +184,31 @@ class Projection:
         return self._file.failed(error)
 
 
-def _row(index: int, entry: bytes) -> tuple[int, str, str, str, int, str, str, str]:
+_Row = tuple[int, str, str, str, int, str, str, str]
+
+
+def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
+    """These rows, if the events of each stream count from 0 without a gap: an operator who gives two events one number, or
+    leaves a number out, could show one of them to some and another to others.
+
+    Raises:
+        Malformed: they do not.
+    """
+    numbers: dict[str, int] = {}
+    for row in rows:
+        index, stream, seq = row[0], row[3], row[4]
+        if stream not in numbers:
+            (last,) = db.execute("SELECT MAX(seq) FROM events WHERE stream = ?", (stream,)).fetchone()
+            numbers[stream] = 0 if last is None else last + 1
+        if seq != numbers[stream]:
+            raise Malformed("the events of a stream are not numbered in order", where=f"entry {index}, stream {stream}",
+                            expected=f"number {numbers[stream]}", found=f"number {seq}",
+                            cure="no writer numbers so: do not trust whoever signed this log")  # fmt: skip
+        numbers[stream] += 1
+        yield row
+
+
+def _row(index: int, entry: bytes) -> _Row:
     try:
         fields = parse_event(entry)
     except Malformed as error:

@@ -62,9 +62,7 @@ class HttpsStorage(ReadOnly):
         try:
             return self._request(
                 name,
-                lambda reply: (
-                    _body(reply, name, most) if reply.status == 206 else _part_of_body(reply, start, min(length, most))
-                ),
+                lambda reply: _range(reply, name, start, min(length, most)),
                 start + most,
                 {"Range": f"bytes={start}-{start + length - 1}"},
             )
@@ -118,7 +116,7 @@ class HttpsStorage(ReadOnly):
                 error.close()
                 if error.code in _MISSING:
                     raise NotFound("no such file", where=address, found=f"status {error.code}") from error
-                if error.code == 416:
+                if error.code == 416 and "Range" in request.headers:
                     raise _BeyondTheEnd("no such range", where=address) from error
                 if error.code < 500 or attempt == _ATTEMPTS:
                     raise _failed(address, f"status {error.code}") from error
@@ -141,6 +139,15 @@ def _body(reply: http.client.HTTPResponse, name: str, most: int) -> bytes:
     if reply.length:
         raise http.client.IncompleteRead(b"", reply.length)
     return found.getvalue()
+
+
+def _range(reply: http.client.HTTPResponse, name: str, start: int, length: int) -> bytes:
+    if reply.status != 206:
+        return _part_of_body(reply, start, length)
+    given = str(reply.headers.get("Content-Range", ""))
+    if not given.startswith(f"bytes {start}-"):
+        raise _failed(name, f"the range {given[:40]!r} for one from byte {start}")
+    return _body(reply, name, length)
 
 
 def _part_of_body(reply: http.client.HTTPResponse, start: int, length: int) -> bytes:
@@ -215,8 +222,21 @@ class _Request(urllib.request.Request):
     def connection(self, kind: type[http.client.HTTPConnection], host: str, **options: Any) -> Any:
         """A connection of this kind whose replies are measured."""
         made = kind(host, **options)
+        made._create_connection = partial(_connected, self.patience)  # type: ignore[attr-defined]  # there is no public one
         made.response_class = partial(_Response, self.patience)  # type: ignore[assignment]
         return made
+
+
+def _connected(patience: _Patience, address: tuple[str, int], timeout: float, source: Any = None) -> socket.socket:
+    """A connection to one of the addresses of a host: of a name with a thousand of them, as many as patience reaches."""
+    failed = OSError(f"no address of {address[0]}")
+    for *_, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        patience.check()
+        try:
+            return socket.create_connection((str(place[0]), int(place[1])), timeout, source)
+        except OSError as error:
+            failed = error
+    raise failed
 
 
 class _Plain(urllib.request.HTTPHandler):

@@ -35,6 +35,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import from_url
 
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Locked, NotFound, Refused, StorageFailed
+from ledger.format.budgets import BUDGETS, exceeded
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 
 _LOG = logging.getLogger(__name__)
@@ -95,6 +96,8 @@ class ObjectStorage:
         try:
             with self._explained("read", name):
                 found = obstore.get(self._store, name)
+                if (size := int(found.meta["size"])) > (most := BUDGETS.of_file(name)):
+                    raise exceeded("a file is too large to be read", name, f"{most} bytes", size)
                 data = bytes(found.bytes())
         except NotFound:
             self._saw(name, None)

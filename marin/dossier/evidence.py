@@ -16,8 +16,7 @@ from marin.record.bodies.collections import (
     CollectionCompleted,
     CollectionStarted,
 )
-from marin.record.events import REPLAY_COMPLETED
-from marin.verify.alone.proven import Noting, Proven, proofs, proven
+from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
 
 FOLDER, SUFFIX = "evidence", ".tlog-proof"
 _MOST = 2_000_000
@@ -41,7 +40,7 @@ def told(history: History, run: str) -> dict[int, Event]:
     view = load(noting, run)
     for stream in (card_stream(run), evaluation_stream(run)):
         tuple(noting.events(stream=stream))
-    tuple(noting.events(type=REPLAY_COMPLETED, run=run))
+    note_keys(noting)
     for index, _, begun, _ in collections_of(history, view):
         noting.event(index)
         if begun is not None:
@@ -76,6 +75,8 @@ def proven_in(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    if not folder.is_dir() or folder.is_symlink():
+        raise Malformed("a dossier without proofs", where=FOLDER, expected="a folder", found="none")
     for path in sorted(folder.iterdir()):
         is_one = path.name.endswith(SUFFIX) and path.is_file() and not path.is_symlink()
         if not is_one or path.stat().st_size > _MOST:

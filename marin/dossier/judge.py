@@ -40,7 +40,7 @@ from marin.export.in_toto import envelope_of, payloads
 from marin.export.in_toto_layout import check_chain
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
-from marin.verify.alone.judgement import Judgement, check_known, check_signer, log_at_hand, trusted_keys
+from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.verdict import Verdict, judged
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")
@@ -74,7 +74,11 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         found["proven"] = shown = proven_in(folder, keys)
         check_signer(shown, found["said"].key, where=ATTESTATION)
         run, about = str(found["said"].said.get("run")), shown.checkpoint
-        known = check_known(shown, keys, lambda history: told(history, run), log_at_hand(about.origin))
+        said = found["said"].said
+        if said != {"run": run, "writer": str(said.get("writer")), "log": about.origin}:
+            raise Malformed("a dossier that says more than is judged", where=ATTESTATION,
+                            expected="its run, its writer and its log", found=", ".join(sorted(said))[:200])  # fmt: skip
+        known = check_known(shown, keys, lambda history: told(history, run))
         return Verdict(
             "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
         )

@@ -93,11 +93,16 @@ def public_key(verifier: VerifierKey) -> SSlibKey:
     return key
 
 
-def _json(statement: Statement) -> bytes:
+def plain(statement: Statement) -> dict[str, Any]:
+    """``statement`` as the JSON that is signed. The field is `_type` on the wire; everything else has its JSON name."""
     from google.protobuf.json_format import MessageToDict
 
-    # The field is `_type` on the wire; everything else has its JSON name.
-    return json.dumps(MessageToDict(statement.pb), sort_keys=True, ensure_ascii=False).encode()
+    found: dict[str, Any] = MessageToDict(statement.pb)
+    return found
+
+
+def _json(statement: Statement) -> bytes:
+    return json.dumps(plain(statement), sort_keys=True, ensure_ascii=False).encode()
 
 
 def provenance(run: Run, step: StepView, origin: VerifierKey) -> Statement:

@@ -10,21 +10,22 @@ training without the documents is no event's to say: `marin verify RUN` proves i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 
-from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey
+from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey, canonical_bytes
 from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
-from marin.export.in_toto import envelope
+from marin.export.in_toto import envelope, plain
 from marin.history.run import Fact, Run
-from marin.history.runs import History, load, read_fact, stream_of
+from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
 from marin.record.attestation import Attested, attested
 from marin.record.events import (
+    RUN_STARTED,
     UNLEARNING_FORKED,
     UNLEARNING_REQUESTED,
     ReplayCompleted,
@@ -32,8 +33,9 @@ from marin.record.events import (
     UnlearningRequested,
 )
 from marin.record.verdicts import NAMES
-from marin.verify.alone.judgement import Judgement, check_known, check_signer, log_at_hand, trusted_keys
-from marin.verify.alone.proven import Noting, Proven, proofs, proven
+from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
+from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
+from marin.verify.derivation.unlearning import Fork, fork_pairs
 from marin.verify.verdict import Verdict, judged
 
 PREDICATE: Final = "urn:marin:unlearning:v2"
@@ -55,21 +57,36 @@ def certificate(history: History, reader: LogReader, run: str, signer: Signer) -
         UsageError: as :func:`statement`.
     """
     noting = Noting(history)
-    said = statement(noting, reader.checkpoint(), run)
+    note_keys(noting)
+    statement(noting, reader.checkpoint(), run)
     evidence = {str(index): text for index, text in proofs(reader, noting.noted).items()}
-    said = Statement(_subjects(load(noting, run)), PREDICATE, {**said, "evidence": evidence})
-    return json.dumps(envelope(said, signer).to_dict(), sort_keys=True) + "\n"
+    signed = envelope(_whole(history, reader.checkpoint(), run, evidence), signer)
+    return json.dumps(signed.to_dict(), sort_keys=True) + "\n"
+
+
+def _whole(history: History, checkpoint: LogCheckpoint, run: str, evidence: Mapping[str, str]) -> Statement:
+    predicate = statement(history, checkpoint, run) | {"evidence": dict(evidence)}
+    return Statement(_subjects(load(history, run)), PREDICATE, predicate)
 
 
 def statement(history: History, checkpoint: LogCheckpoint, run: str) -> dict[str, Any]:
     """What :func:`certificate` signs, but for the proofs.
 
     Raises:
-        UsageError: the run has unlearned nothing, or a part of it was made before or elsewhere, perhaps with the documents;
-            or what was asked is not what its recipe excludes.
+        UsageError: the run has unlearned nothing, is not complete, or a part of it was made before or elsewhere, perhaps with
+            the documents; or what is recorded of its forks does not agree, by the rules of
+            :func:`marin.verify.derivation.unlearning.fork_pairs`.
     """
     view = load(history, run)
     exclude = view.recipe.exclude
+    if view.is_loop or view.completed is None or "train" not in view.steps:
+        raise UsageError(
+            "a run that has no training to certify",
+            where=f"run {run}",
+            expected="a complete run of the pipeline",
+            found="one's own loop" if view.is_loop else view.status,
+            cure="finish it first: `marin show RUN` says what is left",
+        )
     if exclude is None:
         raise UsageError(
             "a run that has unlearned nothing",
@@ -112,55 +129,69 @@ def _subjects(run: Run) -> list[Any]:
 
 
 def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[str, Any]]:
-    """Each fork on the way to ``run``, the first one first; what they were asked to exclude is what the recipe does.
+    """Each fork on the way to ``run``, the first one first; each agrees with the run before it and with what was asked, so
+    that together they exclude what the recipe does, but for what the first run excluded from its start.
 
     Raises:
-        UsageError: it is not, or a training says that it was forked in two ways.
+        UsageError: one does not, or there is no end of them.
     """
     found: list[dict[str, Any]] = []
-    asked = set[str]()
-    view = run
-    while (fork := _fork(history, view)) is not None and len(found) < _MOST_FORKS:
-        body = fork.body
-        request = history.event(body.request)
-        if request is None or request.type != UNLEARNING_REQUESTED:
-            raise _disagreement(view.run, "a request of unlearning", f"event {body.request}, which is none")
-        told = read_fact(UnlearningRequested, (body.request, request))
-        asked |= set(told.body.documents)
+    view, seen = run, {run.run}
+    while (fork := _fork(history, view)) is not None:
+        before, body, request = fork.before, fork.fact.body, fork.request
+        for name, expected, told in fork_pairs(view, view.recipe, fork.fact.index, fork):
+            if expected != told:
+                raise _disagreement(view.run, f"{name} {expected}", str(told))
+        assert before is not None and request is not None  # or the first of these pairs said so
+        if before.run in seen or len(seen) > _MOST_FORKS:
+            raise _disagreement(run.run, f"a first run, within {_MOST_FORKS} forks", f"run {before.run} again")
+        seen.add(before.run)
         found.append(
             {
                 "fromRun": body.from_run,
-                "documents": list(told.body.documents),
-                "reason": told.body.reason,
-                "requested": {"event": str(body.request), "time": told.time},
-                "firstUse": {"trainStep": str(told.body.first_use)},
-                "fork": {"event": str(fork.index), "trainStep": str(body.step), "state": body.state},
+                "documents": list(request.body.documents),
+                "reason": request.body.reason,
+                "requested": {"event": str(body.request), "time": request.time},
+                "firstUse": {"trainStep": str(request.body.first_use)},
+                "fork": {"event": str(fork.fact.index), "trainStep": str(body.step), "state": body.state},
                 "sameTokenizer": body.same_tokenizer,
             }
         )
-        view = load(history, body.from_run)
-    first = set(view.recipe.exclude or ())
-    if asked | first != set(exclude):
-        raise _disagreement(run.run, f"{len(exclude)} documents, all that its recipe excludes",
-                            f"requests for {len(asked)} of them, and {len(first)} excluded from the start")  # fmt: skip
+        view = before
     return found[::-1]
 
 
-def _fork(history: History, run: Run) -> Fact[UnlearningForked] | None:
+def _fork(history: History, run: Run) -> Fork | None:
     """The fork that the training of ``run`` begins with, which another run may have recorded; None where there is none."""
-    train = run.steps.get("train")
-    stream = stream_of(train.origin if train is not None else run.run)
-    facts = [
-        read_fact(UnlearningForked, item) for item in history.events(stream=stream) if item[1].type == UNLEARNING_FORKED
+    train = run.steps["train"]
+    made = history.event(train.completed_at)
+    if made is None or made.stream != stream_of(train.origin):
+        raise _disagreement(
+            run.run, "a training in the stream of the run that recorded it", f"event {train.completed_at}"
+        )
+    events = list(history.events(stream=made.stream))
+    if len([event for _, event in events if event.type == RUN_STARTED]) != 1:
+        raise _disagreement(run.run, "one beginning", f"several of run {train.origin}")
+    forks = [
+        (index, event) for index, event in events if event.type == UNLEARNING_FORKED and index < train.completed_at
     ]
-    if len({(fact.body.from_run, fact.body.request, fact.body.step, fact.body.state) for fact in facts}) > 1:
-        raise _disagreement(run.run, "one fork", f"{len(facts)} that differ")
-    return facts[0] if facts else None
+    if len({canonical_bytes(dict(event.body)) for _, event in forks}) > 1:
+        raise _disagreement(run.run, "one fork", f"{len(forks)} that differ")
+    if not forks:
+        return None
+    fact = read_fact(UnlearningForked, forks[0])
+    body = fact.body
+    if body.run != train.origin:
+        raise _disagreement(run.run, f"a fork of run {train.origin}", body.run)
+    asked = history.event(body.request)
+    if asked is None or asked.type != UNLEARNING_REQUESTED or asked.stream != unlearning_stream(body.from_run):
+        raise _disagreement(run.run, f"a request about run {body.from_run}", f"event {body.request}, which is none")
+    return Fork(fact, load(history, body.from_run), read_fact(UnlearningRequested, (body.request, asked)))
 
 
 def _disagreement(run: str, expected: str, found: str) -> UsageError:
     return UsageError("a run that says two things of what it has unlearned", where=f"run {run}", expected=expected,
-                      found=found, cure="see `marin show RUN --events`; unlearn again")  # fmt: skip
+                      found=found[:200], cure="see `marin show RUN --events`; unlearn again")  # fmt: skip
 
 
 def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
@@ -196,9 +227,7 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         found["proven"] = shown = proven(_evidence(said, file.name), keys, where=file.name)
         check_signer(shown, said.key, where=file.name)
         about = shown.checkpoint
-        known = check_known(
-            shown, keys, lambda history: _needed(history, about, found["run"]), log_at_hand(about.origin)
-        )
+        known = check_known(shown, keys, lambda history: _needed(history, about, found["run"]))
         return Verdict(
             "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
         )
@@ -224,6 +253,7 @@ def _evidence(said: Attested, where: str) -> list[tuple[str, bytes]]:
 
 def _needed(history: History, checkpoint: LogCheckpoint, run: str) -> list[int]:
     noting = Noting(history)
+    note_keys(noting)
     statement(noting, checkpoint, run)
     return list(noting.noted)
 
@@ -231,17 +261,18 @@ def _needed(history: History, checkpoint: LogCheckpoint, run: str) -> list[int]:
 def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     """The statement, made again from its events."""
     try:
-        made = statement(shown, shown.checkpoint, run)
+        made = plain(_whole(shown, shown.checkpoint, run, dict(said.said["evidence"])))
     except UsageError as error:
         raise Tampered("a certificate that its events do not give", where=where, expected="one that they give",
                        found=str(error)) from error  # fmt: skip
-    subjects = {one.name: "sha256:" + one.digest["sha256"] for one in _subjects(load(shown, run))}
+    predicate = made["predicate"]
+    subjects = {one["name"]: "sha256:" + one["digest"]["sha256"] for one in made["subject"]}
     pairs: list[tuple[str, Any, Any]] = [("subject", subjects, dict(said.files))]
-    pairs += [(name, made.get(name), said.said.get(name)) for name in sorted({*made, *said.said} - {"evidence"})]
+    pairs += [(name, predicate.get(name), said.said.get(name)) for name in sorted({*predicate, *said.said})]
     for name, expected, told in pairs:
-        if expected != told:
+        if canonical_bytes([expected]) != canonical_bytes([told]):  # not ==, to which true is 1
             raise Tampered("a field does not follow from the events", where=f"{where}, {name}", expected=str(expected)[:200],
                            found=str(told)[:200])  # fmt: skip
-    documents, requests = len(made["excludedDocuments"]), len(made["requests"])
+    documents, requests = len(predicate["excludedDocuments"]), len(predicate["requests"])
     return Verdict("PASS", (f"{documents} excluded documents, {requests} requests and {len(subjects)} subjects follow from the "
-                            "proven events", f"the bits are not judged here: {made['equality']['provenBy']}"))  # fmt: skip
+                            "proven events", f"the bits are not judged here: {predicate['equality']['provenBy']}"))  # fmt: skip

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     """What an attestation with this ``predicate`` says, signed by one of ``keys``. ``where``: its name.
 
     Raises:
-        Malformed: it is none, or none of the keys signed it.
+        Malformed: it is none, says more than this form has, or the same twice; or none of the keys signed it.
     """
     try:
         envelope: Any = json.loads(content) if len(content) <= _MOST else None
@@ -68,12 +68,18 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
         signatures = [
             (str(one["keyid"]), base64.b64decode(one["sig"], validate=True)) for one in envelope["signatures"]
         ]
-        statement = json.loads(payload)
-        files = {str(one["name"]): f"sha256:{one['digest']['sha256']}" for one in statement["subject"]}
+        statement = json.loads(payload, object_pairs_hook=_once)
+        files = _once((str(one["name"]), f"sha256:{one['digest']['sha256']}") for one in statement["subject"])
         said = dict(statement["predicate"])
         types = (statement["_type"], statement["predicateType"], envelope["payloadType"])
+        plain = set(statement) == {"_type", "subject", "predicateType", "predicate"} and all(
+            set(one) == {"name", "digest"} and set(one["digest"]) == {"sha256"} for one in statement["subject"]
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Malformed("not an attestation", where=where, expected="one DSSE envelope of a statement") from None
+    if not plain:  # another reader would take from it what nobody here looks at
+        raise Malformed("an attestation that says more than is judged", where=where,
+                        expected="subjects with a name and a sha256, and a predicate", found="other fields")  # fmt: skip
     if types != (STATEMENT, predicate, PAYLOAD_TYPE):
         raise Malformed("an attestation of something else", where=where, expected=predicate, found=repr(types)[:200])
     signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
@@ -85,6 +91,16 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     raise Malformed(
         "the attestation is not signed by the log's key", where=where, expected=", ".join(map(str, keys)), found=named
     )
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of these pairs; ``ValueError`` where one name stands twice: other readers may take the other one."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(name)
+        found[name] = value
+    return found
 
 
 def _signed(key: VerifierKey, text: bytes, signature: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,15 @@ def record(root: Root, kind: str, body: events.Body, stream: str = stream_of(RUN
 
 
 def record_run(
-    root: Root, folder: Path, run: str = RUN, files: Files = FILES, more: Mapping[str, Any] | None = None
+    root: Root,
+    folder: Path,
+    run: str = RUN,
+    files: Files = FILES,
+    more: Mapping[str, Any] | None = None,
+    before_train: Callable[[], object] = lambda: None,
 ) -> None:
     """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``. ``more``:
-    values of its recipe."""
+    values of its recipe. ``before_train``: records what comes before its training is complete."""
     recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | dict(more or {}), where="test")
     code = {"commit": "c0ffee", "steps": {}}
     started = events.RunStarted(
@@ -65,6 +70,8 @@ def record_run(
             output = events.Output(kind=kind, digest=tree.digest, size=tree.size, artifact=tree.digest)
         else:
             output = events.Output(kind=kind, digest=sha(str(number)), size=7, artifact=sha(str(number)))
+        if step == "train":
+            before_train()
         if step == "evaluate":
             told = events.EvalCompleted(run=run, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
             record(root, events.EVAL_COMPLETED, told, stream_of(run))

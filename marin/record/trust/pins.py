@@ -27,6 +27,7 @@ from ledger import (
     Storage,
     Tampered,
     Unavailable,
+    Unverified,
     VerifierKey,
     follow_keys,
     root_of,
@@ -171,6 +172,7 @@ class Pins:
 
         Raises:
             Tampered: the key signs another origin, or the log that was seen had another history.
+            Unverified: half of the signatures of a hybrid key that signed before is missing, or its key was not named.
             Unavailable: a pin cannot be read, or another key signed the log when it was seen.
         """
         self._check_other_origins(checkpoint.origin, signers)
@@ -185,6 +187,15 @@ class Pins:
                 expected=f"{pin.keys[0]}, or the proof that it handed over, which only the log brings",
                 found=", ".join(map(str, signers)),
                 cure="name the log as well: marin --root ADDRESS",
+            )
+        halves = [key for key in pin.signed if key.algorithm != 1]
+        if halves and set(_ed25519(signers)) <= set(pin.signed) and not set(halves) & set(signers):
+            raise Unverified(
+                "one of the two signatures of a hybrid key is missing",
+                where=str(path),
+                expected=f"a signature of {halves[0]} as well, as when it was seen",
+                found=", ".join(map(str, signers)),
+                cure="name both halves of the key with --vkey, and get it as it was published",
             )
         newest = pin.checkpoint
         if checkpoint.size > newest.size:

@@ -6,6 +6,7 @@ was seen of it before, and the log itself where the verifier has it at hand.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from ledger import LedgerError, LogReader, Tampered, VerifierKey
 from marin.errors import UsageError
 from marin.history.runs import History
-from marin.record.root import Root, open_root
+from marin.record.root import ROOT_VARIABLE, Root, open_root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import default_trust
 from marin.verify.alone.proven import Proven
@@ -62,13 +63,14 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
     return keys
 
 
-def log_at_hand(origin: str) -> Root | None:
-    """The root that this command reads (``--root``, or the one of this folder), if it claims to be that log."""
-    root = _root_here()
-    return root if root is not None and root.verifier.name == origin else None
-
-
 def _root_here() -> Root | None:
+    """The root of this command: None where none was named and none lies here.
+
+    Raises:
+        LedgerError: the one that was named (``--root``, ``MARIN_ROOT``) cannot be opened.
+    """
+    if os.environ.get(ROOT_VARIABLE):
+        return open_root()
     with suppress(LedgerError):
         return open_root()
     return None
@@ -82,39 +84,56 @@ def check_signer(shown: Proven, key: str, *, where: str) -> None:
 
 
 def check_known(
-    shown: Proven, keys: Sequence[VerifierKey], told: Callable[[History], Collection[int]], log: Root | None
+    shown: Proven, keys: Sequence[VerifierKey], told: Callable[[History], Collection[int]]
 ) -> tuple[str, ...]:
-    """How the events agree with what is known of their log here, in lines. ``told``: the events that must be among them.
+    """How the events agree with what is known of their log here, in lines: what was seen of it, and the log itself where it is
+    the root of this command (``--root``, or the one of this folder). ``told``: the events that must be among them.
 
     Raises:
-        Tampered: their log had another history when it was seen, or has one in ``log``; or ``log`` has events up to their
+        Tampered: their log had another history when it was seen, or has one at hand; or it has events up to their
             checkpoint that are not among them.
-        Unverified: ``log`` is not signed by ``keys``, or not any more by them.
+        Unverified: the log at hand is not signed by ``keys``, or not any more by them.
         Unavailable: what was seen cannot be compared.
+        LedgerError: the root that was named cannot be opened.
     """
-    about, pins = shown.checkpoint, Pins(default_pins())
-    if log is None:
-        return (
-            pins.agrees(about, shown.signers),
-            "the log is not at hand: what it says after its events here is unknown",
-        )
+    about, pins, log = shown.checkpoint, Pins(default_pins()), _root_here()
+    if log is None or log.verifier.name != about.origin:
+        other = "" if log is None else f"; the root at hand is another log, {log.verifier.name}"
+        unknown = f"the log is not at hand: what it says after its events here is unknown{other}"
+        return (pins.agrees(about, shown.signers), unknown)
     reader = LogReader(log.storage, keys)
-    line = pins.compare(reader, log.storage, log.absolute).line
-    if reader.checkpoint().size < about.size:
-        return (pins.agrees(about, shown.signers), f"the log at hand ends before, at size {reader.checkpoint().size}")
+    line, size = pins.compare(reader, log.storage, log.absolute).line, reader.checkpoint().size
+    for index, event in sorted(shown.entries.items()):
+        if index < size and reader.entry(index) != event.encode():
+            raise _another_history(log, f"event {index}")
+    if size < about.size:
+        overlap = len([index for index in shown.entries if index < size])
+        here = f"the log at hand ends before, at size {size}, with the first {overlap} of these {len(shown.entries)} events"
+        return (pins.agrees(about, shown.signers), here)
     reader.check_continues(about)
     needed = sorted(told(log.history_as_read(reader, keys)))
-    left_out = [index for index in needed if index < about.size and index not in shown.entries]
+    known = [index for index in needed if index < about.size]
+    left_out = [index for index in known if index not in shown.entries]
     if left_out:
         raise Tampered(
             "events are left out",
             where=log.location,
-            expected=f"{len([index for index in needed if index < about.size])} events of this run",
+            expected=f"{len(known)} events of this run",
             found=f"none of {', '.join(map(str, left_out[:5]))}",
             cure="ask for one that brings every event of the run",
         )
-    later = len([index for index in needed if index >= about.size])
+    later = len(needed) - len(known)
     return (
         f"the log at hand, {line}, has the same",
         *([f"it says more of this run since: {later} events"] * bool(later)),
+    )
+
+
+def _another_history(log: Root, where: str) -> Tampered:
+    return Tampered(
+        "the log at hand has another history",
+        where=f"{log.location}, {where}",
+        expected="the event that is proven here",
+        found="another one",
+        cure="keep both: two signed logs that conflict are evidence",
     )

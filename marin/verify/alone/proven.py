@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ledger import (
+    KEY_TYPES,
     Event,
     LogCheckpoint,
     LogProof,
@@ -20,6 +22,7 @@ from ledger import (
     Tampered,
     Unverified,
     VerifierKey,
+    check_signers,
     make_proof,
     verify_proof,
 )
@@ -45,26 +48,34 @@ class Proven:
         Raises:
             Tampered: an event of the asked-for stream was left out.
         """
-        number = 0
-        for index, event in sorted(self.entries.items()):
+        found = self._ordered if stream is None else self._streams.get(stream, [])
+        for number, (index, event) in enumerate(found):
+            if stream is not None and event.seq != number:
+                raise Tampered(
+                    "an event was left out",
+                    where=f"event {index}, in stream {stream}",
+                    expected=f"number {number} of the stream",
+                    found=f"number {event.seq}",
+                    cure="ask for one that brings every event of the run",
+                )
             body = event.body
-            if stream is not None and event.stream == stream:
-                if event.seq != number:
-                    raise Tampered(
-                        "an event was left out",
-                        where=f"event {index}, in stream {stream}",
-                        expected=f"number {number} of the stream",
-                        found=f"number {event.seq}",
-                        cure="ask for one that brings every event of the run",
-                    )
-                number += 1
             if (
-                (stream is None or event.stream == stream)
-                and (type is None or event.type == type)
+                (type is None or event.type == type)
                 and (run is None or body.get("run") == run)
                 and (identity is None or body.get("identity") == identity)
             ):
                 yield index, event
+
+    @cached_property
+    def _ordered(self) -> list[Indexed]:
+        return sorted(self.entries.items())
+
+    @cached_property
+    def _streams(self) -> dict[str, list[Indexed]]:
+        found: dict[str, list[Indexed]] = {}
+        for index, event in self._ordered:
+            found.setdefault(event.stream, []).append((index, event))
+        return found
 
     def event(self, index: int) -> Event | None:
         """As :meth:`History.event`."""
@@ -103,6 +114,12 @@ class Noting:
         return self.history.counts(verdict)
 
 
+def note_keys(noting: Noting) -> None:
+    """What the log says of its own keys: whose signatures count."""
+    for kind in sorted(KEY_TYPES):
+        tuple(noting.events(type=kind))
+
+
 def proofs(reader: LogReader, indexes: Iterable[int]) -> dict[int, str]:
     """The proof of each of these events, as a file has it."""
     return {index: str(make_proof(reader, index)) for index in sorted(indexes)}
@@ -113,13 +130,15 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
 
     Raises:
         Malformed: a file is none, or has another event's name.
-        Unverified: a proof shows nothing under these keys, or under one that is not named for the log.
+        Unverified: a proof shows nothing under these keys, or under one that is not named for the log; by what the events say
+            of its keys, these count no more; or half of a hybrid key's signatures is missing.
         Tampered: the proofs are of several states of a log.
     """
     entries: dict[int, Event] = {}
-    checkpoints, signers = set(), dict[VerifierKey, None]()
+    checkpoints, notes = set(), dict[str, None]()
     for name, data in files:
-        shown = verify_proof(LogProof.parse(data), keys)
+        proof = LogProof.parse(data)
+        shown = verify_proof(proof, keys)
         if shown.checkpoint.origin not in shown.signers:
             raise Unverified("a checkpoint that its own log did not sign", where=f"{where}, event {name}",
                              expected=f"a signature by {shown.checkpoint.origin}", found=", ".join(shown.signers),
@@ -129,7 +148,10 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
                             found=str(shown.index))  # fmt: skip
         entries[shown.index] = Event.decode(shown.entry)
         checkpoints.add(shown.checkpoint)
-        signers |= dict.fromkeys(key for key in shown.keys if key.name == shown.checkpoint.origin)
+        notes[proof.note] = None
     if len(checkpoints) != 1:
         raise Tampered("proofs under several checkpoints", where=where, expected="one", found=str(len(checkpoints)))
-    return Proven(entries, checkpoints.pop(), tuple(signers))
+    (checkpoint,) = checkpoints
+    changes = [(index, event) for index, event in sorted(entries.items()) if event.type in KEY_TYPES]
+    signers = [set(check_signers(checkpoint, note.encode(), keys, changes)) for note in notes]
+    return Proven(entries, checkpoint, tuple(sorted(set.intersection(*signers), key=str)))

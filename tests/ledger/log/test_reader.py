@@ -277,6 +277,27 @@ def test_deleting_and_rebuilding_gives_the_same_rows(signer, tmp_path):
     assert rows(path) == before
 
 
+@pytest.mark.parametrize(
+    ("numbers", "found"), [([0, 1, 1], "entry 2"), ([0, 2], "entry 1"), ([1], "entry 0"), ([0, 1, 0], "entry 2")]
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_log_that_numbers_a_stream_out_of_order_is_not_read(signer, tmp_path, monkeypatch, numbers, found, at_once):
+    """Its operator could show one of two events with the same number, or hide one, from who has not the whole log."""
+    storage, entry, given = PosixStorage(tmp_path / "root"), Draft.entry, iter(numbers)
+    monkeypatch.setattr(Draft, "entry", lambda draft, seq, time, actor: entry(draft, next(given), time, actor))
+    Log.create(storage, signer)
+    written = [Draft("t.odd/v1", "s/1", {"n": place}) for place, _ in enumerate(numbers)]
+    for part in [written] if at_once else [[draft] for draft in written]:
+        with Log.open(storage, signer) as log:
+            log.append(part)
+    reader = LogReader(storage, [signer.verifier])
+    with (
+        Projection(tmp_path / "events.sqlite", reader) as projection,
+        pytest.raises(Malformed, match=rf"not numbered in order: {found}, stream s/1"),
+    ):
+        projection.catch_up()
+
+
 @pytest.mark.parametrize("damage", ["garbage", "ahead", "foreign", "old version"])
 def test_a_projection_that_does_not_fit_is_rebuilt(reader, tmp_path, damage):
     path = tmp_path / "events.sqlite"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import socket
 import socketserver
 import threading
 import urllib.request
@@ -110,7 +112,7 @@ def ranged(asked: list[tuple[int, int]], *, gives_ranges: bool) -> Callable[[byt
         data = DATA[first : last + 1] if gives_ranges else DATA
         if not data:
             yield b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n"
-        status = b"206 Partial Content" if gives_ranges else b"200 OK"
+        status = b"206 Partial Content\r\nContent-Range: bytes %d-*/*" % first if gives_ranges else b"200 OK"
         yield b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(data))
         yield data
 
@@ -132,7 +134,8 @@ def test_a_file_is_read_forwards_in_pieces(gives_ranges: bool) -> None:
 
 def test_a_file_that_always_has_another_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(head: bytes) -> Iterator[bytes]:
-        yield b"HTTP/1.1 206 Partial Content\r\nContent-Length: %d\r\n\r\n" % PIECE
+        (first,) = re.findall(rb"bytes=(\d+)-", head)
+        yield b"HTTP/1.1 206 Partial\r\nContent-Range: bytes %s-*/*\r\nContent-Length: %d\r\n\r\n" % (first, PIECE)
         yield bytes(PIECE)
 
     monkeypatch.setattr(ranges, "BUDGETS", replace(BUDGETS, stored_file=3 * PIECE))
@@ -143,6 +146,41 @@ def test_a_file_that_always_has_another_piece(monkeypatch: pytest.MonkeyPatch) -
     ):
         while stream.read(PIECE):
             pass
+
+
+@pytest.mark.parametrize("given", [b"bytes 0-6/100", b"bytes 50-56/100", b"", b"bytes */100"])
+def test_another_range_is_none(given: bytes) -> None:
+    reply = b"HTTP/1.1 206 Partial Content\r\nContent-Range: %s\r\nContent-Length: 7\r\n\r\nanother" % given
+    with answering(lambda _: iter([reply])) as address, pytest.raises(Unreachable, match="for one from byte 5"):
+        HttpsStorage(address).read_range(BLOB, 5, 7)
+
+
+def test_a_range_that_is_none_was_not_asked_for() -> None:
+    reply = b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n"
+    with answering(lambda _: iter([reply])) as address:
+        assert HttpsStorage(address).read_range(BLOB, 5, 7) == b""
+        with pytest.raises(Unreachable, match="status 416"):
+            HttpsStorage(address).read(BLOB)
+
+
+def test_a_name_of_a_thousand_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of which swallows what is sent to it."""
+    asked: list[object] = []
+
+    def swallowed(place: object, timeout: float, source: object) -> socket.socket:
+        asked.append(place)
+        clock.append(clock[-1] + 30.0)
+        raise TimeoutError("timed out")
+
+    clock = [0.0]
+    monkeypatch.setattr(https.time, "monotonic", lambda: clock[-1])
+    monkeypatch.setattr(
+        https.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("127.0.0.1", n)) for n in range(1000)]
+    )
+    monkeypatch.setattr(https.socket, "create_connection", swallowed)
+    with pytest.raises(Unreachable, match="0 bytes in 90 s"):
+        HttpsStorage("http://127.0.0.1").read(NAME)
+    assert len(asked) == 3
 
 
 def test_an_address_that_is_not_there_is_said_when_it_is_opened() -> None:

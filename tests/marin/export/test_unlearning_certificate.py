@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,17 +15,17 @@ from recorded import record, record_run, sha
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 
-from ledger import VerifierKey, create_key
+from ledger import Draft, Log, PosixStorage, VerifierKey, create_key
 from marin.data.exclusion import not_excluded_from
-from marin.errors import UsageError
+from marin.errors import MissingEvidence, UsageError
 from marin.export import unlearning
 from marin.export.in_toto import public_key
 from marin.export.unlearning import certificate, judge_certificate
 from marin.history.runs import unlearning_stream
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
-from marin.record.root import Root, open_root
+from marin.record.root import VKEY, Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
 
 ONE = "sha256:" + "1" * 64
@@ -38,7 +38,11 @@ BASE, ONCE, TWICE = "aaaa2222", "bbbb3333", "cccc4444"
 @pytest.mark.parametrize(("recipe", "told"), [(ADOPTED, "made elsewhere"), (PHASE, "phases before")])
 def test_what_was_made_before_or_elsewhere_has_none(recipe: Recipe, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told in " ".join(not_excluded_from(recipe))
-    monkeypatch.setattr(unlearning, "load", lambda history, run: SimpleNamespace(run=run, recipe=recipe))
+    monkeypatch.setattr(
+        unlearning,
+        "load",
+        lambda history, run: SimpleNamespace(run=run, recipe=recipe, is_loop=False, completed=True, steps=("train",)),
+    )
     with pytest.raises(UsageError, match=told):
         unlearning.statement(cast(Any, None), cast(Any, None), "abcd2345")
 
@@ -47,14 +51,53 @@ def test_a_training_that_was_made_without_them_from_the_start_says_nothing_of_th
     assert not_excluded_from(WITHOUT) == ()
 
 
-def forked(root: Root, base: str, run: str, documents: tuple[str, ...]) -> None:
-    """What `marin unlearn` records of a fork: a request, and what came of it."""
+def recipe_without(documents: Sequence[str]) -> Recipe:
+    more = {"exclude": list(documents)} if documents else {}
+    return from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | more, where="test")
+
+
+def segments(root: Root, run: str) -> None:
+    """Six train steps, with recorded states before steps 0, 3 and 6."""
+    for start, (before, after) in ((0, ("5", "c")), (3, ("c", "6"))):
+        told = events.TrainSegment(
+            run=run, start=start, end=start + 3, losses=[(1.0).hex()] * 3, batches=["b"] * 3, fingerprints=["f"] * 3,
+            start_state=sha(before), end_state=sha(after), trace=sha("d"),
+        )  # fmt: skip
+        record(root, events.TRAIN_SEGMENT, told, f"run/{run}")
+
+
+def trained(
+    root: Root, project: Path, run: str, exclude: Sequence[str], before: Callable[[], object] = lambda: None
+) -> None:
+    """A whole run that excludes these documents; ``before``: what it records first of its training."""
+
+    def training() -> None:
+        before()
+        segments(root, run)
+
+    record_run(root, project, run, more={"exclude": list(exclude)} if exclude else {}, before_train=training)
+
+
+def asked(root: Root, base: str, documents: Sequence[str], exclude: Sequence[str], stream: str = "") -> int:
+    """A request that ``documents`` of ``base`` be unlearned, so that ``exclude`` is; its index."""
     request = events.UnlearningRequested(
-        from_run=base, recipe=sha("b"), documents=list(documents), reason="a test", first_use=4, step=3, state=sha("c")
+        from_run=base, recipe=digest(recipe_without(exclude)), documents=list(documents), reason="a test", first_use=4,
+        step=3, state=sha("c"),
+    )  # fmt: skip
+    return record(root, events.UNLEARNING_REQUESTED, request, stream or unlearning_stream(base))
+
+
+def fork(root: Root, base: str, run: str, request: int, said: str = "", step: int = 3) -> None:
+    told = events.UnlearningForked(
+        run=said or run, from_run=base, request=request, step=step, state=sha("c"), same_tokenizer=True
     )
-    asked = record(root, events.UNLEARNING_REQUESTED, request, unlearning_stream(base))
-    fork = events.UnlearningForked(run=run, from_run=base, request=asked, step=3, state=sha("c"), same_tokenizer=True)
-    record(root, events.UNLEARNING_FORKED, fork, f"run/{run}")
+    record(root, events.UNLEARNING_FORKED, told, f"run/{run}")
+
+
+def forked(root: Root, project: Path, base: str, run: str, documents: Sequence[str], exclude: Sequence[str]) -> None:
+    """What `marin unlearn` records."""
+    request = asked(root, base, documents, exclude)
+    trained(root, project, run, exclude, lambda: fork(root, base, run, request))
 
 
 @pytest.fixture
@@ -62,11 +105,9 @@ def root(project: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
     """Documents y and x, unlearned one after the other; z was never read."""
     monkeypatch.chdir(project)
     root = open_root()
-    record_run(root, project, BASE, more={"exclude": ["z"]})
-    record_run(root, project, ONCE, more={"exclude": ["y", "z"]})
-    forked(root, BASE, ONCE, ("y",))
-    record_run(root, project, TWICE, more={"exclude": ["x", "y", "z"]})
-    forked(root, ONCE, TWICE, ("x",))
+    trained(root, project, BASE, ["z"])
+    forked(root, project, BASE, ONCE, ["y"], ["y", "z"])
+    forked(root, project, ONCE, TWICE, ["x"], ["x", "y", "z"])
     return root
 
 
@@ -152,27 +193,183 @@ def test_no_event_can_be_left_out(root: Root, file: Path, tmp_path: Path, monkey
         signed_again(root, file, lambda said, name=name: said["predicate"]["evidence"].pop(name))  # type: ignore[misc]
         passed += [name] * (judge(root, file).outcome == "PASS")
         file.write_text(whole)
-    assert len(names) > 30 and passed == [last[f"run/{BASE}"]]
+    assert len(names) > 30 and passed == [last[f"run/{run}"] for run in (BASE, ONCE)]
 
 
-@pytest.mark.parametrize(
-    ("documents", "told"),
-    [(("y", "v"), "requests for 3 of them"), ((), "requests for 1 of them")],
-    ids=["more", "fewer"],
-)
-def test_requests_that_are_not_what_the_recipe_excludes(
-    project: Path, monkeypatch: pytest.MonkeyPatch, documents: tuple[str, ...], told: str
-) -> None:
+def refusal(root: Root, run: str = ONCE) -> str:
+    with pytest.raises(UsageError) as refused:
+        certificate(root.history(), root.reader(), run, root.signer())
+    return str(refused.value)
+
+
+def test_requests_that_are_not_what_the_recipe_excludes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     root = open_root()
-    record_run(root, project, BASE)
-    record_run(root, project, ONCE, more={"exclude": ["x", "y"]})
-    forked(root, BASE, ONCE, ("x", *documents) if documents else ("x",))
-    with pytest.raises(UsageError, match=told):
-        certificate(root.history(), root.reader(), ONCE, root.signer())
+    trained(root, project, BASE, [])
+    forked(root, project, BASE, ONCE, ["x", "y", "v"], ["x", "y"])
+    forked(root, project, BASE, TWICE, ["x"], ["x", "y"])
+    assert "expected request.documents ['x', 'y']" in refusal(root) + refusal(root, TWICE)
 
 
-def test_forks_that_disagree(root: Root) -> None:
-    forked(root, BASE, TWICE, ("x", "y"))
-    with pytest.raises(UsageError, match=r"expected one fork.*found 2 that differ"):
-        certificate(root.history(), root.reader(), TWICE, root.signer())
+def test_a_recipe_on_the_way_that_read_what_was_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, ["z"])
+    forked(root, project, BASE, ONCE, ["y"], [])
+    forked(root, project, ONCE, TWICE, ["x"], ["x", "y", "z"])
+    assert "request.documents" in refusal(root, TWICE)
+
+
+def test_a_request_that_nobody_made_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+
+    def later(run: str, stream: str) -> str:
+        after = root.history().events  # the index that the request will have: after the fork
+        count = len(list(after())) + 1 + len(events.STEPS[: events.STEPS.index("train")]) + 1
+        trained(
+            root, project, run, ["x"], lambda: (fork(root, BASE, run, count), asked(root, BASE, ["x"], ["x"], stream))
+        )
+        return refusal(root, run)
+
+    assert "a request before the fork" in later(ONCE, "")
+    assert "which is none" in later(TWICE, "anything/at-all")
+
+
+@pytest.mark.parametrize("what", ["another run's", "another step", "two that differ", "none before", "itself"])
+def test_forks_that_do_not_agree(project: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    base = {"none before": "zzzz7777", "itself": ONCE}.get(what, BASE)
+    request = asked(root, base, ["x"], ["x"])
+
+    def before() -> None:
+        fork(
+            root, base, ONCE, request, "qqqq7777" if what == "another run's" else "", 6 if what == "another step" else 3
+        )
+        if what == "two that differ":
+            fork(root, base, ONCE, request, step=6)
+
+    trained(root, project, ONCE, ["x"], before)
+    if what == "none before":
+        with pytest.raises(MissingEvidence):
+            certificate(root.history(), root.reader(), ONCE, root.signer())
+        return
+    told = {"another run's": f"a fork of run {ONCE}", "another step": "expected step 3", "two that differ": "one fork"}
+    assert told.get(what, "says two things") in refusal(root)
+
+
+def test_a_circle_of_forks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    request = asked(root, ONCE, ["y"], ["x", "y"])
+    trained(root, project, BASE, ["x", "y"], lambda: fork(root, ONCE, BASE, request))
+    forked(root, project, BASE, ONCE, ["x"], ["x", "y"])
+    assert "says two things" in refusal(root)
+
+
+def test_a_training_that_another_run_is_said_to_have_recorded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    forked(root, project, BASE, ONCE, ["x"], ["x"])
+    output = events.Output(kind="state", digest=sha("7"), size=7, artifact=sha("7"))
+    done = events.StepCompleted(
+        run="zzzz9999", step="train", identity=sha("e"), inputs={}, output=output, metrics={}, seconds=1.0
+    )
+    record(root, events.STEP_COMPLETED, done, f"run/{ONCE}")
+    assert "a training in the stream of the run that recorded it" in refusal(root)
+
+
+def test_two_beginnings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained under the first one, which excludes nothing."""
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, ONCE, [])
+    recipe = recipe_without(["x"])
+    again = events.RunStarted(
+        run=ONCE, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
+        code={"commit": "c"}, environment={},
+    )  # fmt: skip
+    record(root, events.RUN_STARTED, again, f"run/{ONCE}")
+    refusal(root)
+
+
+@pytest.mark.parametrize("pipeline", ["default", events.LOOP])
+def test_what_is_not_whole_or_is_ones_own_loop_has_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str
+) -> None:
+    monkeypatch.chdir(project)
+    root, recipe = open_root(), recipe_without(["x"])
+    begun = events.RunStarted(
+        run=ONCE, pipeline=pipeline, plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
+        code={"commit": "c"}, environment={},
+    )  # fmt: skip
+    record(root, events.RUN_STARTED, begun, f"run/{ONCE}")
+    assert "a run that has no training to certify" in refusal(root)
+
+
+def test_half_of_a_hybrid_key(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows both halves asks for both signatures, as of the log itself."""
+    monkeypatch.chdir(tmp_path)
+    root = create_root(str(tmp_path / "hybrid"), origin="marin.test/hybrid", hybrid=True)
+    trained(root, tmp_path, ONCE, ["x"])
+    file, keys = tmp_path / "certificate", root.own_keys()
+    file.write_text(certificate(root.history(), root.reader(), ONCE, root.signer()))
+    assert len(keys) == 2 and judge_certificate(file, keys).exit_code() == 0
+    whole = file.read_text()
+    for kept in (0, 1):
+
+        def stripped(said: dict[str, Any], kept: int = kept) -> None:
+            for name, text in said["predicate"]["evidence"].items():
+                head, between, signatures = text.rpartition("\n\n")
+                said["predicate"]["evidence"][name] = head + between + signatures.splitlines()[kept] + "\n"
+
+        signed_again(root, file, stripped)
+        found = judge_certificate(file, keys)
+        assert found.outcome == "FAIL" and "hybrid key" in found.verdicts["events"].lines[0] + "hybrid key" * (
+            kept == 1
+        )
+        file.write_text(whole)
+
+
+def test_a_shorter_fork_at_hand(root: Root, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same key signed another log, which has less: it is compared event by event; one that cannot be opened is said."""
+    Log.create(PosixStorage(tmp_path / "fork"), root.signer())
+    with Log.open(PosixStorage(tmp_path / "fork"), root.signer()) as log:
+        log.append([Draft("a/v1", "s", {"n": number}) for number in range(5)])
+    PosixStorage(tmp_path / "fork").create(VKEY, f"{root.verifier}\n".encode())
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "fork"))
+    found = judge(root, file).verdicts["events"]
+    assert found.outcome == "FAIL" and "another history" in found.lines[0]
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "nowhere"))
+    assert judge(root, file).verdicts["events"].outcome == "UNAVAILABLE"
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "a subject twice": lambda text: text.replace(
+        '"subject": [', '"subject": [{"name": "export", "digest": {"sha256": "00"}}, ', 1
+    ),
+    "a digest of another kind": lambda text: text.replace('"sha256": "', '"gitCommit": "f00", "sha256": "', 1),
+    "where it lies": lambda text: text.replace(
+        '"name": "export"', '"uri": "https://evil.example", "name": "export"', 1
+    ),
+    "a word beside": lambda text: text.replace('"_type"', '"lawful": true, "_type"', 1),
+    "a key twice": lambda text: text.replace(
+        '"excludedDocuments": [', '"excludedDocuments": ["never"], "excludedDocuments": [', 1
+    ),
+    "one for true": lambda text: text.replace('"sameTokenizer": true', '"sameTokenizer": 1', 1),
+}
+
+
+@pytest.mark.parametrize("what", FORMS)
+def test_what_other_readers_would_take_from_it(root: Root, file: Path, what: str) -> None:
+    text = json.dumps(json.loads(base64.b64decode(json.loads(file.read_text())["payload"])))
+    changed = FORMS[what](text)
+    assert changed != text
+    again = Envelope(changed.encode(), PAYLOAD_TYPE, {})
+    again.sign(CryptoSigner(root.signer().key, public_key(root.verifier)))
+    file.write_text(json.dumps(again.to_dict()) + "\n")
+    assert judge(root, file).outcome == "FAIL", judge(root, file).as_json()

@@ -94,7 +94,7 @@ def public_key(verifier: VerifierKey) -> SSlibKey:
 
 
 def plain(statement: Statement) -> dict[str, Any]:
-    """``statement`` as the JSON that is signed. The field is `_type` on the wire; everything else has its JSON name."""
+    """``statement`` as the JSON that is signed. Its first field is ``_type`` on the wire; everything else has its JSON name."""
     from google.protobuf.json_format import MessageToDict
 
     found: dict[str, Any] = MessageToDict(statement.pb)

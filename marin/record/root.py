@@ -229,14 +229,15 @@ class Root:
         return LedgerHistory(reader, None, own=self.is_own(trusted))
 
     def views(self) -> Path:
-        """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log. What a
-        root brings of the kind (``projections/``) is never opened.
+        """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log, and by whether
+        it is his, which says whose the verdicts in it are. What a root brings of the kind (``projections/``) is never opened.
 
         Raises:
             Refused: somebody else could have written what is there.
             OSError: the cache folder cannot be written.
         """
-        name = digest_bytes(f"{self.absolute}\n{self.verifier.name}".encode()).removeprefix("sha256:")
+        whose = "" if self.is_own() else "\nclaimed"
+        name = digest_bytes(f"{self.absolute}\n{self.verifier.name}{whose}".encode()).removeprefix("sha256:")
         return own_folder("views", name[:32])
 
     def projection_path(self) -> Path | None:

@@ -179,10 +179,15 @@ def test_a_verification_believes_no_read_model_at_all(tmp_path: Path, own_keys: 
     assert len(list(root.history(fresh=True).events(stream="run/x"))) == 5
 
 
-def test_two_logs_in_one_place_have_views_of_their_own(tmp_path: Path, own_keys: Path) -> None:
+def test_two_logs_in_one_place_have_views_of_their_own(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = create_root(str(tmp_path / "r"))
     copy = create_root(str(tmp_path / "s"))
     assert len({root.views(), copy.views()}) == 2
+    mine = root.views()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "somebody else"))
+    assert open_root(root.location).views() != mine, "whose the verdicts are is in what is folded"
 
 
 def test_a_view_that_others_could_write_is_not_opened(tmp_path: Path, own_keys: Path) -> None:

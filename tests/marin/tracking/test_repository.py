@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARIN_ROOT", str(folder / "root"))
+    monkeypatch.setenv("MARIN_KEY", str(folder / "key.pem"))
 
 
 def run_artifacts() -> MarinArtifactRepository:

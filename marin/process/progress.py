@@ -1,11 +1,17 @@
-"""Progress of long work on stderr: a bar on a terminal, silence elsewhere."""
+"""Progress of long work on stderr: a bar on a terminal, a line in ten seconds elsewhere."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from marin.process.text import visible
+from marin.process.waiting import AGAIN
+
+logger = logging.getLogger(__name__)
 
 Report = Callable[[int, str], None]
 """Called with how much is done and a short note."""
@@ -13,7 +19,10 @@ Report = Callable[[int, str], None]
 
 @contextmanager
 def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
-    """A progress bar with rate and remaining time; ``rich`` draws it."""
+    """A progress bar with rate and remaining time, which ``rich`` draws. ``total`` 0: nobody knows."""
+    if not sys.stderr.isatty():
+        yield _lines(name, total)
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -35,7 +44,7 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
                 "" if not speed else f"{speed:,.1f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each", style="dim"
             )
 
-    console = Console(stderr=True)
+    console = Console(file=sys.stderr)  # of now: what a library writes meanwhile may be led elsewhere
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -44,9 +53,23 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(visible(name), total=total, completed=done, note="")
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(visible(name), total=total or None, completed=done, note="")
         yield lambda completed, note: progress.update(task, completed=completed, note=visible(note))
+
+
+def _lines(name: str, total: int) -> Report:
+    said = time.monotonic()
+
+    def report(completed: int, note: str) -> None:
+        nonlocal said
+        if time.monotonic() - said < AGAIN:
+            return
+        said = time.monotonic()
+        of = f" of {total:,}" if total else ""
+        logger.info("%s: %s", visible(name), f"{completed:,}{of}" + (f", {visible(note)}" if note else ""))
+
+    return report
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from marin.cli.looking.ls import COLUMNS, EXPENDABLE
 from marin.cli.output import fitted, print_fields, print_table
+from marin.process import progress
 from marin.process.progress import bar
 from marin.process.text import written
 
@@ -129,3 +131,31 @@ def test_progress_on_a_terminal_has_rate_and_remaining_time_on_stderr(
     assert re.search(r"train .* 5/10 [\d,.]+/s 0:\d\d:\d\d loss 4.000", plain), plain
     assert not re.search(r"\x1b\[(3|4|9)\d", screen.getvalue()), "no colours where NO_COLOR is set"
     assert capsys.readouterr().out == ""
+
+
+def test_a_bar_says_a_line_in_ten_seconds_where_nobody_looks(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    caplog.set_level("INFO")
+    with bar("requests", 134_000) as known, bar("requests", 0) as unknown:
+        for clock[0] in (3.0, 9.9, 10.1, 15.0, 20.2):
+            known(int(clock[0] * 1000), "one")
+            unknown(int(clock[0] * 1000), "")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "requests: 10,100 of 134,000, one", "requests: 10,100", "requests: 20,200 of 134,000, one", "requests: 20,200",
+    ]  # fmt: skip
+
+
+def test_a_bar_is_seen_while_a_library_is_kept_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a harness prints is led elsewhere; the bar goes on where it began."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    shown = bar("requests", 10)
+    report = shown.__enter__()
+    with contextlib.redirect_stderr(io.StringIO()) as quiet:
+        report(7, "a note")
+        shown.__exit__(None, None, None)
+    assert quiet.getvalue() == "" and "7/10" in screen.getvalue() and "a note" in screen.getvalue()

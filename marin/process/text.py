@@ -66,13 +66,22 @@ def _in_json(letter: str) -> str:
     return letter if letter == "\n" or _drawn(letter) else json.dumps(letter)[1:-1]
 
 
+ERASED = "\r\x1b[K"
+"""Goes to the begin of a terminal's line and empties it: a bar or a count of seconds may stand there, of any process."""
+
+
 class OneLine(logging.Formatter):
-    """A record of ours is one visible line; what libraries say keeps its lines, each made visible."""
+    """A record of ours is one visible line; what libraries say keeps its lines, each made visible. On a ``terminal`` it
+    takes the place of what is drawn live, which is drawn again below."""
+
+    def __init__(self, form: str, *, terminal: bool = False) -> None:
+        super().__init__(form)
+        self._before = ERASED if terminal else ""
 
     def format(self, record: logging.LogRecord) -> str:
         told = super().format(record)
         own = record.name.partition(".")[0] in ("ledger", "marin") and not record.exc_info
-        return visible(told, keep="" if own else "\n")
+        return self._before + visible(told, keep="" if own else "\n")
 
 
 def written(value: float) -> str:
@@ -83,7 +92,7 @@ def written(value: float) -> str:
 def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
     """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(OneLine(form))
+    handler.setFormatter(OneLine(form, terminal=stream.isatty()))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("ledger", "marin"):
         logging.getLogger(name).setLevel(own)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ledger import LedgerError
 from marin.process.cache import own_folder
+from marin.process.text import ERASED
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class _Wait:
 def _on_terminal(text: str) -> None:
     """In place of what stands in this line of the terminal; the next output begins there."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"\r\x1b[K{text}\r")
+        sys.stderr.write(f"{ERASED}{text}\r")
         sys.stderr.flush()
 
 

@@ -134,8 +134,8 @@ class Execution:
     def run(self) -> None:
         """Bring every step to its output, or to its failure."""
         self.jobs: JobRunner | None = None
-        with ExitStack() as stack, Progress(len(self.graph.nodes)) as self.progress:
-            self.stack = stack
+        self.progress = Progress(len(self.graph.nodes))
+        with ExitStack() as self.stack:
             while self.ready or self.todo or self.running or self.elsewhere:
                 self._look_up()
                 if self._call_here() or self._start_jobs():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -310,3 +313,21 @@ def test_a_function_without_a_name_is_refused_before_anything_is_executed(execut
 
 def test_the_head_of_test_files_is_a_head() -> None:
     compile(HEAD, "head", "exec")
+
+
+def test_an_executor_draws_nothing_live_where_its_steps_may(
+    execute: Execute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    master, slave = pty.openpty()
+    with open(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        execute(TWO)
+        terminal.write("the end")
+    drawn = os.read(master, 1 << 16)
+    os.close(master)
+    assert drawn == b"the end", "a bar of the executor's stands where a step draws its own"
+    assert [line.rpartition(" in ")[0] for line in caplog.messages if line.startswith("[")] == [
+        "[1/2] counts/x executed",
+        "[2/2] report/x executed",
+    ]

@@ -48,7 +48,7 @@ def test_on_a_terminal_the_seconds_are_counted_in_place(quick: None, monkeypatch
         found += until(master, b"recorded")
     os.close(master)
     assert found.count(b"compiling the train step (a first time here)") == 1
-    assert re.search(rb"\r\x1b\[K\rtrain steps 0 to 2", found), "what was counted is gone before the next line"
+    assert re.search(rb"\r\x1b\[K\r\r\x1b\[Ktrain steps 0 to 2", found), "what was counted is gone before the next line"
 
 
 def test_elsewhere_it_is_said_again_in_lines(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
